@@ -1,6 +1,7 @@
 """What a stranger is told to do is done here as it is written: shell, Python, JavaScript, configuration, and answers.
 
-Guides that take Spark are done by `tests/spark/test_guides.py`.
+Guides that take Spark are done by `tests/spark/test_guides.py`, and one that takes a database by
+`tests/homes/test_guide.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ WITH_SPARK = [
     ROOT / "docs" / "guides" / "spark.md",
     ROOT / "docs" / "reference" / "spark.md",
 ]
-STORIES = [each for each in DOCUMENTS if each not in WITH_SPARK and next(blocks(each), None) is not None]
+WITH_DATABASE = [ROOT / "docs" / "guides" / "home-went-back.md"]
+STORIES = [
+    each for each in DOCUMENTS if each not in [*WITH_SPARK, *WITH_DATABASE] and next(blocks(each), None) is not None
+]
 
 _COMMAND = re.compile(r"^\s*(?:\$ |headwater |curl |pip |python3? |make |spark-|systemctl |SELECT )", re.MULTILINE)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -13,8 +13,11 @@ import psycopg
 import pytest
 
 from headwater.cli.main import run
+from headwater.client import connect
+from headwater.core import Event
 from headwater.core.errors import EventLogError
 from headwater.storage.catalog.directories import RESTORE_JUMP
+from tests.server.starting import start
 
 from ..waiting import eventually
 from .postgres_server import Postgres, postgres
@@ -178,3 +181,117 @@ def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primar
     eventually(lambda: "accepted; a server takes over" in accept_loss(elsewhere.url))
     eventually(two.is_primary)
     assert two.append(1) > RESTORE_JUMP
+
+
+@pytest.fixture
+def lacking(closing: ExitStack, primary: Postgres, tmp_path: Path) -> str:
+    """The address of a promoted standby that lacks what the copy a has: orders 6 to 10, and the log bills."""
+    standby = standby_of(closing, primary, "async")
+    url = hosts(primary, standby)
+    one = started(closing, url, tmp_path / "a")
+    one.comes()
+    two = started(closing, url, tmp_path / "b")
+    assert [one.append(number) for number in range(5)] == [1, 2, 3, 4, 5]
+    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
+    eventually(lambda: len(status(url)["members"]) == 2)
+    eventually(lambda: has_followed(standby, primary))
+    standby.stop()
+    assert [one.append(number) for number in range(5, 10)] == [6, 7, 8, 9, 10]
+    with connect(one.url) as server:
+        assert server.create("bills").append([Event("E", b"a bill")]).first == 1
+    for each in (two, one):
+        each.end(signal.SIGKILL)
+    primary.kill()
+    standby.start()
+    standby.promote()
+    return url
+
+
+def refill(url: str, directory: Path, expected: int = 0) -> str:
+    return command("home", "refill", "--data", str(directory), "--home", url, expected=expected)
+
+
+def has_all_again(closing: ExitStack, url: str, tmp_path: Path) -> None:
+    """The servers go on with what was acknowledged, and the numbers behind it."""
+    members = [started(closing, url, tmp_path / name) for name in ("a", "b")]
+    eventually(lambda: any(appended(each, 10) == 11 for each in members), lambda: status(url))
+    for each in members:
+        eventually(lambda each=each: servers(url).get(each.url, {}).get("lag_events") == 0)
+        with connect(each.url) as server:
+            eventually(lambda server=server: server.log("orders").head() == 11)
+            assert [event.data for event in server.log("orders").read()] == [b"%d" % number for number in range(11)]
+            assert [event.data for event in server.log("bills").read()] == [b"a bill"]
+
+
+def test_a_promoted_standby_gets_what_only_a_copy_has_and_servers_go_on(
+    closing: ExitStack, lacking: str, tmp_path: Path
+) -> None:
+    incarnation = next((tmp_path / "a" / "logs").glob("orders.*")).name
+    told = refill(lacking, tmp_path / "a")
+    assert "bills: 1 event, numbered 1 to 1: in the home again\n" in told
+    assert "orders: 5 events, numbered 6 to 10: in the home again\n" in told
+    assert "the home has all that this copy has" in told
+    assert "no server may append yet: " in told and "has not compared its copy with this database" in told
+    assert refill(lacking, tmp_path / "a").startswith("the home has all that this copy has")
+    has_all_again(closing, lacking, tmp_path)
+    assert [each.name for each in (tmp_path / "b" / "logs").glob("orders.*")] == [incarnation]
+
+
+@pytest.mark.parametrize("where", ["key <> '$state'", "key = '$state'"])
+def test_a_refill_that_was_killed_is_repeated(closing: ExitStack, lacking: str, tmp_path: Path, where: str) -> None:
+    blocking = closing.enter_context(psycopg.connect(lacking, autocommit=True))
+    [[log]] = blocking.execute(f"SELECT id FROM headwater.log WHERE {where} ORDER BY head DESC LIMIT 1").fetchall()
+    blocking.execute(_BLOCK.format(log=log))
+    blocking.execute("SELECT pg_advisory_lock(42)")
+    with (tmp_path / "refill.log").open("wb") as out:
+        process = start(["home", "refill", "--data", str(tmp_path / "a"), "--home", lacking], stdout=out, stderr=out)
+    waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+    eventually(
+        lambda: blocking.execute(waits).fetchone() == (1,) or process.poll() is not None,
+        lambda: (tmp_path / "refill.log").read_text(),
+    )
+    process.kill()
+    assert process.wait(60) == -signal.SIGKILL, (tmp_path / "refill.log").read_text()
+    assert "has not ended: repeat headwater home refill there" in status(lacking)["obstacle"]
+    blocking.execute("SELECT pg_advisory_unlock(42)")
+    blocking.execute("DROP TRIGGER block ON headwater.frame")
+    assert "the home has all that this copy has" in refill(lacking, tmp_path / "a")
+    has_all_again(closing, lacking, tmp_path)
+
+
+_BLOCK = """
+CREATE FUNCTION headwater.block() RETURNS trigger LANGUAGE plpgsql
+    AS 'BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NEW; END';
+CREATE TRIGGER block BEFORE INSERT ON headwater.frame FOR EACH ROW WHEN (NEW.log = {log})
+    EXECUTE FUNCTION headwater.block();
+"""
+
+
+def test_a_home_that_went_on_is_not_refilled_and_what_is_given_up_can_be_imported(
+    closing: ExitStack, lacking: str, tmp_path: Path
+) -> None:
+    command("home", "promotion", "managed", "--home", lacking)  # which is not true of an asynchronous standby
+    three = started(closing, lacking, tmp_path / "c")
+    three.comes()
+    assert three.append(50) == 6
+    assert "has the lease of this home" in refill(lacking, tmp_path / "a", expected=4)
+    one = started(closing, lacking, tmp_path / "a")
+    eventually(lambda: any(each["ahead"] for each in status(lacking)["members"]))
+    assert "another process" in refill(lacking, tmp_path / "a", expected=4)
+    for each in (one, three):
+        assert each.end(signal.SIGTERM) == 0
+    refused = refill(lacking, tmp_path / "a", expected=4)
+    assert "log orders ends with 6 there, and the copy alone has 5 behind 5, up to 10" in refused
+    accept = ("home", "accept-loss", "--yes", "--home", lacking, "--home-lease-ms", LEASE_MS)
+    assert "run this on its machine, with --data" in command(*accept, expected=1)
+    target = tmp_path / "given-up"
+    told = command(*accept, "--data", str(tmp_path / "a"), "--export", str(target))
+    assert f"orders: 5 events, numbered 6 to 10: given up; exported to {target}/orders.ndjson" in told
+    assert f"bills: 1 event, numbered 1 to 1: given up; exported to {target}/bills.ndjson" in told
+    (tmp_path / "a").rename(tmp_path / "aside")
+    one = started(closing, lacking, tmp_path / "a")
+    one.comes()
+    assert one.contents() == [b"0", b"1", b"2", b"3", b"4", b"50"]
+    imported = command("import", str(target / "orders.ndjson"), "orders", "--url", one.url)
+    assert "5 events: 5 appended" in imported
+    assert one.contents() == [b"0", b"1", b"2", b"3", b"4", b"50", b"5", b"6", b"7", b"8", b"9"]

@@ -583,9 +583,14 @@ def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join,
         assert each.end(signal.SIGTERM) == 0
     third = join("c")
     eventually(lambda: servers(url).get(third.url, {}).get("lag_s") is not None)
-    assert "is no member any more" in command(
-        "home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS
-    )
+    accept = ("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
+    assert "run this on its machine, with --data" in command(*accept, expected=1)
+    accept = (*accept, "--data", str(tmp_path / "a"), "--export", str(tmp_path / "given-up"))
+    of_second = f"{socket.gethostname()}:{second.port}"
+    assert f"headwater home forget {of_second}" in command(*accept, expected=1)  # it may have others than the first
+    command("home", "forget", of_second, "--home", url)
+    accepted = command(*accept)
+    assert "orders: 2 events, numbered 4 to 5: given up" in accepted and "is no member any more" in accepted
     eventually(third.is_primary)
     assert third.append(5) == RESTORE_JUMP + 1
     assert third.contents() == [b"0", b"1", b"2", b"5"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 
 from ..core.errors import NotPrimary, StorageUnavailable
 from ..formats.settings.declaration import InvalidConfiguration
+from ..formats.settings.path_argument import LocalPath
 from .consent import confirm
 from .options import config_option, load_config, setting_options
 from .output import examples
@@ -112,7 +114,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     else:
         click.echo(f"no primary; the last one was {standing.holder or 'none'}")
     if not standing.is_vouched:
-        click.echo(f"no server may append: {standing.obstacle}. See headwater home accept-loss")
+        click.echo(f"no server may append: {standing.obstacle}. See headwater home refill, and accept-loss")
     for each in servers:
         click.echo(f"server {each.name}: {_described(each)}")
     for member in members:
@@ -122,22 +124,56 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
 
 
 @home.command(
-    "accept-loss", epilog=examples("headwater home accept-loss --home postgresql://headwater@db.example/headwater")
+    epilog=examples(
+        "headwater home refill --data /var/lib/headwater --home postgresql://headwater@db.example/headwater"
+    )
+)
+@config_option
+@setting_options("home", "data")
+def refill(file: Path | None, **flags: object) -> None:
+    """Commit again what only the copy of a stopped server has, where the database lacks it.
+
+    For a standby that was promoted without the newest, or a database that was restored, as long as no other event has
+    taken the place of a missing one. Events keep their numbers, and logs their incarnations. If it is interrupted,
+    run it again. Begin with the server that was the primary last; then start all servers.
+    """
+    from ..homes.refill import refill as fill
+    from .beyond import described
+
+    config = load_config(file, flags)
+    with _opened(_address(file, flags)) as opened:
+        added, obstacle = fill(opened, config.data, f"{socket.gethostname()}:{config.http.port}")
+    for each in added:
+        click.echo(f"{described(each)}: in the home again")
+    click.echo("the home has all that this copy has")
+    if obstacle:
+        click.echo(f"no server may append yet: {obstacle}")
+
+
+@home.command(
+    "accept-loss",
+    epilog=examples(
+        "headwater home accept-loss --data /var/lib/headwater --home postgresql://headwater@db.example/headwater"
+    ),
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--export", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
+              help="Where the events that are given up are written.  [default: given-up-TIME]")  # fmt: skip
 @config_option
-@setting_options("home", "home_lease_ms")
-def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
+@setting_options("home", "home_lease_ms", "data")
+def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: object) -> None:
     """Go on with what the database has now, though it may lack what was acknowledged.
 
-    For a standby that was promoted without the newest, or a database that was restored. Each log is a new incarnation
-    from then on: its numbers go on far above, and positions from before are refused. A server whose copy has
-    more than the home needs an empty data directory before it starts again; keep the old one. While a server runs with
-    such a copy, nothing is accepted: exits with 1, and says which one.
+    Try headwater home refill first. Each log is a new incarnation from then on: its numbers go on far above, and
+    positions from before are refused. What the copy in --data has and the database has not is listed, and written to
+    files that headwater import reads; only then is anything accepted. Exits with 1, and accepts nothing, while a server
+    runs whose copy is ahead, or while a copy is known to be ahead that --data does not name.
 
     A database that lacks nothing needs no such command: as soon as every server has compared its copy with it, one of
     them goes on. A server that never comes back is removed by headwater home forget.
     """
+    from .beyond import copy_of, export_given_up
+
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
         standing = opened.standing()
@@ -148,6 +184,11 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
         if _keeps_from_accepting(opened.servers()):
             click.echo("nothing is accepted")
             click.get_current_context().exit(REFUSED)
+        copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
+        if _has_more(opened.members(), copy):
+            click.echo("nothing is accepted")
+            click.get_current_context().exit(REFUSED)
+        is_ahead = copy is not None and export_given_up(opened, config.data, export)
         if not yes:
             confirm(
                 "Events that were acknowledged may be lost for ever. Go on?",
@@ -155,7 +196,20 @@ def accept_loss(yes: bool, file: Path | None, **flags: object) -> None:
             )
         for name in opened.accept(config.home_lease_ms / 1000):
             click.echo(f"{name} is no member any more: its copy was not compared with this database, or is ahead of it")
+    if is_ahead:
+        click.echo(f"move {config.data} aside before its server starts: with an empty one it fetches what the home has")
     click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+
+
+def _has_more(members: list[Member], exported: str | None) -> bool:
+    """Whether another copy is known to be ahead than the one that is exported; says which one."""
+    ahead = [each for each in members if each.ahead and each.evidence.id != exported]
+    for each in ahead:
+        click.echo(
+            f"the copy of {each.name} is ahead of the home ({each.ahead}): run this on its machine, with --data; if "
+            f"its events are not wanted, or are safe elsewhere: headwater home forget {each.name}"
+        )
+    return bool(ahead)
 
 
 def _keeps_from_accepting(servers: list[ServerReport]) -> bool:

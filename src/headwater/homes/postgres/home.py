@@ -18,7 +18,7 @@ from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ...storage.frames.encoding import EncodedFrame
 from ...storage.frames.frame_log import Head, HeadMoved, Term, nobody
 from ...storage.home.port import JOURNAL_KEY, NO_HISTORY, BegunBatch, History, Home, HomeChanged, KeptHeads
-from . import lease, members, servers, staged
+from . import lease, members, refilling, servers, staged
 from .commit import COMMIT, commit_values
 from .connections import HomeConnection
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
@@ -159,11 +159,17 @@ class PostgresHome(Home):
         granted = self.try_lease("", {}, secrets.randbits(62), 0.0, is_forced=True)
         if granted is None:
             raise StorageUnavailable(f"{self._name} gives no lease: {self.standing().obstacle}")
+        self.fence(granted)
+        return granted.term
+
+    def fence(self, granted: Granted) -> None:
+        """Append under that term from now on, and no other server. Raises StorageUnavailable, NotPrimary: it was given
+        again meanwhile.
+        """
         self.end_sessions()
         if not (self.fence_journal(granted) and self.fence_logs(granted)):
             raise NotPrimary(JOURNAL_KEY)
         self.adopt(granted)
-        return granted.term
 
     def try_lease(
         self, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *,
@@ -218,6 +224,27 @@ class PostgresHome(Home):
             forgotten = members.forget_others(connection.psycopg) if lease.has_members(connection.psycopg) else []
             self._statements.confirm(connection)
         return forgotten
+
+    def begin_refill(self, server: str, mark: str, seen: int) -> Granted | None:
+        """Mark the home, and take it above all terms that are known, `seen` among them; None: a server has the lease.
+
+        Fence the term next. Raises StorageUnavailable: it cannot be asked, or is of version 1.
+        """
+        with self._statements.asking() as connection:
+            granted = refilling.begin(connection.psycopg, server, mark, secrets.randbits(62), seen)
+            self._statements.confirm_if_needed(connection)
+        return granted
+
+    def end_refill(self, mark: str) -> None:
+        """The home has all of the copy. The mark is that one from now on, or gone where it is empty.
+
+        Raises StorageUnavailable, NotPrimary.
+        """
+        with self._statements.asking() as connection:
+            is_ended = refilling.end(connection.psycopg, self._term, mark)
+            self._statements.confirm_if_needed(connection)
+        if not is_ended:
+            raise NotPrimary(JOURNAL_KEY)
 
     def knows_cluster(self) -> bool:
         with self._statements.asking() as connection:

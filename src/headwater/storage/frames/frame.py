@@ -112,6 +112,11 @@ class Frame:
         """The number of the last event."""
         return int(self.first + self.count - 1)
 
+    @property
+    def content(self) -> bytes:
+        """All of its bytes."""
+        return bytes(self._buffer)
+
     def verify(self) -> None:
         """Raises BadFrame if the checksum does not fit, or the frame is empty."""
         if extended_crc(self._crc_seed, self._buffer[LEAD.size :]) != self.crc:

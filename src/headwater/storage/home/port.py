@@ -23,8 +23,8 @@ class HomeChanged(StorageUnavailable):
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"{problem}; so nothing is appended: bring back the database that has it all, or accept what this one has "
-            "(headwater home accept-loss)",
+            f"{problem}; so nothing is appended: bring back the database that has it all, or refill this one from the "
+            "copy of a server (headwater home refill)",
             reason="what was committed may be missing where it was committed to; an operator must look",
         )
 

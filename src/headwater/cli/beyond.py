@@ -1,0 +1,85 @@
+"""What only the copy of a stopped server has, beyond its home: shown, and exported before it is given up."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ..core.errors import InvalidInput
+from ..formats.envelope import encode_event
+from ..formats.files.new_file import new_file
+from .output import counted
+
+if TYPE_CHECKING:
+    from ..core.local import LocalLog
+    from ..homes.postgres.home import PostgresHome
+    from ..homes.stopped_copy import StoppedCopy
+    from ..storage.home.beyond import Beyond
+
+
+def described(found: Beyond) -> str:
+    """How many events, or changes of the state, and their numbers."""
+    from ..storage.state.journal import NAME
+
+    if not found.size:
+        return f"log {found.name} without an event"
+    what = f"{found.name}: {counted(found.size, 'event')}"
+    if found.name == NAME:
+        what = f"{counted(found.size, 'change')} of users, consumers, positions and settings"
+    return f"{what}, numbered {found.after + 1:,} to {found.last:,}"
+
+
+def copy_of(home: PostgresHome, data: Path, *, is_named: bool) -> str | None:
+    """Which copy of that home a data directory is, as the home knows it; None: it is none.
+
+    Raises StorageUnavailable: it is none, though the user named it; StorageCorrupted.
+    """
+    from ..homes.stopped_copy import id_of
+    from ..storage.home.copy_file import home_of
+
+    return id_of(data, home) if is_named or home_of(data) == home.incarnation else None
+
+
+def export_given_up(home: PostgresHome, data: Path, target: Path | None) -> bool:
+    """List what only the copy in `data` has, and write its events to files in `target`, durably; whether it has any.
+
+    Raises InvalidInput, StorageUnavailable, StorageCorrupted, OSError: not all of it is in files.
+    """
+    from ..homes.stopped_copy import StoppedCopy
+
+    with StoppedCopy(home, data) as copy:
+        if found := copy.given_up():
+            _write_all(copy, found, target or Path(f"given-up-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"))
+        else:
+            click.echo(f"the copy in {data} has nothing that the database lacks")
+    return bool(found)
+
+
+def _write_all(copy: StoppedCopy, found: list[Beyond], target: Path) -> None:
+    from ..storage.disk.system import make_directory, sync_directory
+    from ..storage.state.data_directory import is_empty
+    from ..storage.state.journal import NAME
+
+    if not is_empty(target):
+        raise InvalidInput("not empty; name a new directory, or an empty one", str(target))
+    make_directory(target)
+    for each in found:
+        if each.name == NAME or not each.size:
+            click.echo(f"{described(each)}: given up, and not exported")
+        else:
+            file = target / f"{each.name}.ndjson"
+            _write(copy.engine.open(each.name), each.after, file)
+            click.echo(f"{described(each)}: given up; exported to {file}")
+    sync_directory(target)
+
+
+def _write(log: LocalLog, after: int, file: Path) -> None:
+    with new_file(file) as out:
+        for event in log.read(after=max(after, log.first_retained - 1)):
+            out.write(encode_event(event) + b"\n")
+        out.flush()
+        os.fsync(out.fileno())

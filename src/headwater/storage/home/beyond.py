@@ -1,0 +1,102 @@
+"""What a copy has beyond its home, where the home went back: from which number on, and whether it can be added there.
+
+The frames of a log are a chain, in which each has the checksum of the one before it. So where a copy and its home have
+one frame in common, they have all before it in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from ..frames.encoding import EncodedFrame
+from ..frames.frame import Frame
+from ..frames.frame_log import Head, nobody
+from .replicated_log import FETCHED_BYTES, ReplicatedLog
+
+
+class Beyond(NamedTuple):
+    """What the copy of one log has, and its home has not."""
+
+    name: str
+    """Of the log."""
+    frames: ReplicatedLog
+    """The copy."""
+    home_head: Head | None
+    """Where the log ends at the home; None: it is not there."""
+    after: int
+    """Up to that number both have the same."""
+    last: int
+    """The last number of the copy."""
+    size: int
+    """So many events follow in the copy; of the journal, changes."""
+    continues: bool
+    """Whether the home ends there, so that they can be added to it."""
+
+
+def beyond(name: str, frames: ReplicatedLog, home_head: Head | None) -> Beyond | None:
+    """What a copy has beyond a home where the log ends there; None: nothing.
+
+    Each of the frames is verified. Raises StorageCorrupted, StorageUnavailable.
+    """
+    if home_head is not None and frames.last_crc == home_head.crc:
+        return None
+    number, crc = (0, 0) if home_head is None else home_head[:2]
+    first = next(frames.read(number), None)
+    continues = home_head is None if first is None else (first.first > number and first.previous_crc == crc)
+    if home_head is None:
+        after = frames.head if first is None else first.first - 1
+    else:
+        after = number if continues else _common(frames, number)
+    size = sum(frame.count for frame in frames.read(after))
+    if not size and home_head is not None:
+        return None
+    return Beyond(name, frames, home_head, after, frames.last, size, continues)
+
+
+def add(found: Beyond) -> None:
+    """Commit at the home what a copy has beyond it, in the term that it has begun for this process.
+
+    Where this fails, frames that were committed are not beyond the home the next time. Raises HeadMoved, NotPrimary,
+    StorageCorrupted, StorageUnavailable, OutcomeUnknown.
+    """
+    home, key = found.frames.home, found.frames.key
+    if found.home_head is None:
+        home.create(key, found.after)
+    head = Head(found.after, 0 if found.home_head is None else found.home_head.crc, home.term)
+    for run in _runs(found.frames.read(found.after)):
+        home.commit(key, run, head, nobody)
+        head = Head(run[-1].last, run[-1].crc, home.term)
+
+
+def _runs(frames: Iterator[Frame]) -> Iterator[list[EncodedFrame]]:
+    """So much as is committed at once."""
+    run: list[EncodedFrame] = []
+    size = 0
+    for frame in frames:
+        run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [frame.content]))
+        size += frame.length
+        if size >= FETCHED_BYTES:
+            yield run
+            run, size = [], 0
+    if run:
+        yield run
+
+
+def _common(frames: ReplicatedLog, home_end: int) -> int:
+    """The last number of the newest frame that both have; of what the home forgot, both had the same."""
+    oldest = next(frames.home.frames(frames.key, 0, home_end), None)
+    if oldest is None:
+        return 0
+    low: int = Frame(memoryview(oldest), 0, frames.crc_seed).first - 1
+    high = frames.last
+    while low < high:
+        middle = (low + high + 1) // 2
+        frame = frames.frame_at(middle)
+        if frame is None or frame.first > high:
+            high = middle - 1
+        elif next(frames.home.frames(frames.key, frame.last - 1, frame.last), None) == frame.content:
+            low = frame.last
+        else:
+            high = frame.first - 1
+    return low

@@ -1,0 +1,271 @@
+"""A home that went back gets what only a copy has, with its numbers; what is given up instead is exported first."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import psycopg
+import pytest
+
+from headwater.core import LogSettings
+from headwater.core.errors import StorageUnavailable
+from headwater.homes import refill as refilling
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.members import Member
+from headwater.homes.postgres.schema import set_promotion
+from headwater.homes.postgres.servers import ServerReport
+from headwater.homes.refill import Refilled, refill
+from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.home.beyond import Beyond, add
+from headwater.storage.home.witness import HELD_NAME, Witness
+from headwater.storage.segments.meta import Meta, read_meta
+from headwater.storage.state.journal import NAME
+
+from .postgres_server import fresh_home
+from .test_engine import Server, contents
+from .test_engine import add as append
+from .test_servers import LEASE_MS, command
+
+TABLES = ("log", "frame", "lease", "member")
+
+
+class Scene:
+    """A home with the copy a of its last primary, and a database that can go back to where it was."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self.url, self.directory = url, directory
+        self.home = PostgresHome(url)
+
+    @property
+    def copy(self) -> Path:
+        """The data directory of the last primary."""
+        return self.directory / "a"
+
+    def serve(self, name: str = "a") -> Server:
+        """Begin a term with that copy, which becomes a member."""
+        server = Server(self.url, self.directory / name)
+        self.enter(name)
+        return server
+
+    def enter(self, name: str) -> None:
+        """What a server reports of its copy."""
+        evidence = Witness(self.directory / name).evidence()
+        assert evidence is not None
+        self.home.enter_member(Member(name, evidence, self.home.kept_heads().history))
+
+    def keep(self) -> None:
+        """The standby has what is there now."""
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute("DROP SCHEMA IF EXISTS kept CASCADE; CREATE SCHEMA kept")
+            for table in TABLES:
+                connection.execute(f"CREATE TABLE kept.{table} AS TABLE headwater.{table}")
+
+    def go_back(self) -> None:
+        """The standby is promoted."""
+        with psycopg.connect(self.url, autocommit=True) as connection, connection.transaction():
+            for table in TABLES:
+                connection.execute(f"DELETE FROM headwater.{table}")
+                connection.execute(f"INSERT INTO headwater.{table} OVERRIDING SYSTEM VALUE TABLE kept.{table}")
+            connection.execute("UPDATE headwater.lease SET timeline = timeline - 1, until = 'epoch'")
+            connection.execute("UPDATE headwater.member SET timeline = timeline - 1")
+
+    def refill(self, name: str = "a") -> Refilled:
+        return refill(self.home, self.directory / name, name)
+
+    def close(self) -> None:
+        self.home.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    made = Scene(fresh_home(), tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ahead(scene: Scene) -> Scene:
+    """The copy a has five orders, another log, one without events and a consumer; the home has three orders."""
+    server = scene.serve()
+    append(server.orders, 3)
+    scene.keep()
+    server.orders.register_consumer("who", "it")
+    append(server.orders, 2, begin=3)
+    server.orders.acknowledge("who", "it", 4)
+    append(server.engine.create("bills", LogSettings(partitions=2)), 4)
+    server.engine.create("empty")
+    server.close()
+    scene.go_back()
+    return scene
+
+
+def test_what_only_a_copy_has_is_there_again_with_its_numbers_and_incarnations(ahead: Scene) -> None:
+    incarnation = meta_of(ahead, "orders").incarnation
+    done = ahead.refill()
+    assert done.obstacle == ""
+    added = [(each.name, each.after, each.last, each.size) for each in done.added]
+    assert added[:-1] == [("bills", 0, 4, 4), ("empty", 0, 0, 0), ("orders", 3, 5, 2)]
+    assert done.added[-1].name == NAME
+    for name in ("a", "b"):  # an empty copy has all of it too
+        server = ahead.serve(name)
+        assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+        assert server.engine.open("bills").head() == 4 and server.engine.open("empty").head() == 0
+        assert server.engine.settings_of("bills").partitions == 2
+        assert [each.acknowledged for each in server.orders.consumers()] == [4]
+        assert server.engine.incarnation_of("orders") == incarnation
+        server.close()
+
+
+def test_a_home_that_was_refilled_is_believed_once_every_member_has_compared(ahead: Scene) -> None:
+    evidence = Witness(ahead.copy).evidence()
+    assert evidence is not None
+    elsewhere = Member("b", evidence._replace(id="copy-b", held=evidence.held._replace(number=0)))
+    ahead.home.enter_member(elsewhere)
+    done = ahead.refill()
+    assert done.obstacle == "b has not compared its copy with this database"
+    ahead.home.enter_member(elsewhere._replace(compared=ahead.home.kept_heads().history))
+    assert ahead.home.standing().is_vouched
+    assert ahead.refill() == Refilled([], "")
+
+
+def interrupted_at_last(home: PostgresHome, mark: str) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def test_a_refill_that_was_interrupted_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    for until in ("bills", "orders", NAME, "the mark"):
+
+        def interrupted(found: Beyond, until: str = until) -> None:
+            if found.name == until:
+                raise KeyboardInterrupt
+            add(found)
+
+        with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+            stopped.setattr(refilling, "add", interrupted)
+            stopped.setattr(PostgresHome, "end_refill", interrupted_at_last)
+            ahead.refill()
+        assert "has not ended" in ahead.home.standing().obstacle, until
+    assert ahead.refill() == Refilled([], "")
+    assert contents(ahead.serve().orders) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def go_on(scene: Scene) -> None:
+    """Another server believes the promoted standby, and appends."""
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+        set_promotion(connection, "managed")
+    server = Server(scene.url, scene.directory / "b")
+    append(server.orders, 1, begin=9)
+    server.close()
+
+
+def test_a_home_that_goes_on_with_other_events_is_left_alone(ahead: Scene) -> None:
+    go_on(ahead)
+    before = ahead.home.heads(), ahead.home.standing()[:6]
+    with pytest.raises(StorageUnavailable) as refused:
+        ahead.refill()
+    assert "log orders ends with 4 there, and the copy alone has 2 behind 3, up to 5" in str(refused.value)
+    assert "headwater home accept-loss --data" in str(refused.value)
+    assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
+
+
+def test_a_copy_that_cannot_prove_that_it_has_all_gives_what_it_has_and_no_more(ahead: Scene) -> None:
+    (ahead.copy / HELD_NAME).unlink()  # its machine was started again, say
+    done = ahead.refill()
+    assert done.added and "another copy may have more" in done.obstacle
+    assert ahead.home.heads()[meta_of(ahead, "orders").segments_id].number == 5
+    assert not ahead.home.standing().is_vouched
+
+
+def meta_of(scene: Scene, name: str) -> Meta:
+    return read_meta(next((scene.copy / "logs").glob(f"{name}.*")))
+
+
+def test_a_member_that_saw_a_newer_term_keeps_a_home_from_being_believed(ahead: Scene) -> None:
+    evidence = Witness(ahead.copy).evidence()
+    assert evidence is not None
+    newer = evidence.held._replace(number=7, nonce=1)
+    compared = ahead.home.kept_heads().history
+    ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=newer, held=newer), compared))
+    assert "another copy may have more" in ahead.refill().obstacle
+
+
+def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Path) -> None:
+    report = ServerReport("c", {}, "went back", 0, None, None, "log orders: more", "1", 2)
+    ahead.home.tell_of(report)
+    with pytest.raises(StorageUnavailable, match="the server c runs, and its copy is ahead of the home"):
+        ahead.refill()
+    ahead.home.tell_of(report._replace(ahead=""))
+    with pytest.raises(StorageUnavailable, match="is no copy of this home; name the data directory"):
+        ahead.refill("nothing")
+    assert not (tmp_path / "nothing").exists()
+    ahead.home.mark("gone")
+    ahead.home.accept(0)
+    with pytest.raises(StorageUnavailable, match="the loss was accepted already"):
+        ahead.refill()
+
+
+def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scene) -> None:
+    target = ahead.directory / "given-up"
+    told = accept(ahead, target)
+    assert f"orders: 2 events, numbered 4 to 5: given up; exported to {target}/orders.ndjson" in told
+    assert f"bills: 4 events, numbered 1 to 4: given up; exported to {target}/bills.ndjson" in told
+    assert "log empty without an event: given up" in told
+    assert "changes of users, consumers, positions and settings, numbered" in told
+    assert "a is no member any more" in told and "move " in told
+    assert sorted(each.name for each in target.iterdir()) == ["bills.ndjson", "orders.ndjson"]
+    exported = [json.loads(line) for line in (target / "orders.ndjson").read_text().splitlines()]
+    assert [(each["event"]["id"], each["sequence_number"]) for each in exported] == [("id-3", 4), ("id-4", 5)]
+    server = ahead.serve("b")
+    assert contents(server.orders) == [b"0", b"1", b"2"]
+    append(server.orders, 1, begin=9)
+    assert server.orders.head() == RESTORE_JUMP + 1
+    server.close()
+
+
+def accept(scene: Scene, target: Path, expected: int = 0) -> str:
+    return command("home", "accept-loss", "--yes", "--home", scene.url, "--home-lease-ms", LEASE_MS, "--data",
+                   str(scene.copy), "--export", str(target), expected=expected)  # fmt: skip
+
+
+def test_what_a_refill_added_before_it_was_given_up_is_exported_too(
+    ahead: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(found: Beyond) -> None:
+        if found.name == NAME:
+            raise KeyboardInterrupt
+        add(found)
+
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr(refilling, "add", interrupted)
+        ahead.refill()
+    target = ahead.directory / "given-up"
+    told = accept(ahead, target)
+    assert "bills: 4 events" in told and "orders: " not in told
+    server = ahead.serve("b")
+    assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_nothing_is_accepted_where_what_is_given_up_cannot_be_exported(ahead: Scene) -> None:
+    target = ahead.directory / "given-up"
+    target.mkdir()
+    (target / "orders.ndjson").write_text("mine")
+    assert "not empty" in accept(ahead, target, expected=1)
+    assert ahead.home.losses() == 0
+    (target / "orders.ndjson").unlink()
+    assert "accepted; " in accept(ahead, target)
+
+
+def test_a_copy_that_is_known_to_be_ahead_is_exported_or_forgotten_by_name(ahead: Scene) -> None:
+    evidence = Witness(ahead.copy).evidence()
+    assert evidence is not None
+    ahead.home.enter_member(Member("b", evidence._replace(id="copy-b"), ahead=f"log {NAME}: the copy has more"))
+    target = ahead.directory / "given-up"
+    refused = accept(ahead, target, expected=1)
+    assert "the copy of b is ahead of the home" in refused and "headwater home forget b" in refused
+    assert ahead.home.losses() == 0
+    command("home", "forget", "b", "--home", ahead.url)
+    assert not target.exists()
+    assert "accepted; " in accept(ahead, target)
