@@ -33,13 +33,11 @@ from tests.amqp.asking import EARLIEST, sql
 
 from ..place import LOG, Place, ask, call, push_calls
 from ..server import NOISE
-from .peers import JSON, PREFACE, UPGRADE
+from .peers import ADDRESS, JSON, PREFACE, UPGRADE
 
 AT_IT = b"attacking\n"
 """What it says when it has begun."""
 BEGINS_WITHIN_S = 60.0
-ADDRESS = "127.0.0.2"
-"""Where it comes from: neighbours have another address."""
 APPEND, READ, CNE = f"/logs/{NOISE}/append", f"/logs/{NOISE}/read", "/ocloudNotifications/v1"
 done: Counter[str] = Counter()
 _kept: list[Any] = []

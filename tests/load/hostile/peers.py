@@ -26,6 +26,8 @@ from ..place import Place, push_calls
 from ..server import NOISE
 
 MIB = 2**20
+ADDRESS = "127.0.0.2"
+"""Where hostile peers come from: neighbours have another address."""
 ANNOUNCED = 8 * MIB
 """What a peer announces, and sends but for one byte."""
 STILL_S = 2.0
@@ -146,6 +148,7 @@ class Connection:
         its = urlsplit(peer.url)
         self.socket = socket.socket()
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.socket.bind((ADDRESS, 0))
         self.socket.settimeout(30)
         self.socket.connect((its.hostname, its.port))
         self.socket.settimeout(None)
