@@ -11,7 +11,7 @@ export UV_COMPILE_BYTECODE := 1
 # pip brings uv, at its pinned version, and uv the rest.
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
-.PHONY: demo demo-replicas quick test room spark night-slice nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs pages check
+.PHONY: demo demo-replicas quick test room spark nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs pages check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -39,10 +39,6 @@ room: $(STAMP)          ## the tests of one room: ROOM=storage
 
 spark: $(STAMP)         ## the tests on Spark alone
 	$(PYTEST) $(BY_FILE) tests/spark
-
-SLICE_S := 240
-night-slice: $(STAMP)   ## some of what runs by night alone, chosen by the commit's id; SLICE_S=480 for more
-	$(PYTEST) $(BY_FILE) tests --slice $(SLICE_S)
 
 nightly: interop-clients ## everything at full length; PART=3 for one of its parts, of half an hour at most each
 	$(BIN)/python -m tests.nightly $(PART)
@@ -113,9 +109,11 @@ simulate: $(STAMP)      ## servers of a shared home, a schedule of faults for ea
 chaos: $(STAMP)         ## three servers of a shared home, while servers, network and database fail; SECONDS=60 for short, SEED=7
 	$(BIN)/python -m tests.load chaos $(or $(SECONDS),600) --seed $(or $(SEED),0)
 
-check: lint types interop-clients ## what CI runs
-	$(PYTEST) $(SPREAD) --ignore tests/spark
-	@$(MAKE) --no-print-directory spark night-slice
+SLICE_S := 120
+check: $(STAMP)         ## what CI runs: the day, and twice SLICE_S of what runs by night alone, by the commit's id
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target lint types interop-clients
+	$(PYTEST) $(SPREAD) --ignore tests/spark --slice $(SLICE_S)
+	$(PYTEST) $(BY_FILE) tests/spark --slice $(SLICE_S)
 
 $(STAMP): pyproject.toml constraints.txt hatch_build.py $(C)
 	@echo "Installing what Headwater needs into $(VENV): a minute or less, once"

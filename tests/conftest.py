@@ -63,7 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """The options of this suite."""
     group = parser.getgroup("headwater")
     group.addoption(
-        "--slice", type=float, metavar="S", help="of the tests marked night, so many that they take S seconds"
+        "--slice", type=float, default=0.0, metavar="S", help="also so many tests marked night that they take S seconds"
     )
     group.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
     group.addoption("--write-seconds", action="store_true", help="write how long tests took to tests/seconds.json")
@@ -96,13 +96,11 @@ def pytest_report_header() -> str | None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """By day, leave out what is marked `night`; with `--slice`, all but some of that."""
+    """By day, leave out what is marked `night`, but for the slice that is asked for."""
+    if IS_NIGHT:
+        return
     nightly = {item.nodeid for item in items if item.get_closest_marker("night") is not None}
-    if (seconds_max := config.getoption("slice")) is not None:
-        left_out = {item.nodeid for item in items} - sliced(sorted(nightly), seconds_max)
-    else:
-        left_out = set() if IS_NIGHT else nightly
-    if left_out:
+    if left_out := nightly - sliced(sorted(nightly), config.getoption("slice")):
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
         items[:] = [item for item in items if item.nodeid not in left_out]
 

@@ -12,14 +12,16 @@ import queue
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from headwater.client import connect
+from headwater.client import RemoteLog, connect
 from headwater.core import Event
 from headwater.server.users.accounts import hash_password
+from tests.night import pairs
 from tests.server.running import RunningServer
 
 from .install import unavailable
@@ -28,6 +30,7 @@ from .runtimes import FutoIn
 RUNTIME = FutoIn()
 PATIENCE_S = 60
 KEY = base64.b64encode(b"0123456789abcdef0123456789abcdef").decode()
+_numbers = count()
 DATA = {"id": 7, "sum": "10.50", "list": [1, 2.5, None, True], "text": "\u00e9\U0001f600"}
 
 pytestmark = pytest.mark.timeout(120)
@@ -99,23 +102,35 @@ class Node:
         self._process.stdout.close()
 
 
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[RunningServer]:
-    secret = hash_password("alices-secret")
-    (tmp_path / "headwater.toml").write_text(
-        f'[users.alice]\npassword = "{secret}"\nkey = "{KEY}"\ngrants = ["all:*"]\n'
-    )
-    with RunningServer("--data", "data", cwd=tmp_path) as running:
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with serving(tmp_path_factory.mktemp("futoin")) as running:
         yield running
 
 
+def serving(directory: Path) -> RunningServer:
+    """A server with a user."""
+    secret = hash_password("alices-secret")
+    (directory / "headwater.toml").write_text(
+        f'[users.alice]\npassword = "{secret}"\nkey = "{KEY}"\ngrants = ["all:*"]\n'
+    )
+    return RunningServer("--data", "data", cwd=directory)
+
+
 @pytest.fixture
-def node(server: RunningServer) -> Iterator[Callable[..., Node]]:
-    """Starts clients of the server."""
+def log(server: RunningServer) -> Iterator[RemoteLog]:
+    """One of the test's own."""
+    with connect(server.url, user="alice", password="alices-secret") as client:
+        yield client.create(f"log-{next(_numbers)}")
+
+
+@pytest.fixture
+def node(server: RunningServer, log: RemoteLog) -> Iterator[Callable[..., Node]]:
+    """Starts clients of the log."""
     made: list[Node] = []
 
-    def start(scheme: str = "ws", **config: Any) -> Node:
-        made.append(Node(f"secure+{scheme}{server.url.removeprefix('http')}/futoin/default", **config))
+    def start(scheme: str = "ws", url: str = server.url, **config: Any) -> Node:
+        made.append(Node(f"secure+{scheme}{url.removeprefix('http')}/futoin/{log.name}", **config))
         return made[-1]
 
     yield start
@@ -159,12 +174,9 @@ def test_a_refused_push_comes_again(node: Callable[..., Node]) -> None:
     assert bare(client.push()) == [("2", 2)]
 
 
-def test_a_backlog_of_events_that_take_their_time_is_worked_off(
-    server: RunningServer, node: Callable[..., Node]
-) -> None:
+def test_a_backlog_of_events_that_take_their_time_is_worked_off(log: RemoteLog, node: Callable[..., Node]) -> None:
     """The library gives a group 5 s, whatever the server would: 1,000 events of 10 ms would come again for ever."""
-    with connect(server.url, user="alice", password="alices-secret") as its:
-        its.log("default").append([Event("A", b"%d" % number) for number in range(1200)])
+    log.append([Event("A", b"%d" % number) for number in range(1200)])
     client = node(coder="JSON")
     client.receive("Billing", event_ms=10)
     received: list[Any] = []
@@ -173,11 +185,8 @@ def test_a_backlog_of_events_that_take_their_time_is_worked_off(
     assert [event["data"] for event in received] == list(range(1200))
 
 
-def test_a_group_that_takes_too_long_is_halved_until_it_does_not(
-    server: RunningServer, node: Callable[..., Node]
-) -> None:
-    with connect(server.url, user="alice", password="alices-secret") as its:
-        its.log("default").append([Event("A", b"%d" % number) for number in range(20)])
+def test_a_group_that_takes_too_long_is_halved_until_it_does_not(log: RemoteLog, node: Callable[..., Node]) -> None:
+    log.append([Event("A", b"%d" % number) for number in range(20)])
     client = node(coder="JSON")
     client.receive("Billing", event_ms=400)
     assert [len(client.push()) for _ in range(2)] == [20, 10]
@@ -198,19 +207,20 @@ def test_what_was_not_acknowledged_comes_again_after_a_reconnect(node: Callable[
 
 
 def test_the_stock_receiver_comes_back_after_the_server_was_killed(
-    server: RunningServer, node: Callable[..., Node], tmp_path: Path
+    log: RemoteLog, node: Callable[..., Node], tmp_path: Path
 ) -> None:
     """It calls again when the call that was cut has timed out, by default after half a minute."""
-    client = node(coder="JSON", options={"callTimeoutMS": 5000})
-    client.receive("Billing")
-    client.do("add", type="A", data=1)
-    assert bare(client.push()) == [("1", 1)]
-    server.process.kill()
-    server.process.wait()
+    with serving(tmp_path) as server:
+        with connect(server.url, user="alice", password="alices-secret") as its:
+            its.create(log.name)
+        client = node(url=server.url, coder="JSON", options={"callTimeoutMS": 5000})
+        client.receive("Billing")
+        client.do("add", type="A", data=1)
+        assert bare(client.push()) == [("1", 1)]
     port = server.url.rpartition(":")[2]
     with RunningServer("--data", "data", "--http-port", port, cwd=tmp_path):
         assert client.next() == {"ready": "Billing"}
-        adder = node(coder="JSON")
+        adder = node(url=server.url, coder="JSON")
         adder.do("add", type="A", data=2)
         received = client.push()
         while received[-1]["id"] != "2":  # the first one again, if its answer came too late
@@ -231,21 +241,22 @@ def test_live_pushes_survive_the_answers_of_the_stock_receiver(node: Callable[..
     assert [event["data"] for event in received] == list(range(300))
 
 
-@pytest.mark.parametrize(
-    ("credentials", "options"),
-    [
-        ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "MD5"}),
-        ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "SHA256"}),
-        ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "SHA512"}),
-        ("-smac:alice", {"macKey": KEY, "macAlgo": "HMD5"}),
-        ("-smac:alice", {"macKey": KEY, "macAlgo": "HS256"}),
-        ("-smac:alice", {"macKey": KEY, "macAlgo": "HS384"}),
-    ],
+SIGNED = (
+    ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "MD5"}),
+    ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "SHA256"}),
+    ("-hmac:alice", {"hmacKey": KEY, "hmacAlgo": "SHA512"}),
+    ("-smac:alice", {"macKey": KEY, "macAlgo": "HMD5"}),
+    ("-smac:alice", {"macKey": KEY, "macAlgo": "HS256"}),
+    ("-smac:alice", {"macKey": KEY, "macAlgo": "HS384"}),
 )
-@pytest.mark.parametrize(("scheme", "coder"), [("http", "JSON"), ("ws", "MPCK"), ("ws", "CBOR")])
+WAYS = (("http", "JSON"), ("ws", "MPCK"), ("ws", "CBOR"))
+
+
+@pytest.mark.parametrize(("signed", "way"), pairs(SIGNED, WAYS))
 def test_signed_messages_and_replies(
-    node: Callable[..., Node], scheme: str, coder: str, credentials: str, options: dict[str, Any]
+    node: Callable[..., Node], signed: tuple[str, dict[str, Any]], way: tuple[str, str]
 ) -> None:
+    (credentials, options), (scheme, coder) = signed, way
     client = node(scheme, coder=coder, credentials=credentials, options=options)
     assert client.do("add", type="A", data=DATA) == "1"
     client.do("register", component="Billing")
@@ -261,11 +272,8 @@ def test_errors_reach_the_caller_by_their_names(node: Callable[..., Node]) -> No
     assert stranger.try_to("add", type="A", data=1)["error"] == "SecurityError"
 
 
-def test_pages_of_poll_1_1_are_large_and_of_poll_1_0_fit_64_kib(
-    server: RunningServer, node: Callable[..., Node]
-) -> None:
-    with connect(server.url, user="alice", password="alices-secret") as its:
-        its.log("default").append([Event("BIG", b'"%b"' % (b"x" * 20_000)) for _ in range(100)])
+def test_pages_of_poll_1_1_are_large_and_of_poll_1_0_fit_64_kib(log: RemoteLog, node: Callable[..., Node]) -> None:
+    log.append([Event("BIG", b'"%b"' % (b"x" * 20_000)) for _ in range(100)])
     for scheme in ("http", "ws"):
         assert len(node(scheme, coder="JSON").do("poll", component="LIVE")) == 100
         assert len(node(scheme, coder="JSON", poll={"version": "1.0"}).do("poll", component="LIVE")) == 3

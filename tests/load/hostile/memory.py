@@ -49,7 +49,6 @@ STAY_S = 2.0
 """Peers that have done what they can stay for so long without taking anything."""
 WARM_S, WARM_S_MAX = 4.0, 40.0
 """Memory is at its base when it has stayed as it is for so long."""
-PROCESSES = 3
 
 
 class Outcome(NamedTuple):
@@ -123,18 +122,15 @@ class Watched(Street):
         return max(told["step"], told["hold"])
 
     def _warm_up(self) -> None:
-        """Until memory stays as it is, and all processes have begun: Flight's, and the one that makes index files."""
+        """Until memory stays as it is. Flight's process has begun, as neighbours use it; the one that makes index files
+        counts at its stated size until it has.
+        """
         began = time.monotonic()
         before, since = 0, began
-        while (now := time.monotonic()) < began + WARM_S_MAX and (
-            now < since + WARM_S or self._processes() < PROCESSES
-        ):
+        while (now := time.monotonic()) < min(began + WARM_S_MAX, since + WARM_S):
             if abs((held := self._held()) - before) > MIB:
                 before, since = held, now
             time.sleep(SAMPLE_S)
-
-    def _processes(self) -> int:
-        return 1 + len(children(self.server.pids.server)) if self.server.pids else 0
 
     def _left(self, base: int) -> int:
         until = time.monotonic() + LEFT_S
