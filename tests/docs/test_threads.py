@@ -41,6 +41,7 @@ SEEN_TO = {
     "amqp/streams/nodes.py": "of one connection or log; what it raises is logged by asyncio, or awaited",
     "amqp/connections/transport.py": "of one connection, and ends with it",
     "amqp/streams/node.py": "what they cannot store, the next tick stores; awaited",
+    "core/loop/group_commit.py": "a commit is awaited by all who share it",
     "futoin/websocket.py": "of one connection, and ends with it",
     "futoin/functions/push.py": "closes its connection when it fails, so that the consumer comes again",
     "cne/feed.py": "its loop logs what a turn raises, and goes on",

@@ -28,7 +28,7 @@ from .performatives import (
     Transfer,
 )
 from .runs import handle_of, read_run
-from .settlement import Settlement
+from .settlement import Sending, Settlement
 from .types import Described
 from .wire import DispositionFields, TransferFields
 
@@ -411,17 +411,18 @@ class Session:
                 by_link.setdefault(link, []).append(context)
         if self._covered - len(self._sent) > _SURPLUS:
             self._uncover()
-        owing = () if is_settled else [link for link in by_link if link.owner_settles]
-        waiting = {link: len(by_link[link]) for link in owing}
-        settlement = Settlement(self, first, last, state, waiting) if waiting else None
+        answer = None if is_settled else Disposition(role=False, first=first, last=last, settled=True, state=state)
+        owing = () if answer is None else [link for link in by_link if link.owner_settles]
+        waiting: dict[Sending, int] = {link: len(by_link[link]) for link in owing}
+        settlement = Settlement(self.send, answer, waiting) if answer is not None and waiting else None
         for link, contexts in by_link.items():
             if link in waiting:
                 self.tell(OutcomesReceived(link, contexts, state, settlement))
                 continue
             link.unsettled -= len(contexts)
             self.tell(OutcomesReceived(link, contexts, state))
-        if by_link and not is_settled and settlement is None:
-            self.send(Disposition(role=False, first=first, last=last, settled=True, state=state))
+        if by_link and answer is not None and settlement is None:
+            self.send(answer)
 
     def _on_settled(self, first: int, last: int) -> None:
         known = self._received

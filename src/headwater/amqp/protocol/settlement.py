@@ -2,36 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import Protocol
 
-from .performatives import DeliveryState, Disposition
-from .types import Described
+from .performatives import Disposition
 
-if TYPE_CHECKING:
-    from .link import Sender
-    from .session import Session
+
+class Sending(Protocol):
+    """A link whose deliveries the receiver gave an outcome."""
+
+    unsettled: int
 
 
 class Settlement:
-    """One disposition of the receiver, which is answered when every link that it is about has settled it."""
+    """One disposition of the receiver, which is answered when every link with deliveries in it has settled them."""
 
-    __slots__ = ("_first", "_last", "_session", "_state", "_waiting")
+    __slots__ = ("_answer", "_send", "_waiting")
 
-    def __init__(
-        self,
-        session: Session,
-        first: int,
-        last: int,
-        state: DeliveryState | Described | None,
-        waiting: dict[Sender, int],
-    ) -> None:
-        """Of the deliveries `first` to `last`; `waiting`: how many of them each link has to settle."""
-        self._session, self._first, self._last, self._state, self._waiting = session, first, last, state, waiting
+    def __init__(self, send: Callable[[Disposition], None], answer: Disposition, waiting: dict[Sending, int]) -> None:
+        """`waiting`: how many deliveries each link has to settle before the answer is sent."""
+        self._send, self._answer, self._waiting = send, answer, waiting
 
-    def settle(self, link: Sender) -> None:
-        """That link has done what the outcomes ask for. Until then its deliveries count as unsettled."""
+    def settle(self, link: Sending) -> None:
+        """The outcomes have taken effect on that link. Until then its deliveries count as unsettled."""
         link.unsettled -= self._waiting.pop(link)
         if not self._waiting:
-            self._session.send(
-                Disposition(role=False, first=self._first, last=self._last, settled=True, state=self._state)
-            )
+            self._send(self._answer)

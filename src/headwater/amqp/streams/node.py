@@ -108,9 +108,9 @@ class EventLogNode:
         self._saving = asyncio.Lock()
         self._storing = GroupCommit(partial(self._save, flushes=True))
         self._when_stored: list[Callable[[], None]] = []
-        """What is to be called once all that is remembered by now is durable."""
+        """Calls that wait until all that is remembered by now is durable."""
         self._answering: asyncio.Task[None] | None = None
-        """What calls it."""
+        """The task that makes them."""
         self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._is_woken = False
         self._stop_watching = log.watch(self._wake_soon)
@@ -316,7 +316,7 @@ class EventLogNode:
                 call()
 
     async def _save(self, *, flushes: bool = False) -> Exception | None:
-        """Store what is to be stored; the error if that failed."""
+        """Store the changes; the error if that failed."""
         async with self._saving:
             self.is_changed = False
             if self.log.is_closed:

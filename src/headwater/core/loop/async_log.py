@@ -42,7 +42,7 @@ class AsyncLog:
         self.batcher = AppendBatcher(log, traffic=self.traffic)
         """For whoever has something short to do when an append is over, and no use for a future and its turn."""
         self._acknowledgements: list[Acknowledgement] = []
-        """Those that the next commit takes."""
+        """They go with the next commit."""
         self._acknowledging = GroupCommit(self._acknowledge_all)
         self._is_closed = False
         self._stop = log.watch(self._wake_soon)
@@ -107,7 +107,7 @@ class AsyncLog:
     async def acknowledge(
         self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None
     ) -> Consumer:
-        """See EventLog. Those that come while one commit runs share the next one, in one thread."""
+        """See EventLog. Acknowledgements during a commit share the next one, in one thread."""
         place = len(self._acknowledgements)
         self._acknowledgements.append(Acknowledgement(owner, component, sequence_number, epoch))
         outcome = (await self._acknowledging.committed())[place]

@@ -1,6 +1,6 @@
-"""Group commit on an event loop: who asks while a commit runs shares the next one, which begins as soon as that ends.
+"""Group commit on an event loop: calls during a commit share the next one, which begins as soon as that ends.
 
-So a lone caller waits for nothing but its own commit, and many share one, however long it takes.
+So a lone caller waits for its own commit alone, and many share one, however long it takes.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ T = TypeVar("T")
 
 
 class GroupCommit(Generic[T]):
-    """One commit at a time, each for all who asked before it began."""
+    """One commit at a time, each for all calls that came before it began."""
 
     def __init__(self, commit: Callable[[], Awaitable[T]]) -> None:
         self._commit = commit
         self._turn = asyncio.Lock()
         self._next: asyncio.Task[T] | None = None
-        """The commit that has not begun, if somebody waits for one."""
+        """A commit that waits for its turn, or None."""
 
     async def committed(self) -> T:
         """The answer of a commit that begins after this call; raises what that raises."""

@@ -35,8 +35,9 @@ class Ports:
     """Bound sockets, which accept nothing before their servers start."""
 
     def __init__(self, config: Config, bound: BoundPorts | None = None) -> None:
-        """Bind them all, or none; those that are `bound` stay so. Raises CannotListen, InvalidConfiguration (the TLS of
-        all of them).
+        """Bind them all, or none. `bound`: ports that the next run has too.
+
+        Raises CannotListen, InvalidConfiguration (the TLS of all of them).
         """
         bind = listen if bound is None else bound.listen
         if config.amqp.read_port is not None and config.home is None:
