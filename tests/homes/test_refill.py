@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import psycopg
 import pytest
@@ -19,6 +19,7 @@ from headwater.homes.postgres.schema import set_promotion
 from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.refill import Refilled, refill
 from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.home import beyond
 from headwater.storage.home.beyond import Beyond, add
 from headwater.storage.home.witness import HELD_NAME, Witness
 from headwater.storage.segments.meta import Meta, read_meta
@@ -131,25 +132,44 @@ def test_a_home_that_was_refilled_is_believed_once_every_member_has_compared(ahe
     assert ahead.refill() == Refilled([], "")
 
 
-def interrupted_at_last(home: PostgresHome, mark: str) -> NoReturn:
-    raise KeyboardInterrupt
+STEPS = [(PostgresHome, each) for each in ("begin_refill", "fence", "create", "commit", "enter_member", "end_refill")]
 
 
-def test_a_refill_that_was_interrupted_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    for until in ("bills", "orders", NAME, "the mark"):
+def interrupted(scene: Scene, at: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a refill was interrupted before its step of that number."""
+    counting = itertools.count(1)
 
-        def interrupted(found: Beyond, until: str = until) -> None:
-            if found.name == until:
+    def stopping(act: Callable[..., object]) -> Callable[..., object]:
+        def step(*given: object, **named: object) -> object:
+            if next(counting) == at:
                 raise KeyboardInterrupt
-            add(found)
+            return act(*given, **named)
 
-        with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-            stopped.setattr(refilling, "add", interrupted)
-            stopped.setattr(PostgresHome, "end_refill", interrupted_at_last)
-            ahead.refill()
-        assert "has not ended" in ahead.home.standing().obstacle, until
-    assert ahead.refill() == Refilled([], "")
-    assert contents(ahead.serve().orders) == [b"0", b"1", b"2", b"3", b"4"]
+        return step
+
+    with monkeypatch.context() as stopped:
+        for owner, name in [*STEPS, (Witness, "hold")]:
+            stopped.setattr(owner, name, stopping(getattr(owner, name)))
+        try:
+            scene.refill()
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def test_a_refill_that_was_interrupted_anywhere_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beyond, "FETCHED_BYTES", 1)  # each frame is a commit
+    steps = 0
+    while interrupted(ahead, steps + 1, monkeypatch):
+        steps += 1
+        assert not ahead.home.standing().is_vouched, steps
+    assert steps > 5
+    assert ahead.home.standing().is_vouched
+    for name in ("a", "b"):
+        server = ahead.serve(name)
+        assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+        assert server.engine.open("bills").head() == 4
+        server.close()
 
 
 def go_on(scene: Scene) -> None:
@@ -233,13 +253,13 @@ def accept(scene: Scene, target: Path, expected: int = 0) -> str:
 def test_what_a_refill_added_before_it_was_given_up_is_exported_too(
     ahead: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(found: Beyond) -> None:
+    def all_but_the_state(found: Beyond) -> None:
         if found.name == NAME:
             raise KeyboardInterrupt
         add(found)
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr(refilling, "add", interrupted)
+        stopped.setattr(refilling, "add", all_but_the_state)
         ahead.refill()
     target = ahead.directory / "given-up"
     told = accept(ahead, target)
