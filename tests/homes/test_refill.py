@@ -19,9 +19,10 @@ from headwater.homes.postgres.schema import set_promotion
 from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.refill import Refilled, refill
 from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.frames.frame_log import Term
 from headwater.storage.home import beyond
 from headwater.storage.home.beyond import Beyond, add
-from headwater.storage.home.witness import HELD_NAME, Witness
+from headwater.storage.home.witness import HELD_NAME, Evidence, Witness
 from headwater.storage.segments.meta import Meta, read_meta
 from headwater.storage.state.journal import NAME
 
@@ -157,11 +158,18 @@ def interrupted(scene: Scene, at: int, monkeypatch: pytest.MonkeyPatch) -> bool:
     return False
 
 
+def report_replica(scene: Scene) -> None:
+    """The server b runs, and has seen the terms of the home."""
+    evidence = Evidence("copy-b", 1, 2, "boot", seen=scene.home.kept_heads().heads["$state"].term, held=Term(0, 0))
+    scene.home.enter_member(Member("b", evidence, scene.home.kept_heads().history))
+
+
 def test_a_refill_that_was_interrupted_anywhere_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(beyond, "FETCHED_BYTES", 1)  # each frame is a commit
     steps = 0
     while interrupted(ahead, steps + 1, monkeypatch):
         steps += 1
+        report_replica(ahead)
         assert not ahead.home.standing().is_vouched, steps
     assert steps > 5
     assert ahead.home.standing().is_vouched
