@@ -65,14 +65,16 @@ class Scene:
             for table in TABLES:
                 connection.execute(f"CREATE TABLE kept.{table} AS TABLE headwater.{table}")
 
-    def go_back(self) -> None:
-        """The standby is promoted."""
+    def go_back(self, *, is_promoted: bool = True) -> None:
+        """The standby is promoted; or a snapshot of the database's machine is restored, which does not show."""
         with psycopg.connect(self.url, autocommit=True) as connection, connection.transaction():
             for table in TABLES:
                 connection.execute(f"DELETE FROM headwater.{table}")
                 connection.execute(f"INSERT INTO headwater.{table} OVERRIDING SYSTEM VALUE TABLE kept.{table}")
-            connection.execute("UPDATE headwater.lease SET timeline = timeline - 1, until = 'epoch'")
-            connection.execute("UPDATE headwater.member SET timeline = timeline - 1")
+            connection.execute("UPDATE headwater.lease SET until = 'epoch'")
+            if is_promoted:
+                connection.execute("UPDATE headwater.lease SET timeline = timeline - 1")
+                connection.execute("UPDATE headwater.member SET timeline = timeline - 1")
 
     def refill(self, name: str = "a") -> Refilled:
         return refill(self.home, self.directory / name, name)
@@ -133,6 +135,25 @@ def test_a_home_that_was_refilled_is_believed_once_every_member_has_compared(ahe
     assert ahead.refill() == Refilled([], "")
 
 
+@pytest.mark.parametrize("promotion", ["ask", "managed"])
+def test_every_member_compares_its_copy_after_a_refill_though_the_history_did_not_change(
+    scene: Scene, promotion: str
+) -> None:
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+        set_promotion(connection, promotion)
+    server = scene.serve()
+    report_replica(scene)
+    append(server.orders, 1)
+    scene.keep()
+    append(server.orders, 1, begin=1)
+    server.close()
+    scene.go_back(is_promoted=False)
+    assert scene.refill().obstacle == "b has not compared its copy with this database"  # it may have been the primary
+    report_replica(scene)
+    assert scene.home.standing().is_vouched
+    assert contents(scene.serve().orders) == [b"0", b"1"]
+
+
 STEPS = [(PostgresHome, each) for each in ("begin_refill", "fence", "create", "commit", "enter_member", "end_refill")]
 
 
@@ -172,6 +193,7 @@ def test_a_refill_that_was_interrupted_anywhere_is_repeated(ahead: Scene, monkey
         report_replica(ahead)
         assert not ahead.home.standing().is_vouched, steps
     assert steps > 5
+    report_replica(ahead)
     assert ahead.home.standing().is_vouched
     for name in ("a", "b"):
         server = ahead.serve(name)
