@@ -1,7 +1,7 @@
 """The term of a refill, as statements on one connection: the home is marked for as long as it lasts.
 
-So no server gets the lease meanwhile. Afterwards the history of the home counts as changed, and no member as compared: a refill
-proves nothing of other copies.
+So no server gets the lease meanwhile. Afterwards the history of the home counts as changed, and no member as compared:
+a refill proves nothing of other copies.
 """
 
 from __future__ import annotations
