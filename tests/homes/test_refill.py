@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import psycopg
 import pytest
@@ -19,8 +19,10 @@ from headwater.homes.postgres.schema import set_promotion
 from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.refill import Refilled, refill
 from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.frames.frame_log import Term
+from headwater.storage.home import beyond
 from headwater.storage.home.beyond import Beyond, add
-from headwater.storage.home.witness import HELD_NAME, Witness
+from headwater.storage.home.witness import HELD_NAME, Evidence, Witness
 from headwater.storage.segments.meta import Meta, read_meta
 from headwater.storage.state.journal import NAME
 
@@ -63,14 +65,16 @@ class Scene:
             for table in TABLES:
                 connection.execute(f"CREATE TABLE kept.{table} AS TABLE headwater.{table}")
 
-    def go_back(self) -> None:
-        """The standby is promoted."""
+    def go_back(self, *, is_promoted: bool = True) -> None:
+        """The standby is promoted; or a snapshot of the database's machine is restored, which does not show."""
         with psycopg.connect(self.url, autocommit=True) as connection, connection.transaction():
             for table in TABLES:
                 connection.execute(f"DELETE FROM headwater.{table}")
                 connection.execute(f"INSERT INTO headwater.{table} OVERRIDING SYSTEM VALUE TABLE kept.{table}")
-            connection.execute("UPDATE headwater.lease SET timeline = timeline - 1, until = 'epoch'")
-            connection.execute("UPDATE headwater.member SET timeline = timeline - 1")
+            connection.execute("UPDATE headwater.lease SET until = 'epoch'")
+            if is_promoted:
+                connection.execute("UPDATE headwater.lease SET timeline = timeline - 1")
+                connection.execute("UPDATE headwater.member SET timeline = timeline - 1")
 
     def refill(self, name: str = "a") -> Refilled:
         return refill(self.home, self.directory / name, name)
@@ -131,25 +135,71 @@ def test_a_home_that_was_refilled_is_believed_once_every_member_has_compared(ahe
     assert ahead.refill() == Refilled([], "")
 
 
-def interrupted_at_last(home: PostgresHome, mark: str) -> NoReturn:
-    raise KeyboardInterrupt
+@pytest.mark.parametrize("promotion", ["ask", "managed"])
+def test_every_member_compares_its_copy_after_a_refill_though_the_history_did_not_change(
+    scene: Scene, promotion: str
+) -> None:
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+        set_promotion(connection, promotion)
+    server = scene.serve()
+    report_replica(scene)
+    append(server.orders, 1)
+    scene.keep()
+    append(server.orders, 1, begin=1)
+    server.close()
+    scene.go_back(is_promoted=False)
+    assert scene.refill().obstacle == "b has not compared its copy with this database"  # it may have been the primary
+    report_replica(scene)
+    assert scene.home.standing().is_vouched
+    assert contents(scene.serve().orders) == [b"0", b"1"]
 
 
-def test_a_refill_that_was_interrupted_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    for until in ("bills", "orders", NAME, "the mark"):
+STEPS = [(PostgresHome, each) for each in ("begin_refill", "fence", "create", "commit", "enter_member", "end_refill")]
 
-        def interrupted(found: Beyond, until: str = until) -> None:
-            if found.name == until:
+
+def interrupted(scene: Scene, at: int, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether a refill was interrupted before its step of that number."""
+    counting = itertools.count(1)
+
+    def stopping(act: Callable[..., object]) -> Callable[..., object]:
+        def step(*given: object, **named: object) -> object:
+            if next(counting) == at:
                 raise KeyboardInterrupt
-            add(found)
+            return act(*given, **named)
 
-        with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-            stopped.setattr(refilling, "add", interrupted)
-            stopped.setattr(PostgresHome, "end_refill", interrupted_at_last)
-            ahead.refill()
-        assert "has not ended" in ahead.home.standing().obstacle, until
-    assert ahead.refill() == Refilled([], "")
-    assert contents(ahead.serve().orders) == [b"0", b"1", b"2", b"3", b"4"]
+        return step
+
+    with monkeypatch.context() as stopped:
+        for owner, name in [*STEPS, (Witness, "hold")]:
+            stopped.setattr(owner, name, stopping(getattr(owner, name)))
+        try:
+            scene.refill()
+        except KeyboardInterrupt:
+            return True
+    return False
+
+
+def report_replica(scene: Scene) -> None:
+    """The server b runs, and has seen the terms of the home."""
+    evidence = Evidence("copy-b", 1, 2, "boot", seen=scene.home.kept_heads().heads["$state"].term, held=Term(0, 0))
+    scene.home.enter_member(Member("b", evidence, scene.home.kept_heads().history))
+
+
+def test_a_refill_that_was_interrupted_anywhere_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(beyond, "FETCHED_BYTES", 1)  # each frame is a commit
+    steps = 0
+    while interrupted(ahead, steps + 1, monkeypatch):
+        steps += 1
+        report_replica(ahead)
+        assert not ahead.home.standing().is_vouched, steps
+    assert steps > 5
+    report_replica(ahead)
+    assert ahead.home.standing().is_vouched
+    for name in ("a", "b"):
+        server = ahead.serve(name)
+        assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+        assert server.engine.open("bills").head() == 4
+        server.close()
 
 
 def go_on(scene: Scene) -> None:
@@ -233,13 +283,13 @@ def accept(scene: Scene, target: Path, expected: int = 0) -> str:
 def test_what_a_refill_added_before_it_was_given_up_is_exported_too(
     ahead: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(found: Beyond) -> None:
+    def all_but_the_state(found: Beyond) -> None:
         if found.name == NAME:
             raise KeyboardInterrupt
         add(found)
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr(refilling, "add", interrupted)
+        stopped.setattr(refilling, "add", all_but_the_state)
         ahead.refill()
     target = ahead.directory / "given-up"
     told = accept(ahead, target)
