@@ -211,6 +211,9 @@ def promotion(value: str, file: Path | None, **flags: object) -> None:
     ask: nothing is taken for granted; copies are compared, and if that proves nothing, a person is asked.
     waited-for: commits wait for every standby that is named. managed: a tool or provider promotes none that lacks
     anything. With these two, servers go on at once unless a copy is known to be ahead.
+
+    Another value begins another term. With waited-for, nothing is appended after synchronous_standby_names was
+    changed so that a commit does not wait for all that are named: to go on like that, choose ask.
     """
     from ..homes.postgres.schema import set_promotion
 

@@ -14,7 +14,14 @@ from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
 from ..core.watch.threads import Threads
 from ..storage.frames.frame_log import HeadMoved, Term
-from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeMoved, HomeWentBack
+from ..storage.home.port import (
+    JOURNAL_KEY,
+    HomeChanged,
+    HomeMoved,
+    HomeWentBack,
+    StandbysChanged,
+    standbys_changed,
+)
 from ..storage.home.replicated_log import CopyBehind
 from .last_lease import LastLease
 from .postgres.home import PostgresHome
@@ -179,6 +186,9 @@ class Driver:
             self._events.put(events.HomeRollbackSeen(error.log, error.copy_head, error.home_head))
         elif isinstance(error, HomeMoved):
             self._events.put(events.HomeChangeSeen(error.what))
+        elif isinstance(error, StandbysChanged):
+            if turn is not None:
+                self._events.put(events.StandbysChanged(turn.term, error.why))
         elif isinstance(error, HomeChanged):
             if turn is not None:
                 self._events.put(events.LeaseLost(turn.term))
@@ -273,10 +283,10 @@ class Driver:
             case actions.EndSessions(term):
                 self._ask(self.asked.end_sessions, events.SessionsEnded(term))
             case actions.FenceJournal(term, timeline):
-                granted = Granted(Term(*term), timeline)
+                granted = Granted(Term(*term), timeline, self._waited_for)
                 self._fenced(lambda: self.asked.fence_journal(granted), granted, events.JournalFenced(term))
             case actions.FenceLogs(term, timeline):
-                granted = Granted(Term(*term), timeline)
+                granted = Granted(Term(*term), timeline, self._waited_for)
                 self._fenced(lambda: self.asked.fence_logs(granted), granted, events.LogsFenced(term))
             case actions.CatchUp():
                 pass  # the turn was given with the fence; who opens the copy says when it has caught up
@@ -309,8 +319,10 @@ class Driver:
         if standing is None:
             return  # it is asked again
         if granted is not None:
+            self._waited_for = granted.waited_for
             self._events.put(events.LeaseGot(granted.term, granted.timeline, sent_at))
         elif self._is_given(standing, nonce):
+            self._waited_for = standing.waited_for
             self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
             self._events.put(self._unbelieved(standing))
@@ -324,10 +336,15 @@ class Driver:
             standing = self._answer_of(self._stands)
             if standing is not None and standing.term == term and self._is_given(standing, term.nonce):
                 self._events.put(events.LeaseRenewed(term, self._given_at(standing, before)))
-        elif is_renewed:
+            return
+        if is_renewed:
             self._events.put(events.LeaseRenewed(term, sent_at))
-            self._answer_of(self._stands)
-        elif (standing := self._answer_of(self._stands)) is not None:
+        if (standing := self._answer_of(self._stands)) is None:
+            return
+        waited_for, now = self._waited_for, standing.waited_for
+        if waited_for is not None and now is not None and waited_for != now:
+            self._events.put(events.StandbysChanged(term, standbys_changed(waited_for, now)))
+        elif not is_renewed:
             self._events.put(events.LeaseLost(term) if standing.is_vouched else self._unbelieved(standing, term))
 
     def _unbelieved(self, standing: LeaseStanding, term: Term | None = None) -> events.RoleEvent:

@@ -340,6 +340,7 @@ _SOME = [
 ]
 _OF_TERM = [
     events.LeaseLost,
+    lambda term: events.StandbysChanged(term, "others are named"),
     events.LeaseReleased,
     events.SessionsEnded,
     events.JournalFenced,

@@ -79,6 +79,14 @@ class LeaseLost(RoleEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class StandbysChanged(RoleEvent):
+    """Commits do not wait for the standbys any more that they waited for when this term began."""
+
+    term: Term
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseReleased(RoleEvent):
     """`ReleaseLease` was done, or was not needed any more."""
 

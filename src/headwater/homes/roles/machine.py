@@ -316,6 +316,10 @@ class Roles:
         if self._holds(event.term):
             self._step_down("the home gives this lease no more")
 
+    def _standbys_changed(self, event: events.StandbysChanged) -> None:
+        if self._holds(event.term) and self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down(event.why)
+
     def _foreign_term(self, event: events.ForeignTerm) -> None:
         if self._holds(event.mine):
             self._step_down(f"a head has term {event.found[0]} of another server, this one's is {event.mine[0]}")
@@ -457,6 +461,7 @@ _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
     events.LeaseGot: Roles._lease_got,
     events.LeaseRefused: Roles._lease_refused,
     events.LeaseLost: Roles._lease_lost,
+    events.StandbysChanged: Roles._standbys_changed,
     events.LeaseReleased: Roles._lease_released,
     events.SessionsEnded: Roles._sessions_ended,
     events.JournalFenced: Roles._journal_fenced,
