@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -25,6 +26,7 @@ from ..storage.home.port import (
 from ..storage.home.replicated_log import CopyBehind
 from .last_lease import LastLease
 from .postgres.home import PostgresHome
+from .postgres.hosts import WritableHosts, both_write
 from .postgres.lease import Granted, LeaseStanding
 from .roles import actions, events
 from .roles.lease import LeaseTimes
@@ -41,6 +43,8 @@ FAILED_S = 2.0
 """After so long a server that could not begin tries again."""
 TIME_S = 0.1
 """The time of a primary is looked at so often."""
+HOSTS_S = 1.0
+"""The hosts of the address are asked so often whether they take writes."""
 COPY_RETRY_S = 30.0
 """After so long a copy that could not be written is tried again."""
 
@@ -87,6 +91,10 @@ class Driver:
         self._unproved_since: float | None = None
         """Since when copies are compared with a home that changed."""
         self._copy_failed_at = 0.0
+        self._waited_for: str | None = None
+        """The standbys that commits of the newest lease are to wait for, see `Granted`."""
+        self.writable_hosts: list[str] | None = None
+        """The hosts that took writes at the last look; None: the address of the home names one."""
         self.is_away = False
         """Whether the home did not answer when it was asked last."""
         self._stopping = threading.Event()
@@ -107,6 +115,8 @@ class Driver:
         """Begin to look who has the lease."""
         threads.start("roles", self._run, self._stopping)
         threads.start("roles-time", self._watch_time, self._ended)
+        if (hosts := WritableHosts(self._home.url)).are_several:
+            threads.start("hosts", lambda: self._watch_hosts(hosts), self._ended)
 
     def opened(self) -> None:
         """The copy has what the home had: from now on this server tries for the lease.
@@ -251,6 +261,19 @@ class Driver:
         while not self._ended.wait(TIME_S):
             if self.role is Role.PRIMARY and not self.may_act():
                 self._end_turn()
+
+    def _watch_hosts(self, hosts: WritableHosts) -> None:
+        """Tell when two hosts take writes, and when that is over."""
+        told: str | None = ""
+        with closing(hosts):
+            while not self._ended.wait(HOSTS_S):
+                self.writable_hosts = found = hosts.look()
+                if (why := both_write(found)) == told:
+                    continue
+                if why is not None:
+                    logger.error("%s", why)
+                self._events.put(events.OneHostWrites() if why is None else events.TwoHostsWrite(why))
+                told = why
 
     def _looked(self) -> events.RoleEvent:
         """Nothing happened but time; what nobody tells by himself is looked for."""

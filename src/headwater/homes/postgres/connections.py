@@ -270,6 +270,12 @@ class Hosts:
             return {}
         return {name: ",".join(each[first:] + each[:first]) for name, each in self._lists.items()}
 
+    def each(self) -> list[dict[str, str]]:
+        """The parameters of one host after the other; none if there is one host."""
+        if not self._is_known:
+            return []
+        return [dict(zip(self._lists, one, strict=True)) for one in zip(*self._lists.values(), strict=True)]
+
     def answered(self, host: str, port: int) -> None:
         """That one took a connection."""
         if not self._is_known:

@@ -12,6 +12,7 @@ import functools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
@@ -30,6 +31,7 @@ from ...storage.home.port import (
 from . import lease, members, servers, staged
 from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
 from .connections import HomeConnection
+from .hosts import WritableHosts
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .members import Member
 from .schema import Finding, findings, identity_of, pooling
@@ -158,6 +160,11 @@ class PostgresHome(Home):
         """What is to be said of the database: see `schema.findings`. Raises StorageUnavailable."""
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
+
+    def writable_hosts(self) -> list[str]:
+        """The hosts of the address that take writes, where it names several; two are two databases."""
+        with closing(WritableHosts(self.url)) as hosts:
+            return hosts.look()
 
     # The lease
 

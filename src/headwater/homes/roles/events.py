@@ -149,6 +149,18 @@ class CopyMended(RoleEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class TwoHostsWrite(RoleEvent):
+    """Two databases take writes at the address of the home: another server may append to the other one."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneHostWrites(RoleEvent):
+    """That is over."""
+
+
+@dataclass(frozen=True, slots=True)
 class CoordinatorsStopped(RoleEvent):
     """Nothing that `StartCoordinators` started does anything any more. They may have ended by themselves, because
     `may_act` said that their time was over: then that is the end of the role too, whatever the home grants late."""
