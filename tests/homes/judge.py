@@ -112,7 +112,7 @@ class Judge:
             self.was_told = True
             self.world.call_a_person()
             home = self.world.home
-            if home.keeps_all or not (home.has_forgotten or home.timeline > 1):
+            if not home.was_weakened and (home.keeps_all or not (home.has_forgotten or home.timeline > 1)):
                 self.find("false alarm", f"{server} tells {what}, and the home forgot nothing")
 
     def replied(self, incarnation: int, request: Request, outcome: str, number: int) -> None:

@@ -115,6 +115,11 @@ class ModelHome:
         self._unconfirmed: dict[str, Frame] = {}
         """What a crash made visible while it waited: the standby does not have it."""
         self._confirmed = 0
+        self.waits_for_standby = self.is_declared = keeps_all
+        """Whether commits wait for the standby that is promoted, and whether the owner says so."""
+        self._left_at = 0
+        """So many changes the standby has, since commits do not wait for it."""
+        self.was_weakened = False
         self.ended: dict[str, float] = {}
         """When the sessions of a server were ended."""
         self.committed: Callable[[Frame], None] = lambda frame: None
@@ -140,7 +145,12 @@ class ModelHome:
     @property
     def is_refused(self) -> bool:
         """Whether nobody gets the lease until a person has looked."""
-        return self.accepted[""] == _MARKED or self.is_contradicted
+        return self.accepted[""] == _MARKED or self.is_contradicted or self.is_weakened
+
+    @property
+    def is_weakened(self) -> bool:
+        """Whether commits waited for the standby, as was declared, and do no more."""
+        return self.is_declared and not self.waits_for_standby and "names-uncompared" not in self.broken
 
     @property
     def is_believed(self) -> bool:
@@ -187,6 +197,8 @@ class ModelHome:
         return ("got", term, self.timeline)
 
     def renew_lease(self, term: Term) -> tuple[Any, ...]:
+        if self.is_weakened:
+            return ("weakened",)
         if self.is_changed:
             return ("changed",) if self.is_refused else ("lost",)
         row = self.lease[""]
@@ -234,6 +246,8 @@ class ModelHome:
         """All parts, or none. A refusal has the heads, and whether the frame is there already, or was trimmed maybe."""
         if self.is_changed and "commit-on-any-timeline" not in self.broken:
             return ("changed",)
+        if self.is_weakened and not ("names-unread" in self.broken and parts[0].frame.nonce in self.nonces):
+            return ("weakened",)
         if not all(self._is_expected(part) for part in parts):
             frame = parts[0].frame
             there = frame.nonce in self.nonces
@@ -303,6 +317,25 @@ class ModelHome:
         self.waiting = None
         self.restart()
 
+    def weaken(self) -> None:
+        """Somebody takes the standby's name out: who waits for it is answered, and it gets no more."""
+        self._left_at = self._confirmed if self._unconfirmed else len(self._changes)
+        self.waits_for_standby, self.was_weakened = False, True
+        self.standby_returns()
+
+    def name_again(self) -> None:
+        """Commits wait for the standby, which has everything by then."""
+        self.waits_for_standby = True
+
+    def ask_after_promotions(self) -> None:
+        """The owner declares nothing of the standby any more: no term goes on from before that."""
+        self.is_declared = False
+        lease = self.lease[""]  # its holder may still count on it
+        number = lease.term[0] + 1
+        self._set(self.lease, "", lease._replace(holder="", term=(number, 0)))
+        for log, row in self.heads.items():
+            self._set(self.heads, log, row._replace(term=(number, 0)))
+
     def standby_returns(self) -> tuple[Part, ...] | None:
         """It has everything now. What waited is done, and was not answered."""
         self.standby_is_away = False
@@ -360,7 +393,10 @@ class ModelHome:
             return
         self.accepted[""] = self.timeline
         self.waiting = None
-        if self._unconfirmed:
+        if self.is_declared and not self.waits_for_standby:
+            self.waits_for_standby = True
+            self._undo(self._left_at)
+        elif self._unconfirmed:
             self._undo(self._confirmed)
         self.standby_returns()
 

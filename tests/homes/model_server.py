@@ -238,6 +238,8 @@ class ModelServer:
                 self.tell(events.LeaseRenewed(action.term, counted))
             elif what == "lost":
                 self.tell(events.LeaseLost(action.term))
+            elif what == "weakened":
+                self.tell(events.StandbysChanged(action.term, what))
             else:
                 self.tell(events.HomeChangeSeen())
 
@@ -503,6 +505,13 @@ class ModelServer:
             return
         if what == "changed":
             self.tell(events.HomeChangeSeen())
+            return
+        if what == "weakened":
+            for part in pending.parts:
+                del self.pending[part.frame.log]
+            for request in pending.requests:
+                self.reply(request, "unknown", 0)
+            self.tell(events.StandbysChanged(pending.term, what))
             return
         heads: dict[str, Head] = more[0] if more else {}
         is_there, is_trimmed = (what == "committed", False) if what == "committed" else (more[1], more[2])

@@ -72,6 +72,8 @@ MUTANTS = {
     ),
     "ahead-unasked": Mutant("a home is believed though a copy is ahead of it", "", "forgets"),
     "terms-unasked": Mutant("a home is believed that does not know a term which a copy has seen", "fenced", "silent"),
+    "names-uncompared": Mutant("a commit does not compare the standbys that are named", "lost", "weakened"),
+    "names-unread": Mutant("the standbys that are named are not read again behind a commit", "lost", "weakened"),
     "no-mark": Mutant("who is ahead of its home does not say so in the home", "", "silent"),
     "lease-by-name": Mutant("the home knows the holder by its server's name, not by the nonce", ""),
     "reached-by-any-answer": Mutant(
@@ -98,7 +100,7 @@ def count(name: str, schedules: int) -> tuple[int, int | None, Counter[str]]:
 
 def main(schedules: int, names: list[str]) -> None:
     """Print a line for each."""
-    for name in names or ["forgets", "silent", "witness", *MUTANTS]:
+    for name in names or ["forgets", "silent", "witness", "weakened", *MUTANTS]:
         failed, first, found = count(name, schedules)
         what = ", ".join(f"{rule} {times}" for rule, times in found.most_common())
         print(f"{name}: {failed} of {schedules}, first {first}: {what}", flush=True)

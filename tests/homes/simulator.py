@@ -55,7 +55,8 @@ class World:
 
     def __init__(self, seed: int, broken: frozenset[str] = frozenset(), kind: str = "") -> None:
         """The kind may be `forgets`: its standby is asynchronous; `silent`: and it looks the same after that; or
-        `witness`: only its primary has what is forgotten, and crashes in that moment.
+        `witness`: only its primary has what is forgotten, and crashes in that moment; `weakened`: commits do not wait
+        for its standby any more, from some moment on.
         """
         self.seed = seed
         self.rng = rng = random.Random(seed)
@@ -81,6 +82,8 @@ class World:
         if self.only_primary_knows:
             self.push_loss = 1.0
         forgets = rng.random() < 0.35 or kind != ""
+        self.weakens = kind == "weakened"
+        forgets = forgets and not self.weakens
         self.silent = kind == "silent"
         self.home = ModelHome(lambda: self.now, self.times, broken, keeps_all=not forgets)
         self.home.committed = self.judge.committed
@@ -289,6 +292,15 @@ class World:
             self.at(crash_at, self.home.crash)
         self.at(delay, self._standby_returns, self.rng.random() < 0.5)
 
+    def _weaken(self) -> None:
+        """Somebody takes the standby's name out, perhaps since it does not answer; it may be promoted then."""
+        self.home.standby_is_away = self.rng.random() < 0.7
+        delay = 1.5 * self.rng.random()
+        self.at(delay, self.home.weaken)
+        delay += 0.1 + 8.0 * self.rng.random()
+        self.latest = max(self.latest, self.now + delay)
+        self.at(delay, partial(self.home.promote, 0.0) if self.rng.random() < 0.6 else self.home.name_again)
+
     def _standby_returns(self, is_promoted: bool) -> None:
         if is_promoted:
             self.home.promote(0.0)
@@ -338,6 +350,9 @@ class World:
         if not self._person:
             return
         self._person = False
+        if self.home.is_weakened:
+            self.home.ask_after_promotions()
+            return
         if self.home.is_believed:
             return  # it was proved meanwhile that nothing is missing
         self.home.accept_loss(self.rng.getrandbits(62))
@@ -357,6 +372,8 @@ class World:
             self.at(5.0 + (FAULTS_END - 5.0) * rng.random(), self._promote)
         if rng.random() < 0.3:
             self.at(2.0 + 10.0 * rng.random(), self._pause_two)
+        if self.weakens:
+            self.at(FIRST_TERM + (FAULTS_END - FIRST_TERM) * rng.random(), self._weaken)
         if self.clock_jumps:
             self.at(5.0 + 30.0 * rng.random(), self._clock_jumps)
         self._pass(FAULTS_END)

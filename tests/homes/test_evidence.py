@@ -144,6 +144,59 @@ def test_a_promoted_standby_is_believed_when_every_copy_was_compared_whatever_wa
     assert all(each["compared"]["timeline"] == 2 for each in status(url)["members"])
 
 
+def test_appends_go_on_with_fewer_standbys_only_by_a_command_and_a_promotion_shows_it(
+    closing: ExitStack, primary: Postgres, tmp_path: Path
+) -> None:
+    standby = standby_of(closing, primary, "db_2")
+    url = hosts(primary, standby)
+    command("home", "promotion", "waited-for", "--home", url)
+    one = started(closing, url, tmp_path / "a")
+    one.comes()
+    wait_for(primary, "db_2")
+    eventually(lambda: appended(one, 0) == 1)  # the term that waits for nobody ended
+    eventually(lambda: has_followed(standby, primary))
+    standby.kill()
+    primary.configure("")
+    primary.reload()
+    assert appended(one, 1) is None
+    eventually(lambda: one.says("synchronous_standby_names is now ''"))
+    assert appended(one, 1) is None
+    refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
+    assert "headwater home promotion ask" in refused and "nothing is accepted" in refused
+    assert "no server may append: commits no longer wait" in command("home", "status", "--home", url)
+    command("home", "promotion", "ask", "--home", url)
+    eventually(lambda: (appended(one, 2) or 0) > 1)
+    primary.kill()
+    eventually(lambda: not one.is_primary())
+    standby.start()
+    standby.promote()  # it knows that it was waited for, and no more
+    eventually(lambda: one.is_primary() or any(map(one.says, ("is ahead", "has seen term", "ends with"))))
+    assert not one.is_primary(), "it lacks an event that was acknowledged"
+
+
+def test_two_databases_that_take_writes_stop_all_servers(closing: ExitStack, primary: Postgres, tmp_path: Path) -> None:
+    standby = standby_of(closing, primary, "db_2")
+    url = hosts(primary, standby)
+    one = started(closing, url, tmp_path / "a")
+    one.comes()
+    assert one.append(0) == 1
+    eventually(lambda: has_followed(standby, primary))
+    standby.promote()
+    both = f"127.0.0.1:{primary.port} and 127.0.0.1:{standby.port} take writes"
+    eventually(lambda: one.says(both))
+    assert appended(one, 1) is None
+    found = command("home", "check", "--home", url, expected=1)
+    assert f"problem: {both}: stop the database that is not to be the primary" in found
+    assert both in command("home", "status", "--home", url)
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        connection.execute("UPDATE headwater.lease SET went_back = 'something is missing'")
+    assert both in command("home", "accept-loss", "--yes", "--home", url, expected=1)
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        connection.execute("UPDATE headwater.lease SET went_back = ''")
+    standby.kill()
+    eventually(lambda: (appended(one, 2) or 0) > 1)
+
+
 def test_a_home_that_was_dumped_after_an_orderly_stop_is_believed_in_another_cluster(
     closing: ExitStack, primary: Postgres, tmp_path: Path
 ) -> None:

@@ -70,7 +70,7 @@ def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> 
 def check(as_json: bool, file: Path | None, **flags: object) -> None:
     """Look whether the database keeps what a home must promise. Exits with 1 if it does not."""
     with _opened(_address(file, flags)) as opened:
-        found = opened.findings()
+        found = [*opened.findings(), *_of_hosts(opened)]
     if as_json:
         click.echo(json.dumps({"findings": [each._asdict() for each in found]}, indent=2))
     else:
@@ -87,9 +87,11 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 @setting_options("home")
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
     """Show which server is the primary, how far behind the others are, and how far the logs go."""
+    from ..homes.postgres.hosts import both_write
+
     with _opened(_address(file, flags)) as opened:
         standing, heads, servers, members = opened.standing(), opened.heads(), opened.servers(), opened.members()
-        incarnation = opened.incarnation
+        incarnation, writable = opened.incarnation, both_write(opened.writable_hosts())
     if as_json:
         shown = {
             "home": incarnation,
@@ -101,6 +103,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "is_vouched": standing.is_vouched,
             "went_back": standing.went_back or None,
             "obstacle": standing.obstacle or None,
+            "two_hosts_write": writable,
             "servers": [each._asdict() for each in servers],
             "members": [_as_json(each) for each in members],
             "logs": {key: head.number for key, head in sorted(heads.items())},
@@ -114,7 +117,10 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     else:
         click.echo(f"no primary; the last one was {standing.holder or 'none'}")
     if not standing.is_vouched:
-        click.echo(f"no server may append: {standing.obstacle}. See headwater home refill, and accept-loss")
+        remedy = "" if standing.is_weakened else ". See headwater home refill, and accept-loss"
+        click.echo(f"no server may append: {standing.obstacle}{remedy}")
+    if writable is not None:
+        click.echo(f"no server may append: {writable}")
     for each in servers:
         click.echo(f"server {each.name}: {_described(each)}")
     for member in members:
@@ -167,7 +173,8 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
     Try headwater home refill first. Each log is a new incarnation from then on: its numbers go on far above, and
     positions from before are refused. What the copy in --data has and the database has not is listed, and written to
     files that headwater import reads; only then is anything accepted. Exits with 1, and accepts nothing, while a server
-    runs whose copy is ahead, or while a copy is known to be ahead that --data does not name.
+    runs whose copy is ahead, while a copy is known to be ahead that --data does not name, while two hosts of the
+    address take writes, and while commits do not wait for standbys as it was declared.
 
     A database that lacks nothing needs no such command: as soon as every server has compared its copy with it, one of
     them goes on. A server that never comes back is removed by headwater home forget.
@@ -181,7 +188,10 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
             click.echo("nothing is to be accepted: the home has the history that its servers know")
             return
         click.echo(standing.obstacle)
-        if _keeps_from_accepting(opened.servers()):
+        hosts = _of_hosts(opened)
+        for each in hosts:
+            click.echo(each.text)
+        if hosts or standing.is_weakened or _keeps_from_accepting(opened.servers()):
             click.echo("nothing is accepted")
             click.get_current_context().exit(REFUSED)
         copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
@@ -265,6 +275,9 @@ def promotion(value: str, file: Path | None, **flags: object) -> None:
     ask: nothing is taken for granted; copies are compared, and if that proves nothing, a person is asked.
     waited-for: commits wait for every standby that is named. managed: a tool or provider promotes none that lacks
     anything. With these two, servers go on at once unless a copy is known to be ahead.
+
+    Another value begins another term. With waited-for, nothing is appended after synchronous_standby_names was
+    changed so that a commit does not wait for all that are named: to go on like that, choose ask.
     """
     from ..homes.postgres.schema import set_promotion
 
@@ -356,6 +369,14 @@ def _address(file: Path | None, flags: dict[str, object]) -> str:
     if config.home is None:
         raise InvalidConfiguration("it is not set; name the database with --home", "home")
     return config.home
+
+
+def _of_hosts(opened: PostgresHome) -> list[Finding]:
+    """What `check` says of the hosts that the address names."""
+    from ..homes.postgres.hosts import both_write
+    from ..homes.postgres.schema import Finding
+
+    return [] if (why := both_write(opened.writable_hosts())) is None else [Finding(True, why)]
 
 
 def _has_problem(found: list[Finding]) -> bool:

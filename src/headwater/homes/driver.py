@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
@@ -14,10 +15,18 @@ from ..core.clocks import boot_time_s
 from ..core.errors import StorageUnavailable
 from ..core.watch.threads import Threads
 from ..storage.frames.frame_log import HeadMoved, Term
-from ..storage.home.port import JOURNAL_KEY, HomeChanged, HomeMoved, HomeWentBack
+from ..storage.home.port import (
+    JOURNAL_KEY,
+    HomeChanged,
+    HomeMoved,
+    HomeWentBack,
+    StandbysChanged,
+    standbys_changed,
+)
 from ..storage.home.replicated_log import CopyBehind
 from .last_lease import LastLease
 from .postgres.home import PostgresHome
+from .postgres.hosts import WritableHosts, both_write
 from .postgres.lease import Granted, LeaseStanding
 from .roles import actions, events
 from .roles.lease import LeaseTimes
@@ -34,6 +43,8 @@ FAILED_S = 2.0
 """After so long a server that could not begin tries again."""
 TIME_S = 0.1
 """The time of a primary is looked at so often."""
+HOSTS_S = 1.0
+"""The hosts of the address are asked so often whether they take writes."""
 COPY_RETRY_S = 30.0
 """After so long a copy that could not be written is tried again."""
 
@@ -80,6 +91,10 @@ class Driver:
         self._unproved_since: float | None = None
         """Since when copies are compared with a home that changed."""
         self._copy_failed_at = 0.0
+        self._waited_for: str | None = None
+        """The standbys that commits of the newest lease are to wait for, see `Granted`."""
+        self.writable_hosts: list[str] | None = None
+        """The hosts that took writes at the last look; None: the address of the home names one."""
         self.is_away = False
         """Whether the home did not answer when it was asked last."""
         self._stopping = threading.Event()
@@ -100,6 +115,8 @@ class Driver:
         """Begin to look who has the lease."""
         threads.start("roles", self._run, self._stopping)
         threads.start("roles-time", self._watch_time, self._ended)
+        if (hosts := WritableHosts(self._home.url)).are_several:
+            threads.start("hosts", lambda: self._watch_hosts(hosts), self._ended)
 
     def opened(self) -> None:
         """The copy has what the home had: from now on this server tries for the lease.
@@ -179,6 +196,9 @@ class Driver:
             self._events.put(events.HomeRollbackSeen(error.log, error.copy_head, error.home_head))
         elif isinstance(error, HomeMoved):
             self._events.put(events.HomeChangeSeen(error.what))
+        elif isinstance(error, StandbysChanged):
+            if turn is not None:
+                self._events.put(events.StandbysChanged(turn.term, error.why))
         elif isinstance(error, HomeChanged):
             if turn is not None:
                 self._events.put(events.LeaseLost(turn.term))
@@ -242,6 +262,19 @@ class Driver:
             if self.role is Role.PRIMARY and not self.may_act():
                 self._end_turn()
 
+    def _watch_hosts(self, hosts: WritableHosts) -> None:
+        """Tell when two hosts take writes, and when that is over."""
+        told: str | None = ""
+        with closing(hosts):
+            while not self._ended.wait(HOSTS_S):
+                self.writable_hosts = found = hosts.look()
+                if (why := both_write(found)) == told:
+                    continue
+                if why is not None:
+                    logger.error("%s", why)
+                self._events.put(events.OneHostWrites() if why is None else events.TwoHostsWrite(why))
+                told = why
+
     def _looked(self) -> events.RoleEvent:
         """Nothing happened but time; what nobody tells by himself is looked for."""
         now = boot_time_s()
@@ -273,10 +306,10 @@ class Driver:
             case actions.EndSessions(term):
                 self._ask(self.asked.end_sessions, events.SessionsEnded(term))
             case actions.FenceJournal(term, timeline):
-                granted = Granted(Term(*term), timeline)
+                granted = Granted(Term(*term), timeline, self._waited_for)
                 self._fenced(lambda: self.asked.fence_journal(granted), granted, events.JournalFenced(term))
             case actions.FenceLogs(term, timeline):
-                granted = Granted(Term(*term), timeline)
+                granted = Granted(Term(*term), timeline, self._waited_for)
                 self._fenced(lambda: self.asked.fence_logs(granted), granted, events.LogsFenced(term))
             case actions.CatchUp():
                 pass  # the turn was given with the fence; who opens the copy says when it has caught up
@@ -309,8 +342,10 @@ class Driver:
         if standing is None:
             return  # it is asked again
         if granted is not None:
+            self._waited_for = granted.waited_for
             self._events.put(events.LeaseGot(granted.term, granted.timeline, sent_at))
         elif self._is_given(standing, nonce):
+            self._waited_for = standing.waited_for
             self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
             self._events.put(self._unbelieved(standing))
@@ -324,10 +359,15 @@ class Driver:
             standing = self._answer_of(self._stands)
             if standing is not None and standing.term == term and self._is_given(standing, term.nonce):
                 self._events.put(events.LeaseRenewed(term, self._given_at(standing, before)))
-        elif is_renewed:
+            return
+        if is_renewed:
             self._events.put(events.LeaseRenewed(term, sent_at))
-            self._answer_of(self._stands)
-        elif (standing := self._answer_of(self._stands)) is not None:
+        if (standing := self._answer_of(self._stands)) is None:
+            return
+        waited_for, now = self._waited_for, standing.waited_for
+        if waited_for is not None and now is not None and waited_for != now:
+            self._events.put(events.StandbysChanged(term, standbys_changed(waited_for, now)))
+        elif not is_renewed:
             self._events.put(events.LeaseLost(term) if standing.is_vouched else self._unbelieved(standing, term))
 
     def _unbelieved(self, standing: LeaseStanding, term: Term | None = None) -> events.RoleEvent:

@@ -156,6 +156,24 @@ def test_what_is_declared_counts_where_nothing_is_proved(
     assert (scene.home.try_lease("c", {}, 9, 60) is not None) == is_believed
 
 
+def test_a_database_that_is_believed_gives_the_lease_to_a_copy_that_was_compared_with_it(scene: Scene) -> None:
+    scene.enter("a", held=scene.term, compared=NO_HISTORY)
+    set_promotion(scene.connection, "managed")
+    scene.change(identifier=scene.now)
+    assert scene.home.standing().is_vouched
+    assert scene.home.try_lease("a", {}, 9, 60, member="copy-a") is None  # it may have seen a newer term since
+    scene.enter("a", held=scene.term)
+    assert scene.home.try_lease("a", {}, 9, 60, member="copy-a") is not None
+
+
+def test_a_declaration_after_a_change_leaves_what_copies_prove(scene: Scene) -> None:
+    scene.enter("b", compared=NO_HISTORY)
+    set_promotion(scene.connection, "waited-for")
+    assert scene.obstacle() == "b has not compared its copy with this database"
+    scene.enter("b")
+    assert scene.obstacle() == ""
+
+
 def test_who_is_no_member_gets_no_lease(scene: Scene) -> None:
     scene.connection.execute("UPDATE headwater.lease SET until = 'epoch'")
     assert scene.home.try_lease("c", {}, 9, 60, member="copy-c") is None

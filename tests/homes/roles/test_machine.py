@@ -217,6 +217,28 @@ def test_a_clock_that_is_off_takes_no_lease_and_keeps_none(off_s):
     assert actions.RefuseAppends in kinds(other.tell(events.ClockCompared(off_s, 0.01)))
 
 
+def test_two_databases_that_take_writes_end_a_term_and_begin_none():
+    one = One().primary()
+    done = one.tell(events.TwoHostsWrite("a and b take writes"))
+    assert told(done) == ["two-hosts-write", "stepping-down"] and actions.RefuseAppends in kinds(done)
+    one.tell(events.CoordinatorsStopped(one.term))
+    one.tell(events.LeaseReleased(one.term))
+    assert (one.roles.role, one.roles.wake_at) == (Role.FOLLOWING, float("inf"))
+    assert told(one.tell(events.OneHostWrites())) == ["two-hosts-write"]
+    assert kinds(one.wake()) == [actions.TryLease]
+
+
+def test_a_term_ends_when_its_standbys_change_and_another_one_may_begin():
+    one = One().primary()
+    assert one.tell(events.StandbysChanged((1, 1), "of another term")) == []
+    done = one.tell(events.StandbysChanged(one.term, "others are named"))
+    assert told(done) == ["stepping-down"] and actions.RefuseAppends in kinds(done)
+    assert one.tell(events.StandbysChanged(one.term, "others are named")) == []
+    one.tell(events.CoordinatorsStopped(one.term))
+    one.tell(events.LeaseReleased(one.term))
+    assert kinds(one.wake()) == [actions.TryLease]
+
+
 def test_a_clock_is_judged_by_what_is_sure():
     one = One().following()
     assert one.tell(events.ClockCompared(2.4, 1.0)) == []
@@ -328,6 +350,8 @@ _SOME = [
     events.LeaseRefused("y", 1.0),
     events.CopyFailed("full"),
     events.CopyMended(),
+    events.TwoHostsWrite("a and b take writes"),
+    events.OneHostWrites(),
     events.CoordinatorsStopped(),
     events.StopAsked("y"),
     events.HandOverAsked("y"),
@@ -340,6 +364,7 @@ _SOME = [
 ]
 _OF_TERM = [
     events.LeaseLost,
+    lambda term: events.StandbysChanged(term, "others are named"),
     events.LeaseReleased,
     events.SessionsEnded,
     events.JournalFenced,

@@ -30,7 +30,6 @@ class Database:
         try:
             with psycopg.connect(self.primary.url, autocommit=True) as connection:
                 make_tables(connection)
-                set_promotion(connection, "waited-for")
         except BaseException:
             self.close()
             raise
@@ -67,6 +66,7 @@ class Database:
         wanted = "standby" if is_synchronous else ""
         with psycopg.connect(self.primary.url, autocommit=True) as connection:
             eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == (wanted,))
+            set_promotion(connection, "waited-for" if is_synchronous else "ask")
             if is_synchronous:
                 states = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'"
                 eventually(lambda: connection.execute(states).fetchone() == (1,))

@@ -11,24 +11,30 @@ from collections.abc import Sequence
 
 from ...storage.frames.frame_log import Head
 from .connections import Prepared
-from .lease import TIMELINE
+from .lease import TIMELINE, WAITED_FOR
 
 _INT4, _INT8, _BYTEA, _TEXT, _INT8_ARRAY, _BYTEA_ARRAY = 23, 20, 17, 25, 1016, 1001
 """Numbers of types, which are the same in every PostgreSQL (`pg_type.dat`)."""
 
-COMMIT = Prepared(
-    b"headwater_commit",
-    f"""
+_STATEMENT = """
 WITH moved AS (
     UPDATE headwater.log SET head = $1, crc = $2
-    WHERE key = $3 AND head = $4 AND crc = $5 AND term = $6 AND nonce = $7 AND {TIMELINE} = $8 RETURNING id
+    WHERE key = $3 AND head = $4 AND crc = $5 AND term = $6 AND nonce = $7 AND {} RETURNING id
 )
 INSERT INTO headwater.frame (log, last, content)
 SELECT moved.id, frame.last, frame.content FROM moved, unnest($9, $10) AS frame (last, content)
-""".encode(),
-    (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY),
-)
+"""
+_TYPES = (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY)
+COMMIT = Prepared(b"headwater_commit", _STATEMENT.format(f"{TIMELINE} = $8").encode(), _TYPES)
 """Answers how many frames it added: none, if the head is not where it is expected."""
+COMMIT_WAITED = Prepared(
+    b"headwater_commit_waited",
+    _STATEMENT.format(f"{TIMELINE} = $8 AND {WAITED_FOR} = $11").encode(),
+    (*_TYPES, _TEXT),
+)
+"""The same, and none if other standbys are named."""
+WAITED = Prepared(b"headwater_waited", f"SELECT {WAITED_FOR}".encode(), ())
+"""The standbys that are named now: a commit that has just ended waited for them, unless they changed meanwhile."""
 
 _INT = struct.Struct(">i").pack
 _LONG = struct.Struct(">q").pack

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,17 +85,38 @@ class HomeConnection:
 
     def execute(self, statement: Prepared, values: Sequence[bytes]) -> int:
         """Execute it; answers how many rows it changed. Blocks until it is answered. Raises psycopg.Error."""
+        self._know(statement)
         libpq = self.psycopg.pgconn
-        if statement.name not in self._statements:
-            self._check(libpq.prepare(statement.name, statement.sql, statement.types))
-            self._statements.add(statement.name)
-        return self._check(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values))).command_tuples or 0
+        return _checked(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values))).command_tuples or 0
 
-    def _check(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
-        driver = load_driver()
-        if result.status != driver.pq.ExecStatus.COMMAND_OK:
-            raise driver.errors.error_from_result(result)
-        return result
+    def execute_and_look(self, statement: Prepared, values: Sequence[bytes], look: Prepared) -> tuple[int, str]:
+        """Execute it, and `look` when its transaction has ended, without another round trip.
+
+        Answers how many rows it changed, and the one value that was seen. Blocks until then. Raises psycopg.Error.
+        """
+        self._know(statement)
+        self._know(look)
+        libpq = self.psycopg.pgconn
+        libpq.enter_pipeline_mode()
+        libpq.send_query_prepared(statement.name, values, [_BINARY] * len(values))
+        libpq.pipeline_sync()
+        libpq.send_query_prepared(look.name, None)
+        libpq.pipeline_sync()
+        waiting = select.poll()
+        waiting.register(libpq.socket, select.POLLIN | select.POLLOUT)
+        while libpq.flush():
+            waiting.poll()
+            libpq.consume_input()
+        waiting.modify(libpq.socket, select.POLLIN)
+        changed = _piped(libpq, waiting).command_tuples or 0
+        seen = _piped(libpq, waiting).get_value(0, 0)
+        libpq.exit_pipeline_mode()
+        return changed, (seen or b"").decode()
+
+    def _know(self, statement: Prepared) -> None:
+        if statement.name not in self._statements:
+            _checked(self.psycopg.pgconn.prepare(statement.name, statement.sql, statement.types))
+            self._statements.add(statement.name)
 
     def sever(self) -> None:
         """Whoever waits for an answer on it gets an error. From any thread."""
@@ -188,6 +210,29 @@ class Connections:
             each.close()
 
 
+def _piped(libpq: pq.abc.PGconn, waiting: select.poll) -> pq.abc.PGresult:
+    """The result of the next statement in the pipeline, when all of its transaction has been read.
+
+    libpq itself would wait without letting other threads run.
+    """
+    found: list[pq.abc.PGresult | None] = []
+    while len(found) < 3:  # the result, nothing behind it, and the end of the transaction
+        while libpq.is_busy():
+            waiting.poll()
+            libpq.consume_input()
+        found.append(libpq.get_result())
+    assert found[0] is not None
+    return _checked(found[0])
+
+
+def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
+    """Raises psycopg.Error: it says that the statement failed."""
+    driver = load_driver()
+    if result.status not in (driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK):
+        raise driver.errors.error_from_result(result)
+    return result
+
+
 def load_driver() -> Any:
     """psycopg 3. Raises StorageUnavailable: it is not installed."""
     try:
@@ -224,6 +269,12 @@ class Hosts:
         if not self._is_known:
             return {}
         return {name: ",".join(each[first:] + each[:first]) for name, each in self._lists.items()}
+
+    def each(self) -> list[dict[str, str]]:
+        """The parameters of one host after the other; none if there is one host."""
+        if not self._is_known:
+            return []
+        return [dict(zip(self._lists, one, strict=True)) for one in zip(*self._lists.values(), strict=True)]
 
     def answered(self, host: str, port: int) -> None:
         """That one took a connection."""

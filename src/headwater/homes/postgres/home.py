@@ -12,15 +12,26 @@ import functools
 import os
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ...storage.frames.encoding import EncodedFrame
 from ...storage.frames.frame_log import Head, HeadMoved, Term, nobody
-from ...storage.home.port import JOURNAL_KEY, NO_HISTORY, BegunBatch, History, Home, HomeChanged, KeptHeads
+from ...storage.home.port import (
+    JOURNAL_KEY,
+    NO_HISTORY,
+    BegunBatch,
+    History,
+    Home,
+    HomeChanged,
+    KeptHeads,
+    StandbysChanged,
+)
 from . import lease, members, refilling, servers, staged
-from .commit import COMMIT, commit_values
+from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
 from .connections import HomeConnection
+from .hosts import WritableHosts
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .members import Member
 from .schema import Finding, findings, identity_of, pooling
@@ -97,6 +108,8 @@ class PostgresHome(Home):
         )
         self._name = self._statements.name
         self._term, self._timeline = Term(0, 0), 0
+        self._waited_for: str | None = None
+        """The standbys that each commit of the term is to wait for, see `Granted`."""
         self._kept_heads: dict[str, Head] = {}
         """As they were found, and confirmed, last."""
         self.may_act: Callable[[], bool] = lambda: True
@@ -148,6 +161,11 @@ class PostgresHome(Home):
         """What is to be said of the database: see `schema.findings`. Raises StorageUnavailable."""
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
+
+    def writable_hosts(self) -> list[str]:
+        """The hosts of the address that take writes, where it names several; two are two databases."""
+        with closing(WritableHosts(self.url)) as hosts:
+            return hosts.look()
 
     # The lease
 
@@ -328,7 +346,7 @@ class PostgresHome(Home):
 
     def adopt(self, granted: Granted) -> None:
         """From now on append under that term, whose fences are set."""
-        self._term, self._timeline = granted
+        self._term, self._timeline, self._waited_for = granted
         self._statements.gives_up = False
         self._statements.connections.rename(f"headwater primary {_this_process():x}")
 
@@ -384,16 +402,25 @@ class PostgresHome(Home):
         contents = [b"".join(frame.buffers) for frame in frames]
         lasts = [frame.last for frame in frames]
         head = (lasts[-1], frames[-1].crc)
+        waited_for = self._waited_for
         values = commit_values(key, expected, self._timeline, head, lasts, contents)
 
         def is_there(connection: HomeConnection) -> bool:
             row = connection.psycopg.execute(_ONE_FRAME, (key, lasts[-1]), binary=True).fetchone()
             return row is not None and bytes(row[0]) == contents[-1]
 
+        def executed(connection: HomeConnection) -> int:
+            if waited_for is None:
+                return connection.execute(COMMIT, values)
+            added, now = connection.execute_and_look(COMMIT_WAITED, [*values, waited_for.encode()], WAITED)
+            if now != waited_for:
+                raise StandbysChanged(key, waited_for, now)
+            return added
+
         def committed(connection: HomeConnection, is_unknown: bool) -> bool:
             if is_unknown and is_there(connection):
                 return False  # the answer of an earlier try was lost; it may wait for a standby still
-            if connection.execute(COMMIT, values):
+            if executed(connection):
                 return True
             found = _head(connection, key)
             if is_there(connection):
@@ -410,7 +437,16 @@ class PostgresHome(Home):
                 raise OutcomeUnknown(key)  # it may have been there, and have been trimmed since
             raise HeadMoved(found or Head(0, 0, Term(0, 0)))
 
-        self._statements.until_known(key, committed, on_overdue, sum(map(len, contents)))
+        def waited(connection: HomeConnection, is_unknown: bool) -> bool:
+            is_durable = committed(connection, is_unknown)
+            if waited_for is None or (is_durable and not connection.is_unconfirmed):
+                return is_durable
+            self._statements.confirm(connection)
+            if (now := lease.waited_for(connection.psycopg)) != waited_for:
+                raise StandbysChanged(key, waited_for, now)
+            return True
+
+        self._statements.until_known(key, waited, on_overdue, sum(map(len, contents)))
 
     def frames(self, key: str, after: int, upto: int) -> Iterator[bytes]:
         while after < upto:

@@ -13,7 +13,7 @@ import msgspec
 
 from ...formats.decoders import json_decoder
 from ...storage.frames.frame_log import Term
-from ...storage.home.port import JOURNAL_KEY
+from ...storage.home.port import JOURNAL_KEY, REMEDY
 
 if TYPE_CHECKING:
     from .connections import Connection
@@ -44,6 +44,11 @@ SYNCHRONOUS = (
     " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
 )
 """Whether a standby is waited for at each commit."""
+WAITED_FOR = (
+    "(CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN ''"
+    " ELSE current_setting('synchronous_standby_names') END)"
+)
+"""The standbys that a commit of this session waits for, as they are configured; empty: none."""
 _NAME = """(?:[A-Za-z_][A-Za-z0-9_$]*|[0-9]+|"(?:[ !#-~]|"")+")"""
 """The name of a standby, as `syncrep_scanner.l` of PostgreSQL has it; in ASCII, which is all that a standby may use."""
 _NAMED = f"""
@@ -78,6 +83,10 @@ UNCHANGED = f"(lease.timeline = {TIMELINE} AND lease.identifier IN ('', {IDENTIF
 _DECLARED = f"""(lease.identifier IN ('', {IDENTIFIER}) AND (
     SELECT promotion = 'managed' OR promotion = 'waited-for' AND lease.is_waited_for FROM headwater.home))"""
 """Whether the owner of the home answers for a standby that was promoted, and nothing known speaks against it."""
+_PROMISED = "(SELECT promotion = 'waited-for' FROM headwater.home)"
+_WEAKENED = f"""(lease.is_waited_for AND {_PROMISED} AND {UNCHANGED} AND NOT {VOUCHES})"""
+"""Whether commits waited for all standbys that were named, as the owner of the home declared, and would not now. A
+standby that is promoted later may not know that, so no term begins until the owner declares something else."""
 _CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
     SELECT format('%%s has seen term %%s, the newest here is %%s', name, greatest(seen, held), lease.number)
     FROM headwater.member WHERE greatest(seen, held) > lease.number
@@ -107,6 +116,11 @@ another identifier - lacks nothing if every copy was compared with it and is not
 of the newest term.
 """
 
+_ASKS = f"""EXISTS (SELECT FROM headwater.member WHERE id = %(member)s
+    AND ({_NEVER} OR {UNCHANGED} OR timeline = {TIMELINE} AND identifier = {IDENTIFIER}))"""
+"""Whether the copy that the lease is for is that of a member, and was compared with a database that changed: before
+that, the row there may be older than what the copy knows."""
+
 
 class _Version(NamedTuple):
     """What differs between two versions of a home."""
@@ -118,27 +132,29 @@ class _Version(NamedTuple):
 
 
 def _of_version(
-    believed: str, unchanged: str, flag: str, identifier: str, member: str, why: str, accept: str
-) -> _Version:
+    *, believed: str, unchanged: str, flag: str, identifier: str, member: str, why: str, waited_for: str, weakened: str,
+    accept: str,
+) -> _Version:  # fmt: skip
     return _Version(
         f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = %(addresses)s, nonce = %(nonce)s,
     number = CASE WHEN nonce = %(nonce)s THEN number ELSE number + 1 END,
     until = clock_timestamp() + %(length_s)s * interval '1 s', timeline = {TIMELINE}, {identifier}
     {flag} = {VOUCHES}
-WHERE {believed} AND {member} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
+WHERE {believed} AND NOT {weakened} AND {member} AND (%(is_forced)s OR nonce = %(nonce)s OR until <= clock_timestamp()
     OR until > clock_timestamp() + %(length_s)s * interval '1 s')
 RETURNING number, timeline
 """,
         f"""
 UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
     {flag} = ({flag} OR %s) AND {VOUCHES}
-WHERE number = %s AND nonce = %s AND went_back = '' AND {unchanged}
+WHERE number = %s AND nonce = %s AND went_back = '' AND {unchanged} AND NOT {weakened}
 RETURNING {VOUCHES}
 """,
         f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
-    {believed}, went_back, extract(epoch FROM clock_timestamp())::float8, timeline, {why}
+    {believed} AND NOT {weakened}, went_back, extract(epoch FROM clock_timestamp())::float8, timeline, {why},
+    {waited_for}, {weakened}
 FROM headwater.lease
 """,
         f"""
@@ -150,27 +166,37 @@ UPDATE headwater.lease SET went_back = '', timeline = {TIMELINE},
 
 _VERSIONS = {
     1: _of_version(
-        f"(went_back = '' AND (timeline = 0 OR timeline = {TIMELINE} OR is_synchronous))",
-        f"timeline = {TIMELINE}",
-        "is_synchronous",
-        "",
-        "true",
-        "CASE WHEN went_back = '' THEN 'a standby of the database was promoted, and may lack the newest' END, NULL",
-        "number = number + 1",
+        believed=f"(went_back = '' AND (timeline = 0 OR timeline = {TIMELINE} OR is_synchronous))",
+        unchanged=f"timeline = {TIMELINE}",
+        flag="is_synchronous",
+        identifier="",
+        member="true",
+        why="CASE WHEN went_back = '' THEN 'a standby of the database was promoted, and may lack the newest' END, NULL",
+        waited_for="NULL::text",
+        weakened="false",
+        accept="number = number + 1",
     ),
     2: _of_version(
-        _BELIEVED,
-        UNCHANGED,
-        "is_waited_for",
-        f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END,",
-        "(%(member)s::text IS NULL OR EXISTS (SELECT FROM headwater.member WHERE id = %(member)s))",
-        f"{_CONTRADICTION}, CASE WHEN NOT {_BELIEVED} THEN {_MISSING} END",
-        f"identifier = {IDENTIFIER}, number = 1 + greatest(number, {NEWEST}, "
+        believed=_BELIEVED,
+        unchanged=UNCHANGED,
+        flag="is_waited_for",
+        identifier=f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END,",
+        member=f"(%(member)s::text IS NULL OR {_ASKS})",
+        why=f"{_CONTRADICTION}, CASE WHEN NOT {_BELIEVED} THEN {_MISSING} END",
+        waited_for=f"CASE WHEN {_PROMISED} THEN {WAITED_FOR} END",
+        weakened=_WEAKENED,
+        accept=f"identifier = {IDENTIFIER}, number = 1 + greatest(number, {NEWEST}, "
         "(SELECT max(greatest(seen, held)) FROM headwater.member))",
     ),
 }
 _VERSION = "SELECT version FROM headwater.home"
 _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
+_END_TERM = """
+WITH ended AS (
+    UPDATE headwater.lease SET number = number + 1, nonce = 0, holder = '' RETURNING number
+)
+UPDATE headwater.log SET term = ended.number, nonce = 0 FROM ended
+"""
 _MARK = "UPDATE headwater.lease SET went_back = %s WHERE went_back = ''"
 _KNOWS_CLUSTER = "SELECT identifier <> '' FROM headwater.lease"
 _KNOW_CLUSTER = f"UPDATE headwater.lease SET identifier = {IDENTIFIER} WHERE identifier = ''"
@@ -198,16 +224,25 @@ class LeaseStanding(NamedTuple):
     """What shows that the home lacks what it had; None: nothing does."""
     missing: str | None = None
     """What the proof that it lacks nothing needs; None: nothing, or it needs no proof."""
+    waited_for: str | None = None
+    """The standbys that commits wait for now, where the owner declared that they do; None: they may change."""
+    is_weakened: bool = False
+    """Commits waited for all that were named, as declared, and would not now."""
 
     @property
     def obstacle(self) -> str:
         """Why it gives no lease; empty where `is_vouched`."""
+        if self.is_weakened:
+            return (
+                "commits no longer wait for every standby that is named: synchronous_standby_names is now "
+                f"{self.waited_for!r} (counted as empty with synchronous_commit local); {REMEDY}"
+            )
         return "" if self.is_vouched else self.went_back or self.contradiction or self.missing or ""
 
     @property
     def may_be_proved(self) -> bool:
         """Whether it gives no lease until copies were compared, though no loss is known."""
-        return not (self.is_vouched or self.went_back or self.contradiction)
+        return not (self.is_vouched or self.is_weakened or self.went_back or self.contradiction)
 
 
 class Granted(NamedTuple):
@@ -215,6 +250,8 @@ class Granted(NamedTuple):
 
     term: Term
     timeline: int
+    waited_for: str | None = None
+    """The standbys that each commit is to wait for, as they are named then; None: they may change."""
 
 
 def try_lease(
@@ -237,7 +274,10 @@ def try_lease(
         "is_forced": is_forced,
     }
     row = connection.execute(_at(connection).try_lease, given).fetchone()
-    return None if row is None else Granted(Term(row[0], nonce), row[1])
+    if row is None:
+        return None
+    found = standing(connection)  # who waited for the row of the lease may have an older declaration
+    return None if found is None or found.is_weakened else Granted(Term(row[0], nonce), row[1], found.waited_for)
 
 
 def renew_lease(connection: Connection, term: Term, length_s: float, was_synchronous: bool) -> bool | None:
@@ -262,6 +302,16 @@ def standing(connection: Connection) -> LeaseStanding | None:
     return LeaseStanding(holder, json_decoder(dict[str, str]).decode(addresses), Term(number, nonce), *others)
 
 
+def is_unchanged(connection: Connection) -> bool:
+    """Whether the home writes the history in which the lease was given last: in another one no term goes on."""
+    return connection.execute(f"SELECT {UNCHANGED} FROM headwater.lease").fetchone() == (True,)
+
+
+def end_term(connection: Connection) -> None:
+    """No server appends until one has taken over, when the lease ends that the last primary may count on."""
+    connection.execute(_END_TERM)
+
+
 def mark(connection: Connection, what: str) -> None:
     """The home lacks what it had: it gives no lease until `accept`."""
     connection.execute(_MARK, (what,))
@@ -275,6 +325,12 @@ def accept(connection: Connection, pause_s: float) -> None:
 def identifier(connection: Connection) -> str:
     """The database cluster that this is."""
     [[found]] = connection.execute(f"SELECT {IDENTIFIER}").fetchall()
+    return str(found)
+
+
+def waited_for(connection: Connection) -> str:
+    """The standbys that a commit of this session waits for, as they are named now."""
+    [[found]] = connection.execute(f"SELECT {WAITED_FOR}").fetchall()
     return str(found)
 
 
@@ -326,5 +382,5 @@ def fence_logs(connection: Connection, granted: Granted) -> int:
 
 
 def _of(granted: Granted) -> dict[str, Any]:
-    (number, nonce), timeline = granted
+    (number, nonce), timeline, _ = granted
     return {"number": number, "nonce": nonce, "timeline": timeline}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import StorageUnavailable
 from ...storage.home.port import JOURNAL_KEY
-from .lease import IDENTIFIER, VOUCHES
+from .lease import IDENTIFIER, VOUCHES, end_term, is_unchanged
 
 if TYPE_CHECKING:
     import psycopg
@@ -121,6 +121,7 @@ VALUES ('', '{{}}', 0, 0, 'epoch', 0, {IDENTIFIER}, false, '');
 """What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has.
 What servers tell of themselves is not logged: it is told again within a second, and no commit waits for it."""
 
+_PROMOTE = "UPDATE headwater.home SET promotion = %(value)s WHERE promotion <> %(value)s"
 ENTRY = "INSERT INTO headwater.home (version, incarnation, seed) VALUES (%s, %s, %s)"
 
 RIGHTS = """\
@@ -190,7 +191,7 @@ def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity
 
 
 def set_promotion(connection: Connection, value: str) -> None:
-    """Say what a standby has that is promoted, one of PROMOTIONS.
+    """Say what a standby has that is promoted, one of PROMOTIONS. Where that is news, the term ends, if one goes on.
 
     Raises StorageUnavailable: there is no home, or one of an earlier version; psycopg.Error.
     """
@@ -198,7 +199,9 @@ def set_promotion(connection: Connection, value: str) -> None:
     [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
     if version < PROMOTION_SINCE:
         raise StorageUnavailable(f"the home is of version {version}: run headwater home upgrade first")
-    connection.execute("UPDATE headwater.home SET promotion = %s", (value,))
+    with connection.transaction():
+        if connection.execute(_PROMOTE, {"value": value}).rowcount and is_unchanged(connection):
+            end_term(connection)
 
 
 def identity_of(connection: Connection) -> HomeIdentity:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ...core.errors import StorageUnavailable
-from . import schema, servers
+from . import lease, schema, servers
 from .lease import VOUCHES
 
 if TYPE_CHECKING:
@@ -30,13 +30,6 @@ UPDATE headwater.home SET promotion = 'waited-for' WHERE {VOUCHES};
 before, which slept meanwhile. In which cluster the home was, its journal says: see `storage.home.identifier`."""
 _VERSION = "SELECT version FROM headwater.home FOR UPDATE"
 _SET_VERSION = "UPDATE headwater.home SET version = %s"
-_END_TERM = """
-WITH ended AS (
-    UPDATE headwater.lease SET number = number + 1, nonce = 0, until = 'epoch', holder = '' RETURNING number
-)
-UPDATE headwater.log SET term = ended.number, nonce = 0 FROM ended
-"""
-"""No server appends until one has taken over: the one that is the primary now, if it knows the new format."""
 
 
 def upgrade(connection: Connection, role: str | None = None) -> tuple[int, int]:
@@ -60,7 +53,7 @@ def upgrade(connection: Connection, role: str | None = None) -> tuple[int, int]:
         if role:
             connection.execute(schema.rights_of(role))
         connection.execute(_SET_VERSION, (newest,))
-        connection.execute(_END_TERM)
+        lease.end_term(connection)
     return version, newest
 
 

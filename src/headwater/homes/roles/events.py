@@ -79,6 +79,14 @@ class LeaseLost(RoleEvent):
 
 
 @dataclass(frozen=True, slots=True)
+class StandbysChanged(RoleEvent):
+    """Commits do not wait for the standbys any more that they waited for when this term began."""
+
+    term: Term
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class LeaseReleased(RoleEvent):
     """`ReleaseLease` was done, or was not needed any more."""
 
@@ -138,6 +146,18 @@ class CopyFailed(RoleEvent):
 @dataclass(frozen=True, slots=True)
 class CopyMended(RoleEvent):
     """The copy can be written again."""
+
+
+@dataclass(frozen=True, slots=True)
+class TwoHostsWrite(RoleEvent):
+    """Two databases take writes at the address of the home: another server may append to the other one."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneHostWrites(RoleEvent):
+    """That is over."""
 
 
 @dataclass(frozen=True, slots=True)

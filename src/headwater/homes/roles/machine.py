@@ -13,7 +13,8 @@ somebody appends, that only one server runs coordinators, and that nobody append
 - A *foreign term* ends a role at once: nothing is judged under it again.
 - A home that *changed its history* gives no lease until a person accepts that. A copy that is ahead of its home says
   so in the home, for those who cannot know.
-- A clock that is off the home's, and a copy that cannot be written, take no lease, and keep none.
+- A clock that is off the home's, and a copy that cannot be written, take no lease, and keep none. Nor does a server at
+  whose address two databases take writes.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Roles:
         self.holder: str | None = None
         """Who had the lease when the home was asked last, as far as it was another."""
         self.obstacles: set[str] = set()
-        """Why this server takes no lease: `clock-off`, `copy-failed`."""
+        """Why this server takes no lease: `clock-off`, `copy-failed`, `two-hosts-write`."""
         self._rng = rng
         self._lease: Lease | None = None
         self._nonce: int | None = None
@@ -245,6 +246,12 @@ class Roles:
     def _copy_mended(self, _: events.CopyMended) -> None:
         self._remove("copy-failed")
 
+    def _two_hosts_write(self, event: events.TwoHostsWrite) -> None:
+        self._obstruct("two-hosts-write", event.why)
+
+    def _one_host_writes(self, _: events.OneHostWrites) -> None:
+        self._remove("two-hosts-write")
+
     def _obstruct(self, obstacle: str, why: str) -> None:
         if obstacle in self.obstacles:
             return
@@ -315,6 +322,10 @@ class Roles:
     def _lease_lost(self, event: events.LeaseLost) -> None:
         if self._holds(event.term):
             self._step_down("the home gives this lease no more")
+
+    def _standbys_changed(self, event: events.StandbysChanged) -> None:
+        if self._holds(event.term) and self.role in (Role.PRIMARY, Role.TAKING_OVER):
+            self._step_down(event.why)
 
     def _foreign_term(self, event: events.ForeignTerm) -> None:
         if self._holds(event.mine):
@@ -457,6 +468,7 @@ _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
     events.LeaseGot: Roles._lease_got,
     events.LeaseRefused: Roles._lease_refused,
     events.LeaseLost: Roles._lease_lost,
+    events.StandbysChanged: Roles._standbys_changed,
     events.LeaseReleased: Roles._lease_released,
     events.SessionsEnded: Roles._sessions_ended,
     events.JournalFenced: Roles._journal_fenced,
@@ -465,6 +477,8 @@ _HANDLERS: dict[type[Any], Callable[[Roles, Any], None]] = {
     events.ForeignTerm: Roles._foreign_term,
     events.CopyFailed: Roles._copy_failed,
     events.CopyMended: Roles._copy_mended,
+    events.TwoHostsWrite: Roles._two_hosts_write,
+    events.OneHostWrites: Roles._one_host_writes,
     events.CoordinatorsStopped: Roles._coordinators_stopped,
     events.StopAsked: Roles._stop_asked,
     events.HandOverAsked: Roles._hand_over_asked,

@@ -99,6 +99,8 @@ def home_metrics(membership: Membership | None) -> Iterator[Metric]:
         "lease_remaining_seconds", "How long this server stays the primary without a renewal.", driver.held_for_s
     )
     yield gauge("home_away", "1 while the home does not answer this server.", driver.is_away)
+    if (hosts := driver.writable_hosts) is not None:
+        yield gauge("home_writable_hosts", "Databases at the address of the home that take writes.", len(hosts))
     if driver.round_trip_s is not None:
         yield gauge("home_round_trip_seconds", "How long the home took to answer, last.", driver.round_trip_s)
 

@@ -349,7 +349,7 @@ class Membership:
 
     def _told(self, what: str, why: str) -> None:
         """An operator is to know: see `homes.roles.actions.Tell`."""
-        if what in ("copy-failed", "clock-off"):
+        if what in ("copy-failed", "clock-off", "two-hosts-write"):
             self._obstacles.pop(what, None)
             if why != OVER:
                 self._obstacles[what] = why

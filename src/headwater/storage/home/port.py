@@ -41,6 +41,26 @@ class HomeWentBack(HomeChanged):
         super().__init__(f"the home went back: {self.problem}")
 
 
+REMEDY = (
+    "have commits wait for every standby in synchronous_standby_names, and reload; or go on without: headwater home "
+    "promotion ask"
+)
+"""Where commits do not wait for the standbys as the owner of a home declared."""
+
+
+class StandbysChanged(OutcomeUnknown):
+    """Other standbys are named than at the begin of the term, so a commit may be on none that is promoted."""
+
+    def __init__(self, key: str, before: str, now: str) -> None:
+        super().__init__(key)
+        self.why = standbys_changed(before, now)
+
+
+def standbys_changed(before: str, now: str) -> str:
+    """Why a term ends in which each commit was to wait for the standbys `before`."""
+    return f"commits waited for the standbys {before!r} when the term began, and wait for {now!r} now; {REMEDY}"
+
+
 class HomeMoved(HomeChanged):
     """The home is in another database cluster than its journal says: it was restored there, or upgraded into it."""
 
@@ -162,7 +182,8 @@ class Home(Protocol):
         """Append these frames to a log, all or none; they are durable when it returns.
 
         Raises HeadMoved, StorageUnavailable: then none of them is, or ever will be. If an answer is lost, it asks again
-        until it knows. Raises OutcomeUnknown where that cannot be known any more, or the server stops before.
+        until it knows. Raises OutcomeUnknown where that cannot be known any more, or the server stops before;
+        StandbysChanged.
         `on_overdue` is called by another thread, again and again, where that takes longer than anybody shall wait.
         """
 

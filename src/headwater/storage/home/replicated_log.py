@@ -22,7 +22,7 @@ from ..segments.meta import CleanStop
 from ..segments.recovery import SegmentScan, check_order, cut, open_segments, require_directory
 from ..segments.segment import Ranges, Segment, segment_header, segment_paths
 from ..segments.segment_log import SegmentLog
-from .port import Home, HomeChanged, HomeWentBack
+from .port import Home, HomeChanged, HomeWentBack, StandbysChanged
 from .witness import nobody_asks
 
 logger = logging.getLogger("headwater.storage")
@@ -39,7 +39,8 @@ class Homed:
 
     home: Home
     on_lost: Callable[[Exception], None]
-    """Gets HeadMoved (another has the term), HomeChanged, CopyBehind, or what keeps the copy from being written."""
+    """Gets HeadMoved (another has the term), HomeChanged, StandbysChanged, CopyBehind, or what keeps the copy from
+    being written."""
     on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
     """Gets what was committed, and to which log, before it is answered: it must not take long."""
     is_following: bool = False
@@ -224,7 +225,7 @@ class ReplicatedLog(SegmentLog):
                 self._on_lost(behind)
                 raise behind from None
             raise self._went_back(moved.head.number) from None
-        except HomeChanged as changed:
+        except (HomeChanged, StandbysChanged) as changed:
             self._on_lost(changed)
             raise
         self._held = []

@@ -1,0 +1,106 @@
+"""Which hosts at the address of a home take writes: after a promotion it must be one, or two servers may append.
+
+A host that does not answer says nothing: it may take writes all the while.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from .connections import Hosts, load_driver
+
+if TYPE_CHECKING:
+    from psycopg import pq
+
+    from .connections import Connection
+
+PATIENCE_S = 2
+"""A host that did not answer for so long says nothing. libpq takes no shorter time to connect."""
+_ASK = b"""
+SELECT pg_postmaster_start_time()::text || (SELECT system_identifier FROM pg_control_system())
+WHERE current_setting('transaction_read_only') = 'off'
+"""
+"""Which instance takes writes there; none if it is a standby, or a primary that was set to read only. An instance that
+is reached by two names is one."""
+
+
+class WritableHosts:
+    """Looks for the hosts of one address that take writes. To be used by one thread."""
+
+    def __init__(self, url: str) -> None:
+        """Raises psycopg.ProgrammingError: the address cannot be read."""
+        self._url = url
+        self._hosts = Hosts(load_driver().conninfo.conninfo_to_dict(url)).each()
+        self._connections: dict[str, Connection] = {}
+
+    @property
+    def are_several(self) -> bool:
+        """Whether the address names more than one host."""
+        return len(self._hosts) > 1
+
+    def look(self) -> list[str]:
+        """The hosts that answer now and take writes, one for each instance."""
+        found: dict[bytes, str] = {}
+        for host in self._hosts:
+            name = ":".join(filter(None, (host.get("host") or host["hostaddr"], host.get("port"))))
+            if (instance := self._instance(name, host)) is not None:
+                found.setdefault(instance, name)
+        return list(found.values())
+
+    def close(self) -> None:
+        """End the connections."""
+        for each in self._connections.values():
+            each.close()
+
+    def _instance(self, name: str, host: Mapping[str, str]) -> bytes | None:
+        driver: Any = load_driver()
+        connection = self._connections.pop(name, None)
+        try:
+            if connection is None:
+                connection = driver.connect(
+                    self._url, autocommit=True, connect_timeout=PATIENCE_S, target_session_attrs="any",
+                    application_name="headwater hosts", **host,
+                )  # fmt: skip
+            found = _answer(connection.pgconn)
+        except (driver.Error, TimeoutError):
+            if connection is not None:
+                connection.close()
+            return None
+        self._connections[name] = connection
+        return found
+
+
+def both_write(hosts: Sequence[str]) -> str | None:
+    """The problem and its remedy where several hosts take writes; None: there is no problem."""
+    if len(hosts) < 2:
+        return None
+    return (
+        f"{' and '.join(hosts)} take writes: stop the database that is not to be the primary, and make it a standby of "
+        "the other one (pg_rewind, or a new base backup); until then no server appends"
+    )
+
+
+def _answer(libpq: pq.abc.PGconn) -> bytes | None:
+    """What the host answers to `_ASK`. Raises TimeoutError, psycopg.Error."""
+    ends_at = time.monotonic() + PATIENCE_S
+    waiting = select.poll()
+    waiting.register(libpq.socket, select.POLLIN)
+    libpq.send_query(_ASK)
+    libpq.flush()
+    results = []
+    while True:
+        while libpq.is_busy():
+            if not waiting.poll(max(0.0, ends_at - time.monotonic()) * 1000):
+                raise TimeoutError
+            libpq.consume_input()
+        if (result := libpq.get_result()) is None:
+            break
+        results.append(result)
+    [result] = results
+    driver = load_driver()
+    if result.status != driver.pq.ExecStatus.TUPLES_OK:
+        raise driver.errors.error_from_result(result)
+    return result.get_value(0, 0) if result.ntuples else None

@@ -1,0 +1,151 @@
+"""Where the owner of a home declares that commits wait for standbys, a commit is answered only if they did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from headwater.core.errors import OutcomeUnknown
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.schema import make_tables, set_promotion
+from headwater.storage.frames.frame_log import Head, HeadMoved, nobody
+from headwater.storage.home.port import StandbysChanged
+
+from ...waiting import eventually
+from ..postgres_server import Postgres
+from .test_home import KEY, PATIENCE_S, frames
+
+WAITS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+
+
+class Scene:
+    """A home whose commits wait for the standby db_1, in a term that began so."""
+
+    def __init__(self, closing: ExitStack) -> None:
+        self.database = Postgres()
+        closing.callback(self.database.close)
+        self.standby = Postgres(standby_of=self.database, name="db_1")
+        closing.callback(self.standby.close)
+        self.connection = psycopg.connect(self.database.url, autocommit=True)
+        closing.callback(self.connection.close)
+        make_tables(self.connection)
+        self.name("db_1")
+        set_promotion(self.connection, "waited-for")
+        self.home = PostgresHome(self.database.url)
+        closing.callback(self.home.close)
+        self.home.begin_term()
+        self.home.create(KEY, 0)
+        self.work = closing.enter_context(ThreadPoolExecutor())
+
+    def name(self, names: str) -> None:
+        """Have commits wait for those standbys, by the configuration that is read again."""
+        self.database.configure(f"synchronous_standby_names = '{names}'")
+        self.database.reload()
+        eventually(lambda: self.value("SHOW synchronous_standby_names") == names)
+
+    def value(self, query: str) -> Any:
+        """What the database answers, outside of the home."""
+        [[found]] = self.connection.execute(query).fetchall()
+        return found
+
+    @property
+    def head(self) -> Head:
+        """Where the log ends."""
+        found = self.home.head(KEY)
+        assert found is not None
+        return found
+
+    def commit(self) -> None:
+        """Append one event."""
+        self.home.commit(KEY, frames(self.head), self.head, nobody)
+
+
+@pytest.fixture
+def scene() -> Iterator[Scene]:
+    with ExitStack() as closing:
+        yield Scene(closing)
+
+
+def test_a_commit_is_unknown_whose_standbys_changed_while_it_waited(scene: Scene) -> None:
+    scene.commit()
+    scene.standby.pause()
+    committing = scene.work.submit(scene.commit)
+    eventually(lambda: scene.value(WAITS))
+    scene.name("")  # the database answers who waits as if the standby had it
+    with pytest.raises(OutcomeUnknown) as told:
+        committing.result(PATIENCE_S)
+    assert isinstance(told.value, StandbysChanged)
+    assert "waited for the standbys 'db_1' when the term began, and wait for '' now" in told.value.why
+    assert "headwater home promotion ask" in told.value.why
+
+
+def test_a_commit_is_not_made_after_its_standbys_changed(scene: Scene) -> None:
+    scene.commit()
+    before = scene.head
+    for names in ("", "ANY 1 (db_1, db_2)"):
+        scene.name(names)
+        with pytest.raises(StandbysChanged):
+            scene.commit()
+        assert scene.head == before
+    scene.name("db_1")
+    scene.commit()
+    assert scene.head.number == 2
+
+
+def test_a_commit_that_was_cancelled_is_unknown_if_standbys_changed_before_another_covered_it(scene: Scene) -> None:
+    scene.commit()
+    scene.standby.pause()
+    committing = scene.work.submit(scene.commit)
+    eventually(lambda: scene.value(WAITS))
+    scene.connection.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    eventually(lambda: scene.value(WAITS))  # for the commit that is to cover it
+    scene.name("")
+    with pytest.raises(StandbysChanged):
+        committing.result(PATIENCE_S)
+
+
+def test_standbys_may_change_where_nothing_is_declared_of_them(scene: Scene) -> None:
+    for value in ("ask", "managed"):
+        set_promotion(scene.connection, value)
+        scene.name("db_1")
+        scene.home.begin_term()
+        scene.name("")
+        scene.commit()
+    assert scene.head.number == 2
+
+
+def test_no_term_begins_weaker_until_the_owner_declares_something_else(scene: Scene) -> None:
+    scene.commit()
+    granted = scene.home.try_lease("a", {}, 1, 60, is_forced=True)
+    assert granted is not None and granted.waited_for == "db_1"
+    assert scene.home.renew_lease(granted.term, 60)
+    scene.name("")
+    assert not scene.home.renew_lease(granted.term, 60)
+    scene.home.release_lease(granted.term)
+    assert scene.home.try_lease("a", {}, 2, 60) is None
+    found = scene.home.standing()
+    assert (found.is_vouched, found.may_be_proved, found.waited_for) == (False, False, "")
+    assert "synchronous_standby_names is now ''" in found.obstacle
+    scene.name("db_2")  # nobody has that name, but what is written waits for it
+    assert scene.home.standing().is_vouched
+    scene.name("")
+    set_promotion(scene.connection, "ask")
+    assert scene.home.standing().is_vouched
+    after = scene.home.begin_term()
+    assert after.number > granted.term.number + 1
+    scene.commit()
+
+
+def test_another_declaration_begins_another_term(scene: Scene) -> None:
+    number = scene.head.term.number
+    set_promotion(scene.connection, "waited-for")  # that is no news
+    scene.commit()
+    set_promotion(scene.connection, "managed")
+    assert scene.head.term.number == number + 1
+    with pytest.raises(HeadMoved):
+        scene.home.commit(KEY, frames(scene.head), scene.head._replace(term=scene.home.term), nobody)
