@@ -408,6 +408,10 @@ class PostgresHome(Home):
                 if connection.psycopg.execute(_FORGET, given).rowcount < FORGET_FRAMES:
                     return
 
+    def takes_postings(self) -> bool:
+        with self._statements.asking() as connection:
+            return lease.has_members(connection.psycopg)
+
     def delete(self, key: str) -> None:
         if key == JOURNAL_KEY:
             raise ValueError("the journal is the home")
