@@ -13,22 +13,37 @@ from ...storage.frames.frame_log import Head
 from .connections import Prepared
 from .lease import TIMELINE
 
-_INT4, _INT8, _BYTEA, _TEXT, _INT8_ARRAY, _BYTEA_ARRAY = 23, 20, 17, 25, 1016, 1001
+_INT4, _INT8, _BYTEA, _TEXT, _TID, _INT8_ARRAY, _BYTEA_ARRAY = 23, 20, 17, 25, 27, 1016, 1001
 """Numbers of types, which are the same in every PostgreSQL (`pg_type.dat`)."""
+_TYPES = (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY)
 
-COMMIT = Prepared(
-    b"headwater_commit",
-    f"""
+
+def _commit(name: bytes, where: str, *more: int) -> Prepared:
+    return Prepared(
+        name,
+        f"""
 WITH moved AS (
     UPDATE headwater.log SET head = $1, crc = $2
-    WHERE key = $3 AND head = $4 AND crc = $5 AND term = $6 AND nonce = $7 AND {TIMELINE} = $8 RETURNING id
+    WHERE {where} AND head = $4 AND crc = $5 AND term = $6 AND nonce = $7 AND {TIMELINE} = $8
+    RETURNING id, ctid AS place
+), added AS (
+    INSERT INTO headwater.frame (log, last, content)
+    SELECT moved.id, frame.last, frame.content FROM moved, unnest($9, $10) AS frame (last, content)
 )
-INSERT INTO headwater.frame (log, last, content)
-SELECT moved.id, frame.last, frame.content FROM moved, unnest($9, $10) AS frame (last, content)
+SELECT place FROM moved
 """.encode(),
-    (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY),
-)
-"""Answers how many frames it added: none, if the head is not where it is expected."""
+        (*_TYPES, *more),
+    )
+
+
+COMMIT = _commit(b"headwater_commit", "key = $3")
+"""Answers where the row of the head is now; no row, and no frame is added, if the head is not where it is expected."""
+COMMIT_AT = _commit(b"headwater_commit_at", "ctid = $11 AND key = $3", _TID)
+"""The same, where it is known in which place that row is.
+
+Each commit leaves a row behind, and no vacuum removes it while an older transaction goes on. The index has all of them,
+so who looks for the key looks at each.
+"""
 
 _INT = struct.Struct(">i").pack
 _LONG = struct.Struct(">q").pack

@@ -82,17 +82,21 @@ class HomeConnection:
             self.psycopg.execute(_SETTINGS)
             self._is_prepared = True
 
-    def execute(self, statement: Prepared, values: Sequence[bytes]) -> int:
-        """Execute it; answers how many rows it changed. Blocks until it is answered. Raises psycopg.Error."""
+    def execute(self, statement: Prepared, values: Sequence[bytes]) -> bytes | None:
+        """Execute it; answers the first value of its row, in binary; None: there is no row.
+
+        Blocks until it is answered. Raises psycopg.Error.
+        """
         libpq = self.psycopg.pgconn
         if statement.name not in self._statements:
             self._check(libpq.prepare(statement.name, statement.sql, statement.types))
             self._statements.add(statement.name)
-        return self._check(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values))).command_tuples or 0
+        result = self._check(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values), _BINARY))
+        return result.get_value(0, 0) if result.ntuples else None
 
     def _check(self, result: pq.abc.PGresult) -> pq.abc.PGresult:
         driver = load_driver()
-        if result.status != driver.pq.ExecStatus.COMMAND_OK:
+        if result.status not in (driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK):
             raise driver.errors.error_from_result(result)
         return result
 

@@ -19,7 +19,7 @@ from ...storage.frames.encoding import EncodedFrame
 from ...storage.frames.frame_log import Head, HeadMoved, Term, nobody
 from ...storage.home.port import JOURNAL_KEY, NO_HISTORY, BegunBatch, History, Home, HomeChanged, KeptHeads
 from . import lease, members, servers, staged
-from .commit import COMMIT, commit_values
+from .commit import COMMIT, COMMIT_AT, commit_values
 from .connections import HomeConnection
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .members import Member
@@ -52,13 +52,10 @@ SELECT last, content FROM (
     ) AS following
 ) AS weighed WHERE before < %b ORDER BY last
 """
-_CREATE = f"""
-WITH mine AS (
-    UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}' AND term = %s AND nonce = %s
-    RETURNING term, nonce
-)
-INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %s, %s, 0, term, nonce FROM mine
-ON CONFLICT (key) DO NOTHING
+_HOLD = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}' AND term = %s AND nonce = %s"
+_CREATE = """
+INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %(key)s, %(head)s, 0, %(number)s, %(nonce)s
+WHERE NOT EXISTS (SELECT FROM headwater.log WHERE key = %(key)s)
 """
 _SKIP = "UPDATE headwater.log SET head = greatest(head, %s) WHERE key = %s AND term = %s AND nonce = %s"
 _FORGET = """
@@ -99,6 +96,8 @@ class PostgresHome(Home):
         self._term, self._timeline = Term(0, 0), 0
         self._kept_heads: dict[str, Head] = {}
         """As they were found, and confirmed, last."""
+        self._places: dict[str, bytes] = {}
+        """Where the row of each log's head is, since the last commit to it."""
         self.may_act: Callable[[], bool] = lambda: True
         """See Home. Set by who knows of the lease."""
         self._was_synchronous = False
@@ -343,11 +342,11 @@ class PostgresHome(Home):
 
     def create(self, key: str, head: int) -> None:
         def made(connection: HomeConnection, is_unknown: bool) -> bool:
-            if connection.psycopg.execute(_CREATE, (*self._term, key, head)).rowcount:
-                return True
-            found = _head(connection, key)
-            if found is None or found.term != self._term:
-                raise NotPrimary(key)
+            with connection.psycopg.transaction():
+                if not connection.psycopg.execute(_HOLD, self._term).rowcount:
+                    raise NotPrimary(key)
+                # a statement of its own: it sees what was made by whoever held the row before
+                connection.psycopg.execute(_CREATE, {"key": key, "head": head, **self._term._asdict()})
             return True
 
         self._statements.until_known(key, made, nobody, is_harmless=True)
@@ -365,7 +364,12 @@ class PostgresHome(Home):
         def committed(connection: HomeConnection, is_unknown: bool) -> bool:
             if is_unknown and is_there(connection):
                 return False  # the answer of an earlier try was lost; it may wait for a standby still
-            if connection.execute(COMMIT, values):
+            place = self._places.get(key)
+            moved_to = None if place is None else connection.execute(COMMIT_AT, [*values, place])
+            if moved_to is None:  # somebody else changed the row, and be it to confirm what can be read
+                moved_to = connection.execute(COMMIT, values)
+            if moved_to is not None:
+                self._places[key] = moved_to
                 return True
             found = _head(connection, key)
             if is_there(connection):

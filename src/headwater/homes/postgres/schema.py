@@ -25,6 +25,8 @@ SCHEMA_VERSION = 2
 POSTGRES_MIN, POSTGRES_MAX = 14, 18
 """The major versions that it is made for."""
 
+DEAD_SHARE = 0.05
+"""PostgreSQL is to vacuum frames when that share of them was trimmed."""
 PROMOTION_SINCE = 2
 PROMOTIONS = ("ask", "waited-for", "managed")
 """What the owner of a home says of its standbys: see `lease`."""
@@ -47,6 +49,16 @@ CREATE TABLE headwater.member (
 """What the copy of each server can prove, see `members`. Unlike what servers tell of themselves it is logged, so that
 a standby has it."""
 
+INDEXED = "CREATE INDEX log_by_key ON headwater.log (key);\n"
+"""Not a unique one: that a new version of a row is unique is looked up among all versions that an old transaction
+keeps. Who makes a log holds the row of the journal's head, so no key comes twice."""
+VACUUMED = f"""\
+ALTER TABLE headwater.frame SET (
+    autovacuum_vacuum_scale_factor = {DEAD_SHARE}, toast.autovacuum_vacuum_scale_factor = {DEAD_SHARE}
+);
+"""
+"""A trim is made room of soon, so that the next frames take that room, and not more of the disk."""
+
 TABLES = f"""\
 CREATE SCHEMA IF NOT EXISTS headwater;
 CREATE TABLE headwater.home (
@@ -58,21 +70,21 @@ CREATE TABLE headwater.home (
 );
 CREATE UNIQUE INDEX home_is_one ON headwater.home ((true));
 CREATE TABLE headwater.log (
-    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    key text NOT NULL UNIQUE,
+    id integer GENERATED ALWAYS AS IDENTITY,
+    key text NOT NULL,
     head bigint NOT NULL,
     crc bigint NOT NULL,
     term bigint NOT NULL,
     nonce bigint NOT NULL
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-CREATE TABLE headwater.frame (
+{INDEXED}CREATE TABLE headwater.frame (
     log integer NOT NULL,
     last bigint NOT NULL,
     content bytea NOT NULL,
     PRIMARY KEY (log, last)
 );
 ALTER TABLE headwater.frame ALTER COLUMN content SET STORAGE EXTERNAL;
-CREATE TABLE headwater.lease (
+{VACUUMED}CREATE TABLE headwater.lease (
     holder text NOT NULL,
     addresses text NOT NULL,
     number bigint NOT NULL,
