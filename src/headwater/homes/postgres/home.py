@@ -21,6 +21,7 @@ from ...storage.home.port import JOURNAL_KEY, NO_HISTORY, BegunBatch, History, H
 from . import lease, members, servers, staged
 from .commit import COMMIT, COMMIT_AT, commit_values
 from .connections import HomeConnection
+from .growth import Growth, growth
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .members import Member
 from .schema import Finding, findings, identity_of, pooling
@@ -146,6 +147,11 @@ class PostgresHome(Home):
         """What is to be said of the database: see `schema.findings`. Raises StorageUnavailable."""
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
+
+    def growth(self) -> Growth:
+        """What its tables take. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return growth(connection.psycopg)
 
     # The lease
 
@@ -366,7 +372,7 @@ class PostgresHome(Home):
                 return False  # the answer of an earlier try was lost; it may wait for a standby still
             place = self._places.get(key)
             moved_to = None if place is None else connection.execute(COMMIT_AT, [*values, place])
-            if moved_to is None:  # somebody else changed the row, and be it to confirm what can be read
+            if moved_to is None:  # another statement has moved the row
                 moved_to = connection.execute(COMMIT, values)
             if moved_to is not None:
                 self._places[key] = moved_to
