@@ -42,7 +42,7 @@ COMMIT_AT = _commit(b"headwater_commit_at", "ctid = $11 AND key = $3", _TID)
 """The same, where it is known in which place that row is.
 
 Each commit leaves a row behind, and no vacuum removes it while an older transaction goes on. The index has all of them,
-so who looks for the key looks at each.
+so a search for the key looks at each.
 """
 
 _INT = struct.Struct(">i").pack

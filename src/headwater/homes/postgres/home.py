@@ -24,7 +24,7 @@ from .connections import HomeConnection
 from .growth import Growth, growth
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .members import Member
-from .schema import Finding, findings, identity_of, pooling
+from .schema import Finding, findings, identity_of, pooling, tried
 from .servers import ServerReport
 from .statements import OVERDUE_S, SILENCE_S, HomeUnavailable, Statements
 
@@ -147,6 +147,12 @@ class PostgresHome(Home):
         """What is to be said of the database: see `schema.findings`. Raises StorageUnavailable."""
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
+
+    def check(self, clock_off_s_max: float) -> list[Finding]:
+        """The same, and what shows when it is tried out: see `schema.tried`. Raises StorageUnavailable."""
+        found = self.findings()
+        with self._statements.asking() as connection:
+            return [*found, *tried(connection.psycopg, clock_off_s_max)]
 
     def growth(self) -> Growth:
         """What its tables take. Raises StorageUnavailable."""

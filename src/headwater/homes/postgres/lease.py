@@ -108,6 +108,16 @@ of the newest term.
 """
 
 
+_CHANGED = """since = CASE WHEN nonce = %(nonce)s THEN since ELSE clock_timestamp() END, why = CASE
+    WHEN nonce = %(nonce)s THEN why
+    WHEN number = 0 THEN 'it is the first primary of this home'
+    WHEN holder = '' THEN 'a command ended the term before'
+    WHEN until = 'epoch' THEN format('%%s gave its place away', holder)
+    WHEN until <= clock_timestamp() THEN format('%%s did not renew its lease', holder)
+    ELSE format('a command took the place of %%s', holder) END"""
+"""Since when, and why, the holder of the lease is another one than before."""
+
+
 class _Version(NamedTuple):
     """What differs between two versions of a home."""
 
@@ -162,9 +172,10 @@ _VERSIONS = {
         _BELIEVED,
         UNCHANGED,
         "is_waited_for",
-        f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END,",
+        f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END, {_CHANGED},",
         "(%(member)s::text IS NULL OR EXISTS (SELECT FROM headwater.member WHERE id = %(member)s))",
-        f"{_CONTRADICTION}, CASE WHEN NOT {_BELIEVED} THEN {_MISSING} END",
+        f"{_CONTRADICTION}, CASE WHEN NOT {_BELIEVED} THEN {_MISSING} END,"
+        " extract(epoch FROM nullif(since, 'epoch'))::float8, why",
         f"identifier = {IDENTIFIER}, number = 1 + greatest(number, {NEWEST}, "
         "(SELECT max(greatest(seen, held)) FROM headwater.member))",
     ),
@@ -198,6 +209,10 @@ class LeaseStanding(NamedTuple):
     """What shows that the home lacks what it had; None: nothing does."""
     missing: str | None = None
     """What the proof that it lacks nothing needs; None: nothing, or it needs no proof."""
+    since: float | None = None
+    """When the holder got the lease, in s since 1970; None: none has yet, or the home is of version 1."""
+    why: str = ""
+    """Why the holder became the primary; empty as above."""
 
     @property
     def obstacle(self) -> str:

@@ -45,7 +45,7 @@ def keep_history(frames: ReplicatedLog, files: Iterable[FilePostings]) -> None:
 
 
 def drop_history(frames: ReplicatedLog, below: int) -> None:
-    """What is known of events that are all numbered below that may go at the home. Raises StorageUnavailable."""
+    """Postings of events that are all numbered below that may go at the home. Raises StorageUnavailable."""
     for first, last in _ranges(frames):
         if last < below:
             frames.home.forget_batch(frames.key, _name(first, last))
