@@ -360,17 +360,18 @@ def test_who_took_over_is_followed_and_hands_on(first: Server, join: Join) -> No
 
 
 def test_a_copy_that_outlived_its_home_is_fetched_anew_while_it_follows(
-    first: Server, join: Join, url: str, monkeypatch: pytest.MonkeyPatch
+    first: Server, join: Join, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add(first.orders, 4)
+    monkeypatch.setattr("headwater.storage.segments.segment_log.SEGMENT_EVENTS_MAX", 5)
+    log = first.engine.create("orders", LogSettings(keeps_history=False))
+    add(log, 3)
     replica = join("a")
-    add(first.orders, 2, begin=4)
-    with psycopg.connect(url, autocommit=True) as connection:  # as a trim of a log that keeps no history does
-        connection.execute(
-            "DELETE FROM headwater.frame WHERE last <= 5 AND log = (SELECT id FROM headwater.log WHERE key <> '$state')"
-        )
+    add(log, 8, begin=3)
+    first.engine.maintain()
+    log.trim(11)
+    first.engine.maintain()
     replica.follow()
-    assert contents(replica.orders) == [b"5"]
+    assert contents(replica.orders) == [b"10"]
 
 
 def test_the_journal_of_a_replica_forgets_what_its_primary_forgot(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:

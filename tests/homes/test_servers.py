@@ -215,6 +215,8 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
         assert found[second.url]["lag_s"] >= 0
         shown = command("home", "status", "--home", url)
         assert re.search(rf"server .*: primary, term 1, .*http {first.url}, headwater ", shown)
+        assert re.search(r"^since \d{4}-\d\d-\d\dT.*Z: it is the first primary of this home$", shown, re.MULTILINE)
+        assert re.search(r"^proved: the database has all that was acknowledged, and .* has all of term 1$", shown, re.M)
         assert re.search(rf"server .*: following, 0 events behind, by what it knew .*http {second.url}", shown)
         for member in (first, second):
             assert "headwater_role{" in metrics_of(member)
@@ -656,6 +658,8 @@ def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgre
         ):
             connection.execute(done)
             closing.callback(connection.execute, undone)
+        denied = command("home", "init", "--home", f"postgresql://server{place}", expected=4)
+        assert "denied" in denied and "have its administrator run what headwater home init --sql prints" in denied
         command("home", "init", "--home", f"postgresql://owner{place}", "--role", "server")
         assert "it can be used" in command("home", "check", "--home", f"postgresql://server{place}")
         member = Member(f"postgresql://server{place}", tmp_path / "a")

@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,8 @@ def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> 
     if is_sql:
         click.echo(initial_sql(role), nl=False)
         return
-    with _connected(_address(file, flags)) as connection:
-        identity = make_tables(connection, role)
+    with _connected(_address(file, flags), "have its administrator run what headwater home init --sql prints") as owned:
+        identity = make_tables(owned, role)
     click.echo(f"the home {identity.incarnation} is there; start servers with the same --home")
 
 
@@ -69,8 +70,10 @@ def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> 
 @setting_options("home")
 def check(as_json: bool, file: Path | None, **flags: object) -> None:
     """Look whether the database keeps what a home must promise. Exits with 1 if it does not."""
+    from ..homes.roles.lease import LeaseTimes
+
     with _opened(_address(file, flags)) as opened:
-        found = [*opened.findings(), *_of_hosts(opened)]
+        found = [*opened.check(LeaseTimes().clock_off_max_s), *_of_hosts(opened)]
     if as_json:
         click.echo(json.dumps({"findings": [each._asdict() for each in found]}, indent=2))
     else:
@@ -100,6 +103,8 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "addresses": standing.addresses,
             "term": standing.term.number,
             "lease_s": standing.remaining_s,
+            "since": None if standing.since is None else _utc(standing.since),
+            "why": standing.why or None,
             "is_vouched": standing.is_vouched,
             "went_back": standing.went_back or None,
             "obstacle": standing.obstacle or None,
@@ -114,11 +119,15 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     if standing.remaining_s:
         where = "".join(f", {protocol} {url}" for protocol, url in sorted(standing.addresses.items()))
         click.echo(f"primary: {standing.holder}{where}; its lease lasts {standing.remaining_s:.1f} s more")
+        if standing.since is not None:
+            click.echo(f"since {_utc(standing.since)}: {standing.why}")
     else:
         click.echo(f"no primary; the last one was {standing.holder or 'none'}")
     if not standing.is_vouched:
         remedy = "" if standing.is_weakened else ". See headwater home refill, and accept-loss"
         click.echo(f"no server may append: {standing.obstacle}{remedy}")
+    elif writable is None:
+        click.echo(_proved(members, standing.term.number))
     if writable is not None:
         click.echo(f"no server may append: {writable}")
     for each in servers:
@@ -338,6 +347,18 @@ def _as_json(member: Member) -> dict[str, object]:
             "compared": member.compared._asdict(), "ahead": member.ahead or None}  # fmt: skip
 
 
+def _utc(s: float) -> str:
+    return datetime.fromtimestamp(s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _proved(members: list[Member], term: int) -> str:
+    """Which copies could prove that the database lacks nothing, on one line."""
+    whole = [each.name for each in members if each.evidence.is_whole and each.evidence.held.number == term]
+    if not whole:
+        return f"proved: no copy has all of term {term}, so another database could not be proved to lack nothing"
+    return f"proved: the database has all that was acknowledged, and {', '.join(whole)} has all of term {term}"
+
+
 def _proves(member: Member) -> str:
     """What the copy of a member can prove, on one line."""
     said = member.evidence
@@ -392,7 +413,8 @@ def _opened(address: str) -> Iterator[PostgresHome]:
 
 
 @contextmanager
-def _connected(address: str) -> Iterator[Connection]:
+def _connected(address: str, remedy: str = "connect as the owner of its tables") -> Iterator[Connection]:
+    """As somebody who may change the tables; `remedy`: what to do where they may not."""
     from ..homes.postgres.connections import PINNED, load_driver
     from ..homes.postgres.statements import described
 
@@ -401,5 +423,7 @@ def _connected(address: str) -> Iterator[Connection]:
         with driver.connect(address, autocommit=True) as connection:
             connection.execute(PINNED)
             yield connection
+    except driver.errors.InsufficientPrivilege as error:
+        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}; {remedy}") from None
     except driver.Error as error:
         raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}") from None

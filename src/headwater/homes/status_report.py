@@ -7,10 +7,12 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..core.clocks import boot_time_s
 from ..core.errors import EventLogError, StorageUnavailable
 from ..core.watch.threads import Threads
 
 if TYPE_CHECKING:
+    from .postgres.growth import Growth
     from .postgres.home import PostgresHome
     from .postgres.members import Member
     from .postgres.servers import ServerReport
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger("headwater.homes")
 
 REPORT_S = 1.0
+GROWTH_S = 30.0
+"""What the tables of the home take is asked for so often."""
 
 
 class Reporting:
@@ -30,6 +34,9 @@ class Reporting:
         can prove, None while there is none.
         """
         self._home, self._report, self._member = home, report, member
+        self.growth: Growth | None = None
+        """What the tables of the home took when it was asked last."""
+        self._asked_at = float("-inf")
         self._is_news = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
@@ -60,6 +67,8 @@ class Reporting:
                 self._home.tell_of(self._report())
                 if (member := self._member()) is not None:
                     self._home.enter_member(member)
+                if boot_time_s() > self._asked_at + GROWTH_S:
+                    self.growth, self._asked_at = self._home.growth(), boot_time_s()
             except StorageUnavailable as error:  # the driver of the roles says so, and asks on
                 logger.debug("how this server is could not be told: %s", error)
             except (EventLogError, OSError) as error:

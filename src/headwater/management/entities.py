@@ -144,6 +144,8 @@ HOME_SERVER = EntityType(
         _map("addresses", "where its clients reach it, by protocol"),
         _text("role", "`primary`, `following`, `taking over`, `stepping down`, `went back`, `starting` or `stopped`"),
         _number("term", "the term in which it appends; null: it does not"),
+        _time("since", "when it became the primary; null: it is not, or that is not known"),
+        _text("why", "why it became the primary; null as above"),
         _number("lag", "so many numbers of all logs its copy lacked at its last look; null: it has not looked"),
         _number("lagMs", "for so long at most its copy lacks something; null: it never had all"),
         _text("ahead", "what its copy has and the home has not; null if there is nothing"),

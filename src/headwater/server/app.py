@@ -479,8 +479,9 @@ class ServerRun:
         await clouds.start()
         guard.refused_lately.listen(self._bus)
         server_entity = ServerEntity(container, store, self.unready, self.troubles, config.http.connections_max)
-        reports = None if self._membership is None else self._membership.driver.asked.servers
-        homes = HomeServers(guard, reports)
+        driver = None if self._membership is None else self._membership.driver
+        reports = None if driver is None else driver.asked.servers
+        homes = HomeServers(guard, reports, standing=lambda: None if driver is None else driver.standing)
         serve_management(management, guard, store.state, clouds, http, bulk, self._readers, server_entity, homes)
         front_ends = self._open(store, guard, http, container, clouds, ports, turns, management.management)
         for front_end in front_ends:

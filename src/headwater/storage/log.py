@@ -32,6 +32,7 @@ from .append.append_memory import append_bytes_max, staged_append_bytes_max
 from .append.judge import LogJudge, Numbering
 from .append.sequencer import Sequencer
 from .append.writer_table import KeptMarks, WriterLimits, load_writers, read_writers
+from .catalog.history import fetch_history
 from .catalog.identity import identified, known_identity, record_identity
 from .catalog.retention import kept_from
 from .catalog.trim_point import Trimmed, agreed, bear_witness, check_witness, take_over, trimmed_in
@@ -115,8 +116,8 @@ class StoredLog(LocalLog):
         self.backlog = (backlog or Backlog()).share(meta.name, self._wake_all)
         """Its share of the unindexed bytes."""
         try:
-            if isinstance(self.frames, ReplicatedLog) and not self.is_following:
-                self.frames.catch_up()
+            if isinstance(self.frames, ReplicatedLog):
+                self._catch_up(self.frames)
             self._load(self.meta, clock, fatal)
             if self.is_following:
                 self._sequencer.step_aside()
@@ -181,6 +182,16 @@ class StoredLog(LocalLog):
             disk=disk,
             room=room,
         )
+
+    def _catch_up(self, frames: ReplicatedLog) -> None:
+        """Fetch what the index cannot do without: all frames, or where others append, the first of a log that is
+        trimmed; and the postings of what the home has forgotten.
+        """
+        if not self.is_following:
+            frames.catch_up()
+        elif self.meta.first_retained > self.meta.origin and not frames.last_crc:
+            frames.catch_up(least=1)
+        fetch_history(self.directory, frames, self.meta)
 
     def _begin_epoch(self, meta: Meta, epoch: int) -> None:
         take_over(self._state, meta)
@@ -251,7 +262,7 @@ class StoredLog(LocalLog):
         `waits_for_index`: no more than the index has room for; the rest is for the next time.
         """
         assert isinstance(self.frames, ReplicatedLog)
-        for _ in self.frames.follow(head):
+        for _ in self.frames.follow(head, may_begin_later=False):
             self._sequencer.follow()
             if waits_for_index and not self.backlog.has_room:
                 return

@@ -6,7 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import datetime
 from itertools import cycle
 from typing import Any, NoReturn
@@ -20,7 +20,7 @@ from headwater.homes.postgres import home as module
 from headwater.homes.postgres import schema, statements
 from headwater.homes.postgres.connections import Connections
 from headwater.homes.postgres.home import PostgresHome
-from headwater.homes.postgres.lease import VOUCHES, Granted
+from headwater.homes.postgres.lease import VOUCHES, Granted, LeaseStanding
 from headwater.homes.postgres.schema import (
     RIGHTS,
     SCHEMA_VERSION,
@@ -707,6 +707,45 @@ def test_a_role_that_may_only_read_is_told_what_it_lacks() -> None:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("DROP OWNED BY reader")
             connection.execute("DROP ROLE reader")
+
+
+def test_a_full_disk_of_the_database_is_found_by_a_check() -> None:
+    url = fresh_home()
+    full = "BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END"
+    with closing(PostgresHome(url)) as home, psycopg.connect(url, autocommit=True) as connection:
+        assert [each.text for each in home.check(2) if each.is_problem] == []
+        connection.execute(f"CREATE FUNCTION headwater.full() RETURNS trigger LANGUAGE plpgsql AS $$ {full} $$")
+        trigger = "CREATE TRIGGER is_full BEFORE INSERT ON headwater.staged EXECUTE FUNCTION headwater.full()"
+        connection.execute(trigger)
+        [problem] = [each.text for each in home.check(2) if each.is_problem]
+        assert problem.startswith("the disk of the database is full") and "enlarge it" in problem
+        assert connection.execute("SELECT count(*) FROM headwater.staged").fetchone() == (0,)
+
+
+def test_a_clock_that_is_off_the_databases_is_found_by_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = schema.time.time
+    with closing(PostgresHome(fresh_home())) as home:
+        assert not [each for each in home.check(2) if "clock" in each.text]
+        monkeypatch.setattr(schema.time, "time", lambda: now() - 60)
+        [found] = [each for each in home.check(2) if "clock" in each.text]
+    assert "-60.0 s off the database's, at most 2 s are allowed" in found.text and not found.is_problem
+
+
+def test_the_lease_says_since_when_and_why_its_holder_has_it(desk: Desk) -> None:
+    def taken(server: str, nonce: int) -> LeaseStanding:
+        assert desk.home.try_lease(server, {}, nonce, 60) is not None
+        return desk.home.standing()
+
+    with psycopg.connect(desk.url, autocommit=True) as connection:
+        desk.home.release_lease(desk.home.term)
+        first = taken("one", 1)
+        assert first.why == "a command ended the term before" and first.since is not None
+        assert abs(first.since - first.clock_s) < PATIENCE_S
+        assert (again := taken("one", 1)).since == first.since and again.why == first.why
+        desk.home.release_lease(first.term)
+        assert taken("two", 2).why == "one gave its place away"
+        connection.execute("UPDATE headwater.lease SET until = clock_timestamp()")
+        assert taken("three", 3).why == "two did not renew its lease"
 
 
 def test_sessions_that_a_pooler_shares_are_told() -> None:

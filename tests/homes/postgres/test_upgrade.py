@@ -141,9 +141,11 @@ def make_first(connection: Connection) -> None:
     connection.execute(
         """
 DROP TABLE headwater.member;
+DROP INDEX headwater.log_by_key;
+ALTER TABLE headwater.log ADD PRIMARY KEY (id), ADD UNIQUE (key);
 ALTER TABLE headwater.home DROP COLUMN promotion;
 ALTER TABLE headwater.lease RENAME COLUMN is_waited_for TO is_synchronous;
-ALTER TABLE headwater.lease DROP COLUMN identifier;
+ALTER TABLE headwater.lease DROP COLUMN identifier, DROP COLUMN since, DROP COLUMN why;
 UPDATE headwater.home SET version = 1;
 """
     )

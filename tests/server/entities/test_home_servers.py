@@ -10,10 +10,12 @@ import pytest
 from headwater.core import OpenGuard
 from headwater.core.access import ANYBODY, Grant, Right, User
 from headwater.core.errors import StorageUnavailable
+from headwater.homes.postgres.lease import LeaseStanding
 from headwater.homes.postgres.servers import ServerReport
 from headwater.management.entities import TYPES
 from headwater.management.statuses import OperationRefused
 from headwater.server.entities.home_servers import KEPT_S, HomeServers
+from headwater.storage.frames.frame_log import Term
 
 PRIMARY = ServerReport("a:8080", {"http": "http://a:8080"}, "primary", 7, 0, 0.0, "", "1.0", 1, 0.2)
 REPLICA = ServerReport("b:8080", {}, "following", 0, 12, 1.5, "", "1.0", 1, 0.4)
@@ -37,7 +39,8 @@ class Home:
 
 
 def of(home: Home) -> HomeServers:
-    return HomeServers(OpenGuard(), home, lambda: home.now)
+    standing = LeaseStanding("a:8080", {}, Term(7, 1), 3.0, True, "", 0.0, 1, since=1.5, why="b:8080 is gone")
+    return HomeServers(OpenGuard(), home, lambda: home.now, standing=lambda: standing)
 
 
 def test_each_server_has_its_role_and_how_far_it_is_behind() -> None:
@@ -47,6 +50,7 @@ def test_each_server_has_its_role_and_how_far_it_is_behind() -> None:
         told = [await servers.read(ANYBODY, name) for name in await servers.names(ANYBODY)]
         assert [each["role"] for each in told] == ["primary", "following", "following"]
         assert [each["term"] for each in told] == [7, None, None]
+        assert [(each["since"], each["why"]) for each in told] == [(1500, "b:8080 is gone"), (None, None), (None, None)]
         assert [(each["lag"], each["lagMs"]) for each in told] == [(0, 0), (None, None), (12, 1500)]
         assert [(each["runs"], each["heardMs"]) for each in told] == [(True, 200), (False, 90_000), (True, 400)]
         assert told[1]["ahead"] == "log x: the copy has 3, its home 2" and told[0]["ahead"] is None

@@ -579,7 +579,13 @@ class HwOverview extends View {
       "tr",
       {},
       td("clip", h("strong", {}, each.server), " ", dim(each.addresses?.http)),
-      h("td", {}, each.role, each.term ? dim(`, term ${count(each.term)}`) : null),
+      h(
+        "td",
+        {},
+        each.role,
+        each.term ? dim(`, term ${count(each.term)}`) : null,
+        each.since ? dim(` for ${lasting(Date.now() - Number(each.since))}: ${each.why}`) : null,
+      ),
       td("n", each.role === "primary" ? NOTHING : count(each.lag)),
       td(
         `n ${late ? "warn" : ""}`,

@@ -8,31 +8,58 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ...storage.frames.frame_log import Head
 from .connections import Prepared
 from .lease import TIMELINE, WAITED_FOR
 
-_INT4, _INT8, _BYTEA, _TEXT, _INT8_ARRAY, _BYTEA_ARRAY = 23, 20, 17, 25, 1016, 1001
+_INT4, _INT8, _BYTEA, _TEXT, _TID, _INT8_ARRAY, _BYTEA_ARRAY = 23, 20, 17, 25, 27, 1016, 1001
 """Numbers of types, which are the same in every PostgreSQL (`pg_type.dat`)."""
+_TYPES = (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY)
 
-_STATEMENT = """
+
+def _commit(name: bytes, where: str, *more: int) -> Prepared:
+    return Prepared(
+        name,
+        f"""
 WITH moved AS (
     UPDATE headwater.log SET head = $1, crc = $2
-    WHERE key = $3 AND head = $4 AND crc = $5 AND term = $6 AND nonce = $7 AND {} RETURNING id
+    WHERE key = $3 AND head = $4 AND crc = $5 AND term = $6 AND nonce = $7 AND {TIMELINE} = $8{where}
+    RETURNING id, ctid AS place
+), added AS (
+    INSERT INTO headwater.frame (log, last, content)
+    SELECT moved.id, frame.last, frame.content FROM moved, unnest($9, $10) AS frame (last, content)
 )
-INSERT INTO headwater.frame (log, last, content)
-SELECT moved.id, frame.last, frame.content FROM moved, unnest($9, $10) AS frame (last, content)
-"""
-_TYPES = (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY)
-COMMIT = Prepared(b"headwater_commit", _STATEMENT.format(f"{TIMELINE} = $8").encode(), _TYPES)
-"""Answers how many frames it added: none, if the head is not where it is expected."""
-COMMIT_WAITED = Prepared(
-    b"headwater_commit_waited",
-    _STATEMENT.format(f"{TIMELINE} = $8 AND {WAITED_FOR} = $11").encode(),
-    (*_TYPES, _TEXT),
+SELECT place FROM moved
+""".encode(),
+        (*_TYPES, *more),
+    )
+
+
+class Commit(NamedTuple):
+    """One statement in two forms. Each answers where the row of the head is now; no row, and no frame is added, if the
+    head is not where it is expected.
+    """
+
+    by_key: Prepared
+    by_place: Prepared
+    """For where it is known in which place that row is: its last parameter.
+
+    Each commit leaves a row behind, and no vacuum removes it while an older transaction goes on. The index has all of
+    them, so a search for the key looks at each.
+    """
+
+
+COMMIT = Commit(
+    _commit(b"headwater_commit", ""),
+    _commit(b"headwater_commit_at", " AND ctid = $11", _TID),
 )
-"""The same, and none if other standbys are named."""
+COMMIT_WAITED = Commit(
+    _commit(b"headwater_commit_waited", f" AND {WAITED_FOR} = $11", _TEXT),
+    _commit(b"headwater_commit_waited_at", f" AND {WAITED_FOR} = $11 AND ctid = $12", _TEXT, _TID),
+)
+"""The same, and no row if other standbys are named than those of its next parameter."""
 WAITED = Prepared(b"headwater_waited", f"SELECT {WAITED_FOR}".encode(), ())
 """The standbys that are named now: a commit that has just ended waited for them, unless they changed meanwhile."""
 

@@ -83,22 +83,28 @@ class HomeConnection:
             self.psycopg.execute(_SETTINGS)
             self._is_prepared = True
 
-    def execute(self, statement: Prepared, values: Sequence[bytes]) -> int:
-        """Execute it; answers how many rows it changed. Blocks until it is answered. Raises psycopg.Error."""
+    def execute(self, statement: Prepared, values: Sequence[bytes]) -> bytes | None:
+        """Execute it; answers the first value of its row, in binary; None: there is no row.
+
+        Blocks until it is answered. Raises psycopg.Error.
+        """
         self._know(statement)
         libpq = self.psycopg.pgconn
-        return _checked(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values))).command_tuples or 0
+        result = _checked(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values), _BINARY))
+        return result.get_value(0, 0) if result.ntuples else None
 
-    def execute_and_look(self, statement: Prepared, values: Sequence[bytes], look: Prepared) -> tuple[int, str]:
+    def execute_and_look(
+        self, statement: Prepared, values: Sequence[bytes], look: Prepared
+    ) -> tuple[bytes | None, str]:
         """Execute it, and `look` when its transaction has ended, without another round trip.
 
-        Answers how many rows it changed, and the one value that was seen. Blocks until then. Raises psycopg.Error.
+        Answers as `execute`, and the one value that was seen. Blocks until then. Raises psycopg.Error.
         """
         self._know(statement)
         self._know(look)
         libpq = self.psycopg.pgconn
         libpq.enter_pipeline_mode()
-        libpq.send_query_prepared(statement.name, values, [_BINARY] * len(values))
+        libpq.send_query_prepared(statement.name, values, [_BINARY] * len(values), _BINARY)
         libpq.pipeline_sync()
         libpq.send_query_prepared(look.name, None)
         libpq.pipeline_sync()
@@ -108,10 +114,10 @@ class HomeConnection:
             waiting.poll()
             libpq.consume_input()
         waiting.modify(libpq.socket, select.POLLIN)
-        changed = _piped(libpq, waiting).command_tuples or 0
+        changed = _piped(libpq, waiting)
         seen = _piped(libpq, waiting).get_value(0, 0)
         libpq.exit_pipeline_mode()
-        return changed, (seen or b"").decode()
+        return changed.get_value(0, 0) if changed.ntuples else None, (seen or b"").decode()
 
     def _know(self, statement: Prepared) -> None:
         if statement.name not in self._statements:

@@ -30,11 +30,12 @@ from ...storage.home.port import (
 )
 from . import lease, members, refilling, servers, staged
 from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
-from .connections import HomeConnection
+from .connections import HomeConnection, Prepared
+from .growth import Growth, growth
 from .hosts import WritableHosts
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
 from .members import Member
-from .schema import Finding, findings, identity_of, pooling
+from .schema import Finding, findings, identity_of, pooling, tried
 from .servers import ServerReport
 from .statements import OVERDUE_S, SILENCE_S, HomeUnavailable, Statements
 
@@ -63,13 +64,10 @@ SELECT last, content FROM (
     ) AS following
 ) AS weighed WHERE before < %b ORDER BY last
 """
-_CREATE = f"""
-WITH mine AS (
-    UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}' AND term = %s AND nonce = %s
-    RETURNING term, nonce
-)
-INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %s, %s, 0, term, nonce FROM mine
-ON CONFLICT (key) DO NOTHING
+_HOLD = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}' AND term = %s AND nonce = %s"
+_CREATE = """
+INSERT INTO headwater.log (key, head, crc, term, nonce) SELECT %(key)s, %(head)s, 0, %(number)s, %(nonce)s
+WHERE NOT EXISTS (SELECT FROM headwater.log WHERE key = %(key)s)
 """
 _SKIP = "UPDATE headwater.log SET head = greatest(head, %s) WHERE key = %s AND term = %s AND nonce = %s"
 _FORGET = """
@@ -112,6 +110,8 @@ class PostgresHome(Home):
         """The standbys that each commit of the term is to wait for, see `Granted`."""
         self._kept_heads: dict[str, Head] = {}
         """As they were found, and confirmed, last."""
+        self._places: dict[str, bytes] = {}
+        """Where the row of each log's head is, since the last commit to it."""
         self.may_act: Callable[[], bool] = lambda: True
         self.has_lapsed: Callable[[], bool] = lambda: False
         """See Home. Both are set by who knows of the lease."""
@@ -166,6 +166,17 @@ class PostgresHome(Home):
         """The hosts of the address that take writes, where it names several; two are two databases."""
         with closing(WritableHosts(self.url)) as hosts:
             return hosts.look()
+
+    def check(self, clock_off_s_max: float) -> list[Finding]:
+        """The same, and what shows when it is tried out: see `schema.tried`. Raises StorageUnavailable."""
+        found = self.findings()
+        with self._statements.asking() as connection:
+            return [*found, *tried(connection.psycopg, clock_off_s_max)]
+
+    def growth(self) -> Growth:
+        """What its tables take. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return growth(connection.psycopg)
 
     # The lease
 
@@ -389,11 +400,11 @@ class PostgresHome(Home):
 
     def create(self, key: str, head: int) -> None:
         def made(connection: HomeConnection, is_unknown: bool) -> bool:
-            if connection.psycopg.execute(_CREATE, (*self._term, key, head)).rowcount:
-                return True
-            found = _head(connection, key)
-            if found is None or found.term != self._term:
-                raise NotPrimary(key)
+            with connection.psycopg.transaction():
+                if not connection.psycopg.execute(_HOLD, self._term).rowcount:
+                    raise NotPrimary(key)
+                # a statement of its own: it sees what was made by whoever held the row before
+                connection.psycopg.execute(_CREATE, {"key": key, "head": head, **self._term._asdict()})
             return True
 
         self._statements.until_known(key, made, nobody, is_harmless=True)
@@ -409,13 +420,25 @@ class PostgresHome(Home):
             row = connection.psycopg.execute(_ONE_FRAME, (key, lasts[-1]), binary=True).fetchone()
             return row is not None and bytes(row[0]) == contents[-1]
 
-        def executed(connection: HomeConnection) -> int:
+        def moved(connection: HomeConnection, statement: Prepared, given: list[bytes]) -> bytes | None:
             if waited_for is None:
-                return connection.execute(COMMIT, values)
-            added, now = connection.execute_and_look(COMMIT_WAITED, [*values, waited_for.encode()], WAITED)
+                return connection.execute(statement, given)
+            place, now = connection.execute_and_look(statement, given, WAITED)
             if now != waited_for:
                 raise StandbysChanged(key, waited_for, now)
-            return added
+            return place
+
+        def executed(connection: HomeConnection) -> bool:
+            statement, given = (
+                (COMMIT, values) if waited_for is None else (COMMIT_WAITED, [*values, waited_for.encode()])
+            )
+            place = self._places.get(key)
+            moved_to = None if place is None else moved(connection, statement.by_place, [*given, place])
+            if moved_to is None:  # another statement has moved the row
+                moved_to = moved(connection, statement.by_key, given)
+            if moved_to is not None:
+                self._places[key] = moved_to
+            return moved_to is not None
 
         def committed(connection: HomeConnection, is_unknown: bool) -> bool:
             if is_unknown and is_there(connection):
@@ -471,6 +494,10 @@ class PostgresHome(Home):
                 given = (key, *self._term, below, FORGET_FRAMES)
                 if connection.psycopg.execute(_FORGET, given).rowcount < FORGET_FRAMES:
                     return
+
+    def takes_postings(self) -> bool:
+        with self._statements.asking() as connection:
+            return lease.has_members(connection.psycopg)
 
     def delete(self, key: str) -> None:
         if key == JOURNAL_KEY:

@@ -122,6 +122,16 @@ _ASKS = f"""EXISTS (SELECT FROM headwater.member WHERE id = %(member)s
 that, the row there may be older than what the copy knows."""
 
 
+_CHANGED = """since = CASE WHEN nonce = %(nonce)s THEN since ELSE clock_timestamp() END, why = CASE
+    WHEN nonce = %(nonce)s THEN why
+    WHEN number = 0 THEN 'it is the first primary of this home'
+    WHEN holder = '' THEN 'a command ended the term before'
+    WHEN until = 'epoch' THEN format('%%s gave its place away', holder)
+    WHEN until <= clock_timestamp() THEN format('%%s did not renew its lease', holder)
+    ELSE format('a command took the place of %%s', holder) END"""
+"""Since when, and why, the holder of the lease is another one than before."""
+
+
 class _Version(NamedTuple):
     """What differs between two versions of a home."""
 
@@ -133,7 +143,7 @@ class _Version(NamedTuple):
 
 def _of_version(
     *, believed: str, unchanged: str, flag: str, identifier: str, member: str, why: str, waited_for: str, weakened: str,
-    accept: str,
+    changed: str, accept: str,
 ) -> _Version:  # fmt: skip
     return _Version(
         f"""
@@ -154,7 +164,7 @@ RETURNING {VOUCHES}
         f"""
 SELECT holder, addresses, number, nonce, greatest(extract(epoch FROM until - clock_timestamp()), 0)::float8,
     {believed} AND NOT {weakened}, went_back, extract(epoch FROM clock_timestamp())::float8, timeline, {why},
-    {waited_for}, {weakened}
+    {waited_for}, {weakened}, {changed}
 FROM headwater.lease
 """,
         f"""
@@ -174,17 +184,19 @@ _VERSIONS = {
         why="CASE WHEN went_back = '' THEN 'a standby of the database was promoted, and may lack the newest' END, NULL",
         waited_for="NULL::text",
         weakened="false",
+        changed="NULL::float8, ''",
         accept="number = number + 1",
     ),
     2: _of_version(
         believed=_BELIEVED,
         unchanged=UNCHANGED,
         flag="is_waited_for",
-        identifier=f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END,",
+        identifier=f"identifier = CASE WHEN identifier = '' THEN '' ELSE {IDENTIFIER} END, {_CHANGED},",
         member=f"(%(member)s::text IS NULL OR {_ASKS})",
         why=f"{_CONTRADICTION}, CASE WHEN NOT {_BELIEVED} THEN {_MISSING} END",
         waited_for=f"CASE WHEN {_PROMISED} THEN {WAITED_FOR} END",
         weakened=_WEAKENED,
+        changed="extract(epoch FROM nullif(since, 'epoch'))::float8, why",
         accept=f"identifier = {IDENTIFIER}, number = 1 + greatest(number, {NEWEST}, "
         "(SELECT max(greatest(seen, held)) FROM headwater.member))",
     ),
@@ -228,6 +240,10 @@ class LeaseStanding(NamedTuple):
     """The standbys that commits wait for now, where the owner declared that they do; None: they may change."""
     is_weakened: bool = False
     """Commits waited for all that were named, as declared, and would not now."""
+    since: float | None = None
+    """When the holder got the lease, in s since 1970; None: none has yet, or the home is of version 1."""
+    why: str = ""
+    """Why the holder became the primary; empty as above."""
 
     @property
     def obstacle(self) -> str:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import re
 import secrets
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import StorageUnavailable
 from ...storage.home.port import JOURNAL_KEY
+from .connections import load_driver
 from .lease import IDENTIFIER, VOUCHES, end_term, is_unchanged
 
 if TYPE_CHECKING:
@@ -25,6 +27,10 @@ SCHEMA_VERSION = 2
 POSTGRES_MIN, POSTGRES_MAX = 14, 18
 """The major versions that it is made for."""
 
+DEAD_SHARE = 0.05
+"""PostgreSQL is to vacuum frames when that share of them was trimmed."""
+TRIED_BYTES = 1024 * 1024
+"""So much is written, and taken back, to see whether the disk of the database has room."""
 PROMOTION_SINCE = 2
 PROMOTIONS = ("ask", "waited-for", "managed")
 """What the owner of a home says of its standbys: see `lease`."""
@@ -47,6 +53,16 @@ CREATE TABLE headwater.member (
 """What the copy of each server can prove, see `members`. Unlike what servers tell of themselves it is logged, so that
 a standby has it."""
 
+INDEXED = "CREATE INDEX log_by_key ON headwater.log (key);\n"
+"""It is not unique: PostgreSQL would compare a new version of a row with all versions that an old transaction keeps.
+A server holds the row of the journal's head while it makes a log, so no key comes twice."""
+VACUUMED = f"""\
+ALTER TABLE headwater.frame SET (
+    autovacuum_vacuum_scale_factor = {DEAD_SHARE}, toast.autovacuum_vacuum_scale_factor = {DEAD_SHARE}
+);
+"""
+"""New frames take the room of trimmed ones only after a vacuum, and else more of the disk."""
+
 TABLES = f"""\
 CREATE SCHEMA IF NOT EXISTS headwater;
 CREATE TABLE headwater.home (
@@ -58,21 +74,21 @@ CREATE TABLE headwater.home (
 );
 CREATE UNIQUE INDEX home_is_one ON headwater.home ((true));
 CREATE TABLE headwater.log (
-    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
-    key text NOT NULL UNIQUE,
+    id integer GENERATED ALWAYS AS IDENTITY,
+    key text NOT NULL,
     head bigint NOT NULL,
     crc bigint NOT NULL,
     term bigint NOT NULL,
     nonce bigint NOT NULL
 ) WITH (fillfactor = 20, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
-CREATE TABLE headwater.frame (
+{INDEXED}CREATE TABLE headwater.frame (
     log integer NOT NULL,
     last bigint NOT NULL,
     content bytea NOT NULL,
     PRIMARY KEY (log, last)
 );
 ALTER TABLE headwater.frame ALTER COLUMN content SET STORAGE EXTERNAL;
-CREATE TABLE headwater.lease (
+{VACUUMED}CREATE TABLE headwater.lease (
     holder text NOT NULL,
     addresses text NOT NULL,
     number bigint NOT NULL,
@@ -82,7 +98,9 @@ CREATE TABLE headwater.lease (
     identifier text NOT NULL,
     is_waited_for boolean NOT NULL,
     went_back text NOT NULL,
-    losses integer NOT NULL DEFAULT 0
+    losses integer NOT NULL DEFAULT 0,
+    since timestamptz NOT NULL DEFAULT 'epoch',
+    why text NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX lease_is_one ON headwater.lease ((true));
 {MEMBERS}CREATE UNLOGGED TABLE headwater.server (
@@ -138,12 +156,21 @@ GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 """What a role needs that is not the owner: no more than that."""
 
 
+_FOR_ADMINISTRATOR = """\
+-- The tables of a home of Headwater. To be run once, in its database, by a role that may create a schema there:
+--     psql -v ON_ERROR_STOP=1 -d DATABASE -f FILE
+"""
+_FOR_ROLE = """\
+-- The servers' role must be there: CREATE ROLE {role} LOGIN PASSWORD '...';
+-- So that servers see how old the transactions of other roles are, as a superuser: GRANT pg_read_all_stats TO {role};
+"""
 _GRANTED = re.compile(r"GRANT (.+) ON headwater\.(\w+) TO")
 _LACKING = """
 SELECT name, required FROM unnest(%s::text[], %s::text[]) AS needed (name, required)
 WHERE NOT has_table_privilege(to_regclass('headwater.' || name), required)
 """
 """Of a table that an earlier version of the home has not, nothing is lacking."""
+_TRY = "INSERT INTO headwater.staged (upload, name, piece, content) VALUES (%s, 'tried', 0, %s)"
 _CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
 """The value in a session that does not set it."""
 
@@ -170,7 +197,8 @@ def initial_sql(role: str | None = None) -> str:
         f"INSERT INTO headwater.home (version, incarnation, seed) VALUES ({SCHEMA_VERSION}, '{incarnation}', {seed});"
     )
     rights = rights_of(role) if role else ""
-    return f"BEGIN;\n{TABLES}{entry}\n{rights}COMMIT;\n"
+    for_role = _FOR_ROLE.format(role=_quoted(role)) if role else ""
+    return f"{_FOR_ADMINISTRATOR}{for_role}BEGIN;\n{TABLES}{entry}\n{rights}COMMIT;\n"
 
 
 def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity:
@@ -250,6 +278,34 @@ def findings(connection: Connection) -> list[Finding]:
         found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
     found += _of_writing(connection)
     return found
+
+
+def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
+    """Findings about the clock of this machine, which may be off by so much, and about the disk of the database.
+
+    Raises psycopg.Error.
+    """
+    before, day = time.monotonic(), time.time()
+    [[home_s]] = connection.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchall()
+    round_trip_s = time.monotonic() - before
+    off_s = day + round_trip_s / 2 - home_s
+    if abs(off_s) - round_trip_s / 2 > clock_off_s_max:
+        text = (
+            f"the clock of this machine is {off_s:+.1f} s off the database's, at most {clock_off_s_max:g} s are "
+            "allowed, so a server here takes no lease: have both set by NTP"
+        )
+        yield Finding(False, text)
+    try:
+        with connection.transaction(force_rollback=True):
+            connection.execute(_TRY, (secrets.randbits(62), bytes(TRIED_BYTES)))
+    except load_driver().errors.DiskFull:
+        text = (
+            "the disk of the database is full, so nothing can be appended: enlarge it, or free space there "
+            "(replication slots keep old WAL, old transactions keep dead rows)"
+        )
+        yield Finding(True, text)
+    except load_driver().errors.InsufficientPrivilege:
+        return  # that is told by what rights are lacking
 
 
 def _of_writing(connection: Connection) -> Iterator[Finding]:

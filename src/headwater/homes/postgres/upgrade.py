@@ -21,8 +21,10 @@ STEPS: Mapping[int, str] = {
 ALTER TABLE headwater.home ADD COLUMN promotion text NOT NULL DEFAULT '{schema.PROMOTIONS[0]}'
     CHECK (promotion IN {schema.PROMOTIONS});
 ALTER TABLE headwater.lease RENAME COLUMN is_synchronous TO is_waited_for;
-ALTER TABLE headwater.lease ADD COLUMN identifier text NOT NULL DEFAULT '';
-{schema.MEMBERS}
+ALTER TABLE headwater.lease ADD COLUMN identifier text NOT NULL DEFAULT '',
+    ADD COLUMN since timestamptz NOT NULL DEFAULT 'epoch', ADD COLUMN why text NOT NULL DEFAULT '';
+ALTER TABLE headwater.log DROP CONSTRAINT log_pkey, DROP CONSTRAINT log_key_key;
+{schema.INDEXED}{schema.MEMBERS}{schema.VACUUMED}
 UPDATE headwater.home SET promotion = 'waited-for' WHERE {VOUCHES};
 """,
 }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from ...core.access import Guard, Right, User
 from ...core.errors import StorageUnavailable
 from ...core.limits import show
+from ...homes.postgres.lease import LeaseStanding
 from ...homes.postgres.servers import HEARD_S, ServerReport
 from ...management.ports import Attributes, ReadOnly
 from ...management.statuses import OperationRefused, Status
@@ -28,9 +29,14 @@ class HomeServers(ReadOnly):
         guard: Guard,
         reports: Callable[[], Sequence[ServerReport]] | None,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        standing: Callable[[], LeaseStanding | None] = lambda: None,
     ) -> None:
-        """`reports` asks the home, may block, and raises StorageUnavailable; None: the server shares no home."""
-        self._guard, self._reports, self._clock = guard, reports, clock
+        """`reports` asks the home, may block, and raises StorageUnavailable; None: the server shares no home.
+
+        `standing`: the holder of the lease when the home was asked last; None: it was not asked yet.
+        """
+        self._guard, self._reports, self._clock, self._standing = guard, reports, clock, standing
         self._known: dict[str, ServerReport] = {}
         self._asked_at = self._tried_at = float("-inf")
         self._asking = asyncio.Lock()
@@ -44,11 +50,16 @@ class HomeServers(ReadOnly):
         heard_s = 0.0 if report is None else report.heard_s + self._clock() - self._asked_at
         if report is None:
             raise OperationRefused(Status.NOT_FOUND, f"there is no server {show(name)} of this home")
+        standing = self._standing()
+        if standing is not None and (standing.holder, standing.term.number) != (report.name, report.term):
+            standing = None
         return {
             "server": report.name,
             "addresses": dict(report.addresses),
             "role": report.role,
             "term": report.term or None,
+            "since": None if standing is None or standing.since is None else round(standing.since * 1000),
+            "why": None if standing is None else standing.why or None,
             "lag": report.lag_events,
             "lagMs": None if report.lag_s is None else round(report.lag_s * 1000),
             "ahead": report.ahead or None,

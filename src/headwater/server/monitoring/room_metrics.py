@@ -103,6 +103,16 @@ def home_metrics(membership: Membership | None) -> Iterator[Metric]:
         yield gauge("home_writable_hosts", "Databases at the address of the home that take writes.", len(hosts))
     if driver.round_trip_s is not None:
         yield gauge("home_round_trip_seconds", "How long the home took to answer, last.", driver.round_trip_s)
+    if driver.standing is not None:
+        yield gauge(
+            "home_unproved", "1 while the home gives no lease: it may lack data.", not driver.standing.is_vouched
+        )
+    if (growth := membership.reporting.growth) is not None:
+        sizes = [([table], size) for table, size in growth.sizes.items()]
+        dead_rows = [([table], count) for table, count in growth.dead_rows.items()]
+        yield gauge("home_bytes", "What tables of the home take at its database.", sizes, ["table"])
+        yield gauge("home_dead_rows", "Rows that wait for a vacuum there.", dead_rows, ["table"])
+        yield gauge("home_snapshot_seconds", "Age of the oldest transaction that keeps them.", growth.snapshot_s)
 
 
 def thread_metrics(threads: Threads) -> Iterator[Metric]:

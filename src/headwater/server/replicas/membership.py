@@ -120,8 +120,8 @@ class Membership:
         """How far the copy is, while another server is the primary."""
         threads = Threads()
         self.driver.start(threads)
-        self._reporting = Reporting(self.driver.asked, self._report, self._member)
-        self._reporting.start(threads)
+        self.reporting = Reporting(self.driver.asked, self._report, self._member)
+        self.reporting.start(threads)
 
     def standing_by(self) -> str | None:
         """Why this server does not serve, if another one does."""
@@ -170,7 +170,7 @@ class Membership:
 
         self.driver.obstacle = obstacle
         self._follower = store.follower
-        self._reporting.hasten()
+        self.reporting.hasten()
         self.driver.opened()
 
     def hindrance(self) -> str | None:
@@ -299,7 +299,7 @@ class Membership:
         self.driver.stop()
         self.driver.ended()
         self.driver.wait_until_over(0.0 if self.driver.is_away else LEAVING_S)
-        self._reporting.stop(leaves=not self.driver.is_away)
+        self.reporting.stop(leaves=not self.driver.is_away)
         self.driver.close()
         self.home.close()
 

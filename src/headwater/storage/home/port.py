@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ...core.errors import NotPrimary, OutcomeUnknown, StorageUnavailable
 from ..frames.encoding import EncodedFrame
 from ..frames.frame_log import Head, Term
 
+PIECE_BYTES = 4 * 1024 * 1024
+"""So much of a part of a batch is one row of the home."""
 JOURNAL_KEY = "$state"
 """The key of the journal of the small state; a log's is the id that its segments have."""
 
@@ -92,6 +95,13 @@ class BegunBatch(NamedTuple):
     manifest: bytes
     parts: Callable[[], Iterator[tuple[str, Iterator[bytes]]]]
     """The bytes of each part, by its name, in pieces. Raises StorageUnavailable."""
+
+
+def pieces_of(path: Path) -> Iterator[bytes]:
+    """A file in pieces, as one part of a batch. Raises OSError."""
+    with path.open("rb") as file:
+        while piece := file.read(PIECE_BYTES):
+            yield piece
 
 
 class History(NamedTuple):
@@ -196,11 +206,19 @@ class Home(Protocol):
     def forget(self, key: str, below: int) -> None:
         """Frames of which every event is numbered below that may go. Raises NotPrimary, StorageUnavailable."""
 
+    def takes_postings(self) -> bool:
+        """Whether every server of it fetches the postings of trimmed events from it: then their frames may go.
+
+        Raises StorageUnavailable.
+        """
+
     def delete(self, key: str) -> None:
         """Forget a log whole. Raises NotPrimary, StorageUnavailable."""
 
     def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
         """Have the parts of a staged batch of that log, and then its manifest: a commit of it has begun.
+
+        The postings of trimmed events are batches too: see `catalog.history`.
 
         Raises NotPrimary, StorageUnavailable: then it may have begun.
         """

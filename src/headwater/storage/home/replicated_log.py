@@ -131,23 +131,28 @@ class ReplicatedLog(SegmentLog):
         """From now on it is appended to, in the term that the home has begun: it has all that the home has."""
         self.term = self.home.term
 
-    def catch_up(self) -> None:
-        """Fetch what the home has and the copy has not. Raises what `follow` does."""
+    def catch_up(self, least: int | None = None) -> None:
+        """Fetch what the home has and the copy has not; `least`: some of it suffices, at least up to that number.
+
+        Raises what `follow` does.
+        """
         home_head = self.home.kept_heads().heads.get(self.key) if self.is_following else self.home.head(self.key)
         if home_head is None:
             raise StorageUnavailable(f"{self._directory}: its home has no such log ({self.key})")
         for _ in self.follow(home_head):
-            pass
+            if least is not None and self.last >= least:
+                return
 
-    def follow(self, home_head: Head) -> Iterator[None]:
+    def follow(self, home_head: Head, *, may_begin_later: bool = True) -> Iterator[None]:
         """Fetch what the copy lacks of a log that ends there, some frames with each step.
 
+        `may_begin_later`: a copy that has nothing may begin behind events that the home has forgotten.
         Raises HomeWentBack: the copy has what the home has not. Raises CopyOutlived, StorageUnavailable, DiskFull,
         StorageCorrupted: the home has a frame that is damaged.
         """
         if self.head > home_head.number:
             raise self._went_back(home_head.number)
-        for frames in self._fetched(home_head.number):
+        for frames in self._fetched(home_head.number, may_begin_later):
             self._keep(frames)
             yield
         if self.last_crc != home_head.crc:
@@ -246,7 +251,7 @@ class ReplicatedLog(SegmentLog):
         with self._writing:
             super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
 
-    def _fetched(self, upto: int) -> Iterator[list[EncodedFrame]]:
+    def _fetched(self, upto: int, may_begin_later: bool) -> Iterator[list[EncodedFrame]]:
         """What the home has behind the copy, some frames at a time."""
         run: list[EncodedFrame] = []
         size, last, crc = 0, self.last, self.last_crc
@@ -262,6 +267,8 @@ class ReplicatedLog(SegmentLog):
                     raise CopyOutlived(f"{self._directory} ends with {last}, its home begins with {frame.first}")
                 raise self._went_back(last)
             if not crc and frame.first > self.floor + 1:
+                if not may_begin_later:
+                    raise CopyOutlived(f"{self._directory} has nothing, its home begins with {frame.first}")
                 self.floor = frame.first - 1
             run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content]))
             size, last, crc = size + frame.length, frame.last, frame.crc

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -194,7 +195,8 @@ class Follower:
                 log.follow(head, waits_for_index=not takes_over)
             except CopyOutlived as error:
                 log = self._copies.fetch_anew(name, str(error))
-                log.follow(head, waits_for_index=not takes_over)
+                with suppress(CopyOutlived):  # trimmed since the state was followed: next time it says so
+                    log.follow(head, waits_for_index=not takes_over)
         except LogNotFound:
             return  # deleted this moment
         except StorageCorrupted as error:  # the others go on

@@ -13,11 +13,13 @@ from itertools import pairwise, takewhile
 from pathlib import Path
 from typing import TypeVar
 
-from ...core.errors import StorageCorrupted, StorageUnavailable
+from ...core.errors import StorageUnavailable
 from ...core.watch.notification_types import NotificationType
+from ..catalog.history import drop_history, keep_history, verify
 from ..catalog.retention import kept_from, silent
 from ..catalog.trim_point import unused_segments
 from ..disk.system import sync_directory
+from ..home.port import called
 from ..home.replicated_log import ReplicatedLog
 from ..index import id_files
 from ..index.builder import postings_ranges, range_of
@@ -184,10 +186,8 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
             log.writer_table.save()  # what the marks in these frames say must outlive them
-            if isinstance(log.frames, ReplicatedLog) and not (log.settings.keeps_history or log.is_following):
-                log.writer_table.keep_all()
-                flush_state()
-                log.frames.forget_at_home(gone[-1].last + 1)
+            if isinstance(log.frames, ReplicatedLog) and not log.is_following:
+                _forget_at_home(log, log.frames, gone[-1].last + 1, flush_state)
             log.frames.trim(gone[-1].last + 1)
             for segment in gone:
                 (log.directory / INDEX / places_name(segment.first)).unlink(missing_ok=True)
@@ -197,6 +197,21 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
         if log.known_from > 1:
             log.index.drop(log.known_from)
             _drop_history(log)
+
+
+def _forget_at_home(log: StoredLog, frames: ReplicatedLog, below: int, flush_state: Callable[[], None]) -> None:
+    """Let the frames below go at the home, when it has what must outlive them: their marks, and postings, if kept."""
+    takes_postings = frames.home.takes_postings()
+    if log.known_from < below:
+        if not takes_postings:
+            return
+        with called(log.name):
+            keep_history(frames, [file for file in log.index.files if file.path.parent.name == HISTORY])
+    log.writer_table.keep_all()
+    flush_state()
+    frames.forget_at_home(below)
+    if takes_postings:
+        drop_history(frames, log.known_from)
 
 
 def _unused_segments(log: StoredLog) -> list[Segment]:
@@ -220,11 +235,7 @@ def _keep_history(log: StoredLog, upto: int) -> None:
 
 
 def _keep(file: FilePostings, target: Path) -> None:
-    try:
-        file.verify()
-    except ValueError as error:
-        remedy = "no segment is removed until the log is reopened, which rebuilds the file"
-        raise StorageCorrupted(str(file.path), str(error), remedy) from None
+    verify(file)
     if not target.exists():
         os.link(file.path, target)
     file.path = target

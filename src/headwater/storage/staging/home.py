@@ -10,22 +10,18 @@ from __future__ import annotations
 import logging
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
 from ..disk.system import refusing, sync_directory
-from ..home.port import Home, called
+from ..home.port import Home, called, pieces_of
 from ..home.replicated_log import ReplicatedLog
 from .batches import MANIFEST_NAME, BatchManifest, exclusively, manifest_bytes, writer_directory
 from .part import PART_SUFFIX
 from .reader import make_plain
 
 logger = logging.getLogger("headwater.storage")
-
-PIECE_BYTES = 4 * 1024 * 1024
-"""So much of a part is one row of the home."""
 
 
 class StagedAtHome:
@@ -51,7 +47,7 @@ class StagedAtHome:
         with refusing(folder, "the staged batch cannot be read"):
             for stage in manifest.stages:
                 make_plain(self._directory, folder, stage)
-        parts = {stage: _pieces(folder / f"{stage}{PART_SUFFIX}") for stage in manifest.stages}
+        parts = {stage: pieces_of(folder / f"{stage}{PART_SUFFIX}") for stage in manifest.stages}
         with called(self._log):
             self._home.keep_batch(self._key, _name(folder), manifest_bytes(manifest), parts)
 
@@ -102,9 +98,3 @@ class StagedAtHome:
 
 def _name(folder: Path) -> str:
     return f"{folder.parent.name}/{folder.name}"
-
-
-def _pieces(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        while piece := file.read(PIECE_BYTES):
-            yield piece

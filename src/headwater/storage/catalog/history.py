@@ -1,0 +1,87 @@
+"""The postings of a log's trimmed events, at its home: conditions ask for them, and no copy can make them again.
+
+They are there before the frames go that they were made of. A copy that begins later fetches them. Ranges may overlap,
+where the primaries that brought them had other segments: what they say is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ...core.errors import StorageCorrupted, StorageUnavailable
+from ..disk.system import refusing, write_whole
+from ..home.port import pieces_of
+from ..home.replicated_log import ReplicatedLog
+from ..index.builder import range_of
+from ..index.loader import missing_history
+from ..index.postings import FilePostings, postings_name
+from ..segments.meta import HISTORY, Meta
+
+_PREFIX = f"{HISTORY}/"
+"""How a file of postings is called at the home, before its own name; no batch of a writer is called so."""
+_PART = "postings"
+
+
+def verify(file: FilePostings) -> None:
+    """Raises StorageCorrupted if the file, of events that are about to go, is damaged."""
+    try:
+        file.verify()
+    except ValueError as error:
+        remedy = "no segment is removed until the log is reopened, which makes the file again"
+        raise StorageCorrupted(str(file.path), str(error), remedy) from None
+
+
+def keep_history(frames: ReplicatedLog, files: Iterable[FilePostings]) -> None:
+    """Have the home keep what these files, oldest first, know above what it has.
+
+    Raises NotPrimary, StorageUnavailable, StorageCorrupted, OSError.
+    """
+    edge = max((last for _, last in _ranges(frames)), default=0)
+    for file in files:
+        if file.last > edge:
+            verify(file)
+            frames.home.keep_batch(frames.key, _name(file.first, file.last), b"", {_PART: pieces_of(file.path)})
+
+
+def drop_history(frames: ReplicatedLog, below: int) -> None:
+    """Postings of events that are all numbered below that may go at the home. Raises StorageUnavailable."""
+    for first, last in _ranges(frames):
+        if last < below:
+            frames.home.forget_batch(frames.key, _name(first, last))
+
+
+def fetch_history(directory: Path, frames: ReplicatedLog, meta: Meta) -> None:
+    """Have in a copy what it lacks of the postings of trimmed events, and no fewer frames than these postings cover.
+
+    What the home lacks too is missing when the log is loaded. Raises what `ReplicatedLog.follow` does, and DiskFull.
+    """
+    segments = frames.segments
+    if not segments or segments[0].first <= meta.known_from or missing_history(directory, segments, meta) is None:
+        return
+    edge = meta.known_from - 1
+    for first, last in sorted(_ranges(frames), key=lambda each: (each[0], -each[1])):
+        if last > edge:
+            _fetch(directory, frames, first, last)
+            edge = last
+    if frames.last < edge:
+        frames.catch_up(least=edge)
+
+
+def _fetch(directory: Path, frames: ReplicatedLog, first: int, last: int) -> None:
+    found = frames.home.batch(frames.key, _name(first, last))
+    if found is None:
+        raise StorageUnavailable(f"{directory}: its home drops postings at this moment; try again")
+    for _, pieces in found.parts():
+        with refusing(directory, "the postings of trimmed events cannot be stored"):
+            write_whole(directory / HISTORY / postings_name(first, last), *pieces)
+
+
+def _ranges(frames: ReplicatedLog) -> list[tuple[int, int]]:
+    """The ranges of numbers whose postings the home has."""
+    names = frames.home.batches(frames.key, _PREFIX)
+    return [each for name in names if (each := range_of(Path(name))) is not None]
+
+
+def _name(first: int, last: int) -> str:
+    return _PREFIX + postings_name(first, last)
