@@ -85,7 +85,6 @@ docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI fil
 
 pages: $(STAMP)         ## write what is made from the code: the blocking client, pages of the reference; tests say where one is old
 	$(BIN)/python -m tests.client.unasync
-	$(BIN)/python -m tests.docs.modules > docs/reference/modules.md
 	$(BIN)/python -m tests.docs.python_api > docs/reference/python.md
 	$(BIN)/python -m tests.roles.table > docs/reference/rights.md
 	$(BIN)/python -m tests.docs.configuration

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import tomllib
 
-from . import modules
-from .documents import ROOT, check_none, line_of, prose, text_of
+from .documents import ROOT, check_none, line_of, name_of, prose, text_of
+from .sources import SOURCES, texts_of
 
 ARCHITECTURE = ROOT / "ARCHITECTURE.md"
 PACKAGE = ROOT / "src" / "headwater"
@@ -39,9 +39,8 @@ def test_every_room_is_named():
     assert [room for room in rooms if f"`{room}/`" not in text] == []
 
 
-def test_the_page_of_every_file_and_its_one_job_says_what_the_modules_say():
-    remedy = "python -m tests.docs.modules > docs/reference/modules.md"
-    assert modules.PAGE.read_text(encoding="utf-8") == modules.page(), remedy
+def test_every_module_says_what_it_is_for() -> None:
+    check_none(f"{name_of(source)} has no docstring" for source in SOURCES if not texts_of(source).docstring)
 
 
 def test_who_looks_for_a_rebalance_finds_where_it_is_decided():
