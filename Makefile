@@ -11,7 +11,7 @@ export UV_COMPILE_BYTECODE := 1
 # pip brings uv, at its pinned version, and uv the rest.
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
-.PHONY: demo demo-replicas quick test room spark nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs pages check
+.PHONY: demo demo-replicas quick test room spark nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs site pages check
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
@@ -49,12 +49,12 @@ lowest: $(STAMP)        ## the lowest versions that pyproject.toml allows serve 
 setup: $(STAMP)         ## make .venv with everything pinned (done by the others where it is missing)
 
 fmt: $(STAMP)
-	$(BIN)/ruff format src tests benchmarks examples demo hatch_build.py
-	$(BIN)/ruff check --fix src tests benchmarks examples demo hatch_build.py
+	$(BIN)/ruff format src tests benchmarks examples demo docs/conf.py hatch_build.py
+	$(BIN)/ruff check --fix src tests benchmarks examples demo docs/conf.py hatch_build.py
 
 lint: $(STAMP)
-	$(BIN)/ruff format --check src tests benchmarks examples demo hatch_build.py
-	$(BIN)/ruff check src tests benchmarks examples demo hatch_build.py
+	$(BIN)/ruff format --check src tests benchmarks examples demo docs/conf.py hatch_build.py
+	$(BIN)/ruff check src tests benchmarks examples demo docs/conf.py hatch_build.py
 	$(BIN)/lint-imports
 
 types: $(STAMP)
@@ -82,6 +82,9 @@ bench-spark: $(STAMP)   ## Spark reading and writing, beside its own Parquet rea
 
 docs: $(STAMP)          ## check the documents: links, examples, the OpenAPI file
 	$(BIN)/python -m pytest -q tests/docs
+
+site: $(STAMP)          ## the documents as a site in build/site, for a browser, with search; says where to open it
+	@$(BIN)/python -m tests.docs.site
 
 pages: $(STAMP)         ## write what is made from the code: the blocking client, pages of the reference; tests say where one is old
 	$(BIN)/python -m tests.client.unasync

@@ -12,8 +12,13 @@ import shutil
 import subprocess
 import sys
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 HERE = Path(__file__).parent
 BUILT = HERE.parents[1] / ".interop"
@@ -501,6 +506,17 @@ class Chromium(Runtime):
         quiet = ["--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--disable-background-networking"]
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         return ["chromium", "--headless", *quiet, *sandbox, "--host-resolver-rules=MAP *.test 127.0.0.1"]
+
+    @contextmanager
+    def driven(self) -> Iterator[Browser]:
+        """The browser, driven by Playwright."""
+        from playwright.sync_api import sync_playwright  # not at collection
+
+        arguments = [each for each in self.command()[2:] if each.startswith("--")]
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+            yield browser
+            browser.close()
 
 
 class HaProxy(Runtime):

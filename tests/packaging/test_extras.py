@@ -16,7 +16,7 @@ from .environments import HEALTH, PIPELINES, ROOT, TOKENS, WAYS_IN, built_wheel,
 
 EXTRAS = "[eventsourcing,mysql,oidc,otel,postgres,spark]"
 """Those of users."""
-OF_REPOSITORY = {"demo", "dev", "bench"}
+OF_REPOSITORY = {"demo", "dev", "bench", "site"}
 
 PIPELINES_S_MAX = 600
 LIBRARIES = """

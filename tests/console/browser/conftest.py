@@ -7,7 +7,6 @@ That is an error on the console, a broken policy, or a request to anywhere else.
 from __future__ import annotations
 
 import re
-import shutil
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -113,13 +112,8 @@ def chromium() -> Iterator[Browser]:
     runtime = Chromium()
     if reason := runtime.missing():
         unavailable(reason)
-    arguments = [each for each in runtime.command()[2:] if each.startswith("--")]
-    from playwright.sync_api import sync_playwright  # not at collection
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+    with runtime.driven() as browser:
         yield browser
-        browser.close()
 
 
 Opening = Callable[..., Seen]
