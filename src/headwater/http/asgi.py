@@ -26,7 +26,7 @@ POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 
 
 class Later:
-    """What is awaited later, or never: nothing of it runs before, and nothing complains if it is not."""
+    """A call that runs when it is awaited; without an await it never runs, and Python does not warn."""
 
     __slots__ = ("_begin",)
 
@@ -38,7 +38,7 @@ class Later:
 
 
 class _Done:
-    """What is awaited where nothing is to be waited for: a coroutine costs more than many a message."""
+    """An awaitable that is done already: a coroutine costs more than many messages."""
 
     def __await__(self) -> Generator[None, None, None]:
         return _NOTHING
