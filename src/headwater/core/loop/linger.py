@@ -21,7 +21,7 @@ UNSENT_PAUSE_S = 60.0
 LINGERING_MAX = 512
 """Connections of one server that end so at a time; of more, the first one ends at once."""
 TURN_BYTES = 1024 * 1024
-"""How much is thrown away in one turn of the loop: others wait for less than a millisecond."""
+"""The most bytes that one turn of the loop discards: other tasks wait for less than a millisecond."""
 _LOOK_S = 1.0
 _thrown_away = memoryview(bytearray(READ_BYTES))
 """Where bytes are read to, of whichever connection."""
