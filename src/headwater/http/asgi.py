@@ -26,7 +26,7 @@ POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 
 
 class Later:
-    """An awaitable that may stay unawaited: its coroutine is made at the await, so none is left that never ran."""
+    """An awaitable that may stay unawaited: its coroutine is made when it is awaited."""
 
     __slots__ = ("_begin",)
 
