@@ -26,7 +26,7 @@ POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 
 
 class Later:
-    """An awaitable that may stay unawaited: its coroutine is made when it is awaited."""
+    """A call that runs when it is awaited; without an await it never runs, and Python does not warn."""
 
     __slots__ = ("_begin",)
 
@@ -38,7 +38,7 @@ class Later:
 
 
 class _Done:
-    """An awaitable that is done: a coroutine costs more than many a message."""
+    """An awaitable that is done already: a coroutine costs more than many messages."""
 
     def __await__(self) -> Generator[None, None, None]:
         return _NOTHING
