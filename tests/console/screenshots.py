@@ -6,14 +6,12 @@ extra `demo`.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import tempfile
 from itertools import islice
 from pathlib import Path
 
 from demo.flights import load_year
-from playwright.sync_api import sync_playwright
 
 from headwater.client import connect
 from headwater.core import Event, Query, QueryItem
@@ -52,9 +50,7 @@ def _has_tail(event: Event) -> bool:
 
 
 def _take(url: str, name: str, path: str, scheme: str) -> None:
-    arguments = [each for each in Chromium().command()[2:] if each.startswith("--")]
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
+    with Chromium().driven() as browser:
         page = browser.new_page(viewport=WINDOW, color_scheme=scheme)  # type: ignore[arg-type]
         page.goto(f"{url}/console{path}")
         if name == "console-log":
@@ -63,7 +59,6 @@ def _take(url: str, name: str, path: str, scheme: str) -> None:
         page.locator(".skeleton").wait_for(state="detached")
         page.wait_for_timeout(1500)
         picture = page.screenshot(path=IMAGES / f"{name}.png")
-        browser.close()
     assert len(picture) < BYTES_MAX, f"{name} has {len(picture)} bytes"
     print(f"{name}: {len(picture)} bytes")
 
