@@ -47,6 +47,8 @@ HOLD_S_MAX = 0.05 * GENEROSITY
 SAMPLE_S = 0.05
 STAY_S = 2.0
 """Peers that have done what they can stay for so long without taking anything."""
+BASE_S = 1.0
+"""The base is the most that is held for so long before the peers come."""
 WARM_S, WARM_S_MAX = 4.0, 40.0
 """Memory is at its base when it has stayed as it is for so long."""
 
@@ -94,9 +96,10 @@ class Watched(Street):
 
     def put(self, name: str) -> Outcome:
         """Let the peers of a load do what they can, and judge."""
-        base = self._held()
+        self._peak = 0
+        time.sleep(BASE_S)
+        base = self._peak
         self.hold_s()
-        self._peak = base
         began = time.monotonic()
         with self.hostile("loads", name) as told:
             time.sleep(STAY_S)
