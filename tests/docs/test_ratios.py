@@ -16,6 +16,7 @@ CONTENDERS = {
     "Artemis": "artemis",
     "Broker-J": "broker-j",
     "FutoIn's own server on SQLite": "futoin-eventstream on SQLite",
+    "eventsourcing": "eventsourcing",
 }
 
 
