@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,6 +17,7 @@ from headwater.homes import driver
 from headwater.homes.postgres.lease import Granted, LeaseStanding
 from headwater.homes.roles import events
 from headwater.homes.roles.lease import LeaseTimes
+from headwater.server.replicas.membership import Membership
 from headwater.storage.frames.frame_log import Term
 
 TIMES = LeaseTimes(length_s=6.0, jitter_s=0.1)
@@ -188,3 +192,11 @@ def test_who_began_a_turn_that_is_over_does_not_take_the_next_one_for_it(monkeyp
     assert told == [False]
     one.ended()
     assert one.wait_for_turn(lambda: None, WAIT_S)
+
+
+def test_a_server_whose_turn_ended_before_it_was_the_primary_reads_nothing_old() -> None:
+    """Another server may append by then, and the logs are open here."""
+    driver = SimpleNamespace(caught_up=lambda: None, wait_until_primary=lambda: False, may_act=lambda: True)
+    its: Any = SimpleNamespace(driver=driver, _is_primary=False, _is_deposed=False)
+    assert not asyncio.run(Membership.begin(its))
+    assert Membership._has_lapsed(its)

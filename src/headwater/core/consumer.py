@@ -9,7 +9,15 @@ from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
 from .actor import acting
-from .errors import ConsumerFenced, ConsumerNotFound, EventLogError, InvalidInput, InvalidPosition
+from .errors import (
+    ConsumerFenced,
+    ConsumerNotFound,
+    EventLogError,
+    InvalidInput,
+    InvalidPosition,
+    OutcomeUnknown,
+    StorageUnavailable,
+)
 from .limits import _UNFIT, show
 from .state import StateStore
 from .watch.bus import Bus
@@ -95,7 +103,13 @@ class ConsumerRegistry:
 
     def acknowledge_all(self, given: Sequence[Acknowledgement]) -> list[Consumer | EventLogError]:
         """See LocalLog.acknowledge_all."""
-        outcomes = [self._acknowledge(each) for each in given]
+        outcomes: list[Consumer | EventLogError] = []
+        refusal: EventLogError | None = None
+        for each in given:
+            outcome = refusal or self._acknowledge(each)
+            outcomes.append(outcome)
+            if isinstance(outcome, StorageUnavailable | OutcomeUnknown):
+                refusal = outcome  # the next one would wait as long for the same
         if any(isinstance(each, Consumer) for each in outcomes):
             self._state.flush()
         return outcomes

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.core import ALL, AppendRequest, AsyncLog, Event, LogSettings, Page, Query
+from headwater.core.consumer import Acknowledgement
 from headwater.core.errors import (
     AppendConditionFailed,
     Closed,
@@ -504,3 +505,23 @@ def test_an_acknowledgement_that_cannot_be_committed_fails_and_may_be_repeated()
         assert b'"acknowledged": 2' in state.kept_values("consumer")[0]
 
     run(test)
+
+
+def test_where_the_state_takes_nothing_a_batch_of_acknowledgements_waits_for_it_once() -> None:
+    """As with a home that is away: each change is refused after some seconds."""
+    store = VolatileStore()
+    log = store.create("orders")
+    fill(log, 3)
+    for name in "abc":
+        log.register_consumer("me", name)
+    asked: list[str] = []
+
+    def refuse(kind: str, key: str, *_: object, **__: object) -> int:
+        asked.append(key)
+        raise StorageUnavailable("the home does not answer")
+
+    store.volatile.put = refuse  # type: ignore[method-assign]
+    given = [Acknowledgement("me", name, 2) for name in ("a", "unknown", "b", "c")]
+    outcomes = log.acknowledge_all(given)
+    assert len(asked) == 1, asked
+    assert [type(each) for each in outcomes] == [StorageUnavailable] * 4

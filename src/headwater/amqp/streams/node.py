@@ -313,7 +313,7 @@ class EventLogNode:
                 self._when_stored = taken + self._when_stored
                 return
             for call in taken:
-                call()
+                self.loop.call_soon(call)  # one that fails costs no other its answer
 
     async def _save(self, *, flushes: bool = False) -> Exception | None:
         """Store the changes; the error if that failed."""

@@ -231,6 +231,7 @@ class Membership:
         """The logs are open, and no room is yet that acts by itself; False: the turn is over already."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
+        self._is_deposed = not self._is_primary
         return self._is_primary
 
     async def leave(self, store: LogStore, *, stops: bool) -> None:
