@@ -154,9 +154,7 @@ class Guard(Protocol):
         """The user, if the credentials can be verified without waiting. None does not mean that they are wrong."""
 
     def session_user(self, secret: str, peer: str) -> User | None:
-        """The user of the console session with that secret, according to the current accounts; None if there is
-        none.
-        """
+        """The user of the console session with that secret, by the current accounts; None if there is no session."""
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""

@@ -84,8 +84,7 @@ class Form:
         self._kept = event.envelope[: len(event.envelope) - (content_at - self._rest_at)]
 
     def take(self, messages: Sequence[bytes], at: int, bytes_max: int, events: AlikeEvents) -> int:
-        """Add the messages from `at` on that have this form, up to `bytes_max` bytes; returns the index after the
-        last.
+        """Add the messages from `at` on that have this form, up to `bytes_max` bytes; returns the index after them.
 
         Raises DecodeError for a message-id that some receivers cannot decode; discard the events added so far.
         """

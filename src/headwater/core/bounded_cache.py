@@ -19,9 +19,7 @@ T = TypeVar("T")
 
 
 def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator that caches the newest `most` results. Arguments are texts, bytes, tuples of them, or small
-    values.
-    """
+    """A decorator that caches the newest `most` results. Arguments: texts, bytes, tuples of them, or small values."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         known: dict[tuple[object, ...], T] = {}

@@ -296,9 +296,7 @@ class StorageUnavailable(EventLogError):
 
 
 class NotPrimary(StorageUnavailable):
-    """Another server is now the primary; this server no longer appends to the log. Refused events are not in the
-    log.
-    """
+    """Another server is now the primary; this one no longer appends. Refused events are not in the log."""
 
     def __init__(self, name: str) -> None:
         self.name = name

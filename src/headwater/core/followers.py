@@ -41,8 +41,7 @@ class Follower(NamedTuple):
     owner: str
     """Its owner: a consumer's owner, a group's name, a container, a stream's user, a subscription's id."""
     component: str
-    """Its name within the owner: a consumer's component, a partition, a link's or stream's name; empty: the only
-    one."""
+    """Its name within the owner: a consumer's component, a partition, the name of a link or stream; empty: no other."""
     after: int
     """Every event up to this number is processed."""
     partition: int | None = None
