@@ -1,6 +1,4 @@
-"""A log in this process: subclasses provide three primitives (`submit`, `read_page`, `watch`); the rest is built on
-them.
-"""
+"""A log in this process: subclasses provide `submit`, `read_page` and `watch`; the rest is built on these three."""
 
 from __future__ import annotations
 
@@ -291,7 +289,7 @@ class LocalLog(PagedLog):
         return below if lowest is None else min(below, lowest + 1)
 
     def trim(self, below: int) -> int:
-        """See EventLog. Takes effect at once and exactly, though only logically."""
+        """See EventLog. Logical, exact and immediate."""
         with self._changing:
             bound = self._trim_bound(below)
             if bound > (previous := self.first_retained):

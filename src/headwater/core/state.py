@@ -45,7 +45,7 @@ class StateStore(Protocol):
         """All entries of a kind whose key has that prefix, in order of key."""
 
     def had_users(self) -> bool:
-        """Whether an entry of USER_KIND ever existed, or users were kept elsewhere: then every login needs a user.
+        """Whether an entry of USER_KIND ever existed, or users were kept elsewhere: then access requires a user.
 
         It stays true when the last user is removed, until `keep_had_users` changes it.
         """
