@@ -16,9 +16,7 @@ from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, TYP
 
 @dataclass(frozen=True, slots=True)
 class QueryItem:
-    """(type is one of `types`, or any if empty) AND (all of `tags` and `exact_tags` are present). At least one is
-    given.
-    """
+    """(type is one of `types`, or any if empty) AND (has all of `tags` and `exact_tags`). At least one is given."""
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()

@@ -40,8 +40,9 @@ class LogStore(Protocol):
         """The registered consumers of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
 
     def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> LocalLog:
-        """Change a log's settings. Raises LogNotFound, InvalidSettings, and WouldDrop if more than `drops_at_most`
-        events would be dropped now (None: no limit).
+        """Change a log's settings. Raises LogNotFound, InvalidSettings, WouldDrop.
+
+        WouldDrop: more than `drops_at_most` events would be dropped now (None: no limit).
         """
 
     def delete(self, name: str, incarnation: str | None = None) -> None:
@@ -61,9 +62,7 @@ class LogStore(Protocol):
         """
 
     def unavailable(self) -> Mapping[str, str]:
-        """Logs that cannot be used, and logs in which a read found damage: by name, the reason and the remedy; opens
-        none.
-        """
+        """Logs that cannot be used, and logs with damage found by a read: by name, reason and remedy; opens none."""
 
     def troubles(self) -> Sequence[str]:
         """Problems for an operator although logs are served, such as a clock that is not trusted."""

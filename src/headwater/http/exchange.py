@@ -1,6 +1,4 @@
-"""One HTTP request and its answer: header fields, content negotiation, bounded body, parameters, whole or streamed
-answers, problems.
-"""
+"""One HTTP request and its answer: header fields, content negotiation, body, parameters, streaming, problems."""
 
 from __future__ import annotations
 
@@ -84,8 +82,9 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _with_space(grown: BytesIO, size: int) -> BytesIO:
-    """The same buffer with space for `size` bytes. An allocator that moves a grown buffer copies up to 32 MiB in one
-    step; unused space does not even take memory.
+    """The same buffer with space for `size` bytes.
+
+    An allocator that moves a grown buffer copies up to 32 MiB in one step; unused space does not even take memory.
     """
     spacious = BytesIO(bytes(size))
     spacious.write(grown.getbuffer())
@@ -131,7 +130,7 @@ class Exchange:
         self.body_bytes_max = BODY_BYTES_MAX
         """The longest body that is read, as set by the route; its handler may lower it before reading the body."""
         self.user_name = ""
-        """The user's name, once the host was asked for the user; empty if unknown or anonymous."""
+        """The user's name, once the host was asked for the user; empty if unknown or ANYBODY."""
         self.expires_at: float | None = None
         """When the user's login ends (seconds since 1970), if it does: a stream ends with it."""
         self.has_started = False
@@ -224,9 +223,7 @@ class Exchange:
         return grown.getvalue()
 
     def _hold_body(self, counted: int, size: int) -> None:
-        """Count a body of that size, of which `counted` is already counted. Raises BodyTooLarge: it can never fit;
-        NoMemory.
-        """
+        """Count a body of that size; `counted` is counted already. Raises BodyTooLarge: it can never fit; NoMemory."""
         is_known = self.share.owner is not None
         more = memory_of(size, is_known=is_known) - memory_of(counted, is_known=is_known)
         if not self._take(more):
@@ -336,10 +333,10 @@ class Exchange:
             raise Disconnected
 
     def send(self, chunk: bytes) -> Awaitable[None]:
-        """Send a piece of a streamed answer, before anything is awaited; awaiting waits until the client reads more.
-        Make the next piece after that.
+        """Send a piece of a streamed answer, before anything is awaited. Make the next piece after awaiting this.
 
-        Raises HttpVersionTooOld if an answer to HTTP/1.0 is too long, NoMemory if there is no room to collect it.
+        It waits until the client reads more. Raises HttpVersionTooOld if an answer to HTTP/1.0 is too long, NoMemory if
+        there is no room to collect it.
         """
         if self._collected is None:
             return self._send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -84,12 +84,13 @@ def _wanted(exchange: Exchange) -> int | None:
 
 
 USER_KEY = "headwater.user"
-"""Scope key of the user's name, once known: read by the connection's entity."""
+"""Scope key of the user's name, once known: shown in the connection's entity."""
 
 
 def own(share: Share, user: User) -> None:
-    """Charge the connection's memory to that user from now on: the previous one may have been another user, or have had
-    other rights.
+    """Charge the connection's memory to that user from now on.
+
+    The previous one may have been another user, or have had other rights.
     """
     owner = share.owner
     if owner is None or owner.name != user.name or owner.grants is not user.grants:

@@ -28,9 +28,7 @@ class NotSent(OSError):
 
 
 class BadFile(ValueError):
-    """A file is missing, or contains no certificates or not the key of its certificate; `name` is `ca` or
-    `certificate`.
-    """
+    """A file is missing, or has no certificates or the wrong key; `name` is `ca` or `certificate`."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
@@ -117,12 +115,12 @@ class Caller:
     async def call(
         self, target: Target, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool = False
     ) -> Reply:
-        """Send a whole request; returns its answer. Raises OSError (TimeoutError, Unanswered, NotSent), ValueError
-        (NotHttp).
+        """Send a whole request; returns its answer.
 
-        A request may be sent twice: again on a new connection if a kept one ends before any byte of an answer. So calls
-        must be idempotent for the called server. Waiting for a free socket does not count toward the timeout; a call on
-        a kept connection has a socket. A body is read whether or not it is wanted, but at most `body_bytes_max` of it.
+        Raises OSError (TimeoutError, Unanswered, NotSent), ValueError (NotHttp). A request may be sent twice: again on
+        a new connection if a kept one ends before any byte of an answer. So a repeated call must be harmless to the
+        called server. Waiting for a free socket does not count toward the timeout; a call on a kept connection has a
+        socket. A body is read whether or not it is wanted, but at most `body_bytes_max` of it.
         """
         origin, left = target.origin, timeout_s
         connection = self._taken(origin)

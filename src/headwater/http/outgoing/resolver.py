@@ -1,4 +1,4 @@
-"""Host name resolution in a thread: concurrent look-ups of a name share one, and the results are cached."""
+"""Host name resolution in a thread: concurrent look-ups of a name share one, and results are cached."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LIFETIME_S = 30.0
 NAMES_MAX = 10_000
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""From a name to its addresses, in order of preference; raises OSError or ValueError."""
+"""From a name to its addresses, in the order to try them; raises OSError or ValueError."""
 
 
 async def addresses_of(name: str) -> Sequence[str]:
