@@ -3,25 +3,25 @@
 A request costs the log as much as several events, and each wake of its threads takes the interpreter from the loop. So
 the unit of work is a turn of the loop: all appends of one turn go to the log at its end.
 
-call                             joined with                    goes to the log            refused
--------------------------------  -----------------------------  -------------------------  ----------------------
-`append`: all or none            nothing                        at the end of the turn     as a whole
-`join`: one event                the open joint append          at the end of the turn,    event by event, if one
-`open`, `grown`: columns, added  (one of its kind and           or when it is full         event may be at fault
-by the owners of the events    partition)
-`add`: a joint append, complete  nothing                        at the end of the turn     the same
+    call                             joined with                    goes to the log            refused
+    -------------------------------  -----------------------------  -------------------------  ----------------------
+    `append`: all or none            nothing                        at the end of the turn     as a whole
+    `join`: one event                the open joint append          at the end of the turn,    event by event, if one
+    `open`, `grown`: columns, added  (one of its kind and           or when it is full         event may be at fault
+      by the owners of the events    partition)
+    `add`: a joint append, complete  nothing                        at the end of the turn     the same
 
 Rules:
 
 1. *Order.* Appends go to the log in the order of the calls. The one exception: events of a joint append that the log
-refuses after accepting it are appended again, behind later ones. So a caller that sends more before it has an answer
-sends an event that the log may already know alone.
+   refuses after accepting it are appended again, behind later ones. So a caller that sends more before it has an answer
+   sends separately any event that the log may already know.
 2. *One hand-over per turn*, and one wake of the loop for everything that one commit answers. A full joint append
-(`EVENTS_MAX`, `BYTES_MAX`) goes at once, with all before it, so that none waits behind very much.
+   (`EVENTS_MAX`, `BYTES_MAX`) goes at once, with all before it, so that none waits behind very much.
 3. *No even share is lost.* A log that assigns the next partition to each append gets each share of a joint append
-separately.
+   separately.
 4. *Splitting.* An error that may apply to one of several events, or to all together but not to each (`_OF_ONE`),
-splits a joint append into appends of one event. Each then succeeds or fails by itself.
+   splits a joint append into appends of one event. Each then succeeds or fails by itself.
 5. *Each share has one outcome.* An exception in one callback does not affect the others.
 6. *Room.* If the log has none, an append is refused with Overloaded; or it waits, with all behind it, until `retry`.
 

@@ -43,7 +43,7 @@ class Deadline:
         self._at = math.inf
 
     def stop(self) -> None:
-        """Clear the deadline for good and cancel the timer."""
+        """Clear the deadline and cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at, self._at = None, math.inf, math.inf

@@ -3,21 +3,21 @@
 For work that holds a scarce resource while it runs: a thread, a core for 50 ms, the store of entities. The unit of
 fairness is the payer (a user, or the address of an unknown peer), because each payer decides how many calls it makes.
 
-event                      a place is free      none is free
--------------------------  -------------------  ---------------------------------------------------------------
-`enter`                    it is taken          the payer's queue grows by one; a payer without a queue is last
-`leave`                    one more is free     the first of the payer whose turn it is gets the place; that payer
-is last now
-cancelled while waiting    -                    its queue shrinks by one
-cancelled just as it gets  as `leave`
-the place
+    event                      a place is free      none is free
+    -------------------------  -------------------  ---------------------------------------------------------------
+    `enter`                    it is taken          the payer's queue grows by one; a payer without a queue is last
+    `leave`                    one more is free     the first of the payer whose turn it is gets the place; that payer
+                                                    is last now
+    cancelled while waiting    -                    its queue shrinks by one
+    cancelled just as it gets  as `leave`
+      the place
 
 Rules:
 
 1. *No place is idle while a call waits*, and none is lost: each `enter` that returns has one `leave`.
 2. *Within a payer, first come, first served.* A turn does not depend on how many calls of another payer wait.
 3. *Bounds.* The waiting calls are limited per payer and in total. When full, the payer with the longest queue gives up
-its newest, for a payer whose queue is shorter by more than one. Others get `NoRoom`, unprocessed.
+   its newest, for a payer whose queue is shorter by more than one. Others get `NoRoom`, unprocessed.
 
 Everything happens on one event loop; only the work passed to `run` runs on a thread.
 """

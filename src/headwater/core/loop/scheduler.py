@@ -7,14 +7,14 @@ loop runs in between. Long jobs that end, because their input is bounded, run in
 Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: users, and the connections of each user. A flow (a
 user, or a connection) has a start: the virtual time since which it is due.
 
-state    `add`                                `take`                             `served`
--------  -----------------------------------  ---------------------------------  ----------------------------------
-idle     waiting and new, at the later of     -                                  -
-its own start and the virtual time
-waiting  -                                    served; the virtual time is its    -
-start, if that is later
-served   -                                    -                                  its start grows by its cost;
-waiting if it has more, else idle
+    state    `add`                                `take`                             `served`
+    -------  -----------------------------------  ---------------------------------  ----------------------------------
+    idle     waiting and new, at the later of     -                                  -
+             its own start and the virtual time
+    waiting  -                                    served; the virtual time is its    -
+                                                  start, if that is later
+    served   -                                    -                                  its start grows by its cost;
+                                                                                     waiting if it has more, else idle
 
 Rules:
 
@@ -22,7 +22,7 @@ Rules:
 2. *Idleness saves nothing*: a flow that returns starts at the virtual time or later.
 3. *The user is the unit*: a hundred connections of one user get together as much as one connection of another.
 4. *New and cheap flows go before expensive ones.* But each new flow served advances the virtual time, so that an
-endless series of newcomers does not keep others waiting forever.
+   endless series of newcomers does not keep others waiting forever.
 5. *If the queue is empty and little was done just now, a step runs at once*, for half of the time at most.
 6. *A step that fails is charged*, and the next one runs.
 
@@ -51,8 +51,7 @@ class LoopActivity:
 
     def __init__(self) -> None:
         self.what: object = None
-        """The front end and the kind of work, as two texts; or the ASGI scope of a request. It stays until the next
-        one."""
+        """The front end and the kind of work, as two texts; or the ASGI scope of a request. Kept until the next."""
 
 
 _logger = logging.getLogger("headwater.turns")
