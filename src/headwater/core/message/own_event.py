@@ -1,5 +1,4 @@
-"""The event that a message declares: a CloudEvent in binary mode (AMQP binding of CloudEvents 1.0.2), and its group
-key.
+"""The event that a message declares: a CloudEvent in binary mode (AMQP binding of CloudEvents 1.0.2), its group key.
 
 Binary mode: every attribute except `datacontenttype` is an application property `cloudEvents:NAME` (`cloudEvents_NAME`
 in later versions of the binding; both are read), `datacontenttype` is the property content-type, the body is the
@@ -89,7 +88,7 @@ def own_event(message: bytes, spans: Spans, places: Places) -> Event:
 
 
 def new_media_type(content_type: bytes) -> MediaType:
-    """Parses an encoded content-type that could be the attribute of an event.
+    """The media type of an encoded content-type, if it could be the attribute of an event.
 
     Raises InvalidEvent, with the problem NO_BATCHES.
     """

@@ -1,5 +1,5 @@
-"""The interface through which front ends report spans of their work (OpenTelemetry). Without a collector, nothing is
-reported.
+"""The interface by which front ends report spans of their work (OpenTelemetry). Without a collector they report
+nothing.
 
 A front end gets `Spans` or None; without spans the check is the only cost.
 """
