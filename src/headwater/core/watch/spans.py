@@ -1,5 +1,4 @@
-"""The interface by which front ends report spans of their work (OpenTelemetry). Without a collector they report
-nothing.
+"""The interface by which front ends report spans of their work (OpenTelemetry), if there is a collector.
 
 A front end gets `Spans` or None; without spans the check is the only cost.
 """

@@ -108,7 +108,7 @@ def table_rows(lines: Iterable[str], mapping: TableMapping) -> Iterator[tuple[in
 
 
 class _Taken:
-    """Counts the lines that a reader takes; `row` has the lines of the present row."""
+    """The lines that a reader takes; `row` has those of the present row."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -173,8 +173,7 @@ def _first_of(names: Sequence[str], header: Sequence[str]) -> str | None:
 
 
 def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequence[str], int], Event]:
-    """Returns a function that makes an event from a row and its position (from 1); `guessed` must have checked the
-    mapping.
+    """Returns a function that makes an event from a row and its position (from 1); the mapping is from `guessed`.
 
     The function raises InvalidInput, without a place, for an invalid row.
     """
