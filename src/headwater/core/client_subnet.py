@@ -1,4 +1,4 @@
-"""The network that a peer's address belongs to: the unit for per-address quotas and penalties."""
+"""Places: the networks of peers' addresses, the unit for per-address quotas and penalties."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import ipaddress
 from .bounded_cache import remembered
 
 PREFIX_BITS = 64
-"""Prefix of an IPv6 address: its holder controls every address that begins with it (RFC 6177, 2; RFC 7421)."""
+"""Prefix length of an IPv6 address: its holder controls every address that begins with it (RFC 6177, 2; RFC 7421)."""
 
 
 @remembered(4096)
 def place_of(peer: str) -> str:
-    """The unit for a peer's address: an IPv4 address, or the /64 of an IPv6 address.
+    """The place of a peer's address: an IPv4 address, or the /64 of an IPv6 address.
 
-    Any other peer name (a proxy may send anything) counts as its own unit.
+    Any other peer name (a proxy may send anything) is a place by its name.
     """
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])

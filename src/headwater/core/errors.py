@@ -1,7 +1,7 @@
 """The errors of an event log. Each front end maps this tree on its wire, in one table.
 
 EventLogError
-├── InvalidInput                     the caller gave something that no log takes
+├── InvalidInput                     the caller's input is invalid for any log
 │   ├── InvalidEvent
 │   ├── InvalidQuery
 │   ├── InvalidPosition              `from` and `after` together, below their minimum, above what exists
@@ -24,7 +24,7 @@ EventLogError
 ├── SequenceExhausted                10**18 - 1 numbers were issued
 ├── StorageCorrupted
 ├── StorageUnavailable               locked by another process, not writable, foreign or newer format; a failing disk
-├── OutcomeUnknown                   where the log is committed to does not answer
+├── OutcomeUnknown                   the storage that the log commits to does not answer
 └── Closed
 
 Exceptions carry data; the message is built from it.

@@ -35,8 +35,8 @@ class Event(NamedTuple):
     data: bytes = b""
     """The payload, opaque."""
     tags: tuple[str, ...] = ()
-    """Each is any text of 1 to 1,100 bytes without control characters, such as `key:value`; the log sorts them and
-    drops duplicates."""
+    """Each is any text of 1 to 1,100 bytes without control characters, such as `key:value`; the log sorts and
+    deduplicates them."""
     id: str = ""
     """Unique in the log together with `source`; empty = the log assigns a UUIDv7."""
     source: str = ""

@@ -103,7 +103,7 @@ class EventColumns:
         *,
         is_gated: bool = False,
     ) -> EventColumns:
-        """Columns of events that the caller vouches for: the gate, or the writer of the server's own events."""
+        """Columns of events that the caller vouches for: the gate, or the writer of events that no client sent."""
         made = EventColumns()
         made.types, made.data, made.tags, made.ids, made.sources = types, data, tags, ids, sources
         made.attributes, made.group_keys, made.envelopes = attributes, group_keys, envelopes
@@ -211,8 +211,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
-    """The counted bytes of an event that `check_append` would certainly accept; None if only it can tell. Much
-    faster."""
+    """The counted bytes of an event that `check_append` certainly accepts; None if only it can tell. Faster by far."""
     type, data, tags, id, source, attributes, group_key, envelope, encoding = event
     if (
         type.__class__ is not str
@@ -434,8 +433,7 @@ def _remember(seen: set[str], values: set[str]) -> None:
 
 
 def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
-    """Free texts: strings of limited length without control characters, usually all empty. Returns their total
-    length."""
+    """Free texts: limited in length, without control characters, usually all empty. Returns their total length."""
     try:
         joined = "".join(column)
         if not joined:

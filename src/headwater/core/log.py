@@ -320,8 +320,7 @@ class AppendRequest:
         self.condition = condition
         self.partition = partition
         self.deliver = deliver
-        """Called once per commit, from the log's own thread, with all of the log's finished requests; must not
-        block."""
+        """Called once per commit, from the log's own thread, with all of its finished requests; must not block."""
         self.context = context
         self.mark = mark
         """The mark of an exactly-once writer; with it the columns may be empty."""

@@ -15,7 +15,7 @@ from .query import ALL, Query
 
 
 class PagedLog(ABC):
-    """The part of a log in this process that reading needs. Callable from any thread; nothing blocks."""
+    """The part of a log in this process that reading needs. Call it from any thread; nothing blocks."""
 
     @abstractmethod
     def read_page(

@@ -16,7 +16,7 @@ Header = tuple[bytes, bytes]
 MEMORY = "headwater.memory"
 """Scope key of the connection's `core.loop.memory.Share`."""
 HELD = "headwater.held"
-"""Scope key of the bytes of that share that the request has taken. The server returns them when its application is
+"""Scope key of the bytes that the request has taken of that share. The server returns them after the application is
 done."""
 WRITER = "headwater.writer"
 """Scope key of a WebSocket's writer, which tells whether the peer reads what it is sent: `is_full`, `drained()`."""

@@ -154,7 +154,7 @@ class HttpVersionTooOld(HttpError):
 
 
 class NumberNotHereYet(HttpError):
-    """503: the request asks for an event that this server does not have."""
+    """503: the request must see an event that this server does not have."""
 
     headers = (RETRY,)
 

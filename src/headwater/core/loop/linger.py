@@ -66,8 +66,7 @@ class _Lingering(asyncio.BufferedProtocol):
         self._transport, self._reads, self._on_lost = transport, reads, on_lost
         self._loop = asyncio.get_running_loop()
         self._quiet_s = self._lasted_s = 0.0
-        """Only counts time in which the loop could read: each check counts one interval, however long the loop was
-        blocked."""
+        """Counts only time in which the loop could read: one interval per check, however long the loop was blocked."""
         self._unsent = 0
         self._timer = self._loop.call_later(_LOOK_S, self._look)
 

@@ -32,11 +32,11 @@ from ..errors import EventLogError
 from ..shared_bytes import FREE_BYTES, STEP_BYTES, charge_of, largest_within, refusal_of
 
 STRANGERS = 8
-"""The divisor of the budget for peers whose messages are not verified yet, all of them together."""
+"""Peers whose messages are not verified yet share 1/`STRANGERS` of the budget."""
 KEPT = 16
-"""The divisor of the budget for the part that only administrators may use."""
+"""1/`KEPT` of the budget is for administrators only."""
 SHORT = 4
-"""Memory is short while less than this fraction (one part in `SHORT`) is free."""
+"""Memory is short while less than 1/`SHORT` of it is free."""
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * 1024, 256 * 1024
 """Bounds of one piece of a streamed answer."""
 STALLED_S = 60.0

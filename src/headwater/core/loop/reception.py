@@ -33,6 +33,5 @@ class Reception:
         return True
 
     def refuse(self, place: str, reason: str) -> bytes:
-        """Count a connection that was accepted but not opened; returns the message to send it, if it does not use
-        TLS."""
+        """Count a connection that was accepted but not opened; returns the message to send if it does not use TLS."""
         return b""

@@ -15,8 +15,7 @@ INTERVAL_S = 1.0
 
 
 class RefusedConnections:
-    """Refused connections of one protocol, on one event loop. The counts in its notifications add up to all
-    refusals."""
+    """Refused connections of one protocol, on one event loop. The counts in its notifications cover all of them."""
 
     def __init__(self, bus: Bus, protocol: str, clock: Callable[[], float] = time.monotonic) -> None:
         """`protocol` is its name in notifications; the clock counts seconds."""

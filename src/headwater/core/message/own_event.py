@@ -143,8 +143,7 @@ def check_structured(media_type: MediaType, encoding: Encoding) -> None:
 
 
 def binary_event(message: bytes, spans: Spans, media_type: MediaType, encoding: Encoding, data: bytes) -> Event | None:
-    """The CloudEvent whose attributes are in the application properties; None if there are none. Raises
-    InvalidEvent."""
+    """The CloudEvent in the application properties; None if they have no attributes of one. Raises InvalidEvent."""
     if APPLICATION_PROPERTIES not in spans:
         return None
     at, stop = spans[APPLICATION_PROPERTIES]

@@ -55,7 +55,7 @@ class Threads:
             return [f"{name} failed, and was restarted ({self._restarts[name]} times so far)" for name in failed]
 
     def start(self, name: str, run: Callable[[], None], is_stopping: threading.Event) -> threading.Thread:
-        """Start a thread that runs until `run` returns, or fails while it `is_stopping`. Raises RuntimeError."""
+        """Start a thread that runs until `run` returns, or fails while `is_stopping` is set. Raises RuntimeError."""
 
         def go_on() -> None:
             pause_s = self._pauses[0]

@@ -23,8 +23,7 @@ class Answer:
     )
 
     def __init__(self, *, is_lenient: bool = False) -> None:
-        """A lenient one accepts deviations that harm only the sender, such as lines that end with LF (RFC 9112,
-        2.2)."""
+        """A lenient one accepts deviations that harm only the sender, such as lines ending with LF (RFC 9112, 2.2)."""
         self.status = 0
         """The status once the head is complete; 0 before."""
         self.interim = 0

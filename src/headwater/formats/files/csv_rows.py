@@ -57,8 +57,7 @@ def row_of(event: SequencedEvent) -> tuple[object, ...]:
 
 
 def exported_reader(header: Sequence[str]) -> Callable[[Sequence[str], int], Event]:
-    """Returns a function that makes an event from a row, for a header that `is_exported`, as `tabular.row_reader`
-    does."""
+    """Returns a function that makes an event from a row, like `tabular.row_reader`; the header `is_exported`."""
 
     def event_of(row: Sequence[str], position: int) -> Event:
         if len(row) != len(header):

@@ -69,10 +69,10 @@ class OutgoingConnection(asyncio.Protocol):
         return not self.is_open or bool(self._poll.poll(0))
 
     def ask(self, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool) -> asyncio.Future[Reply]:
-        """Send a whole request; its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
+        """Send a whole request; returns its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
 
-        Of a longer body no more than `body_bytes_max` is read, and the connection ends. For one at a time; who no
-        longer waits closes the connection.
+        At most `body_bytes_max` of the body are read; a longer one ends the connection. One call at a time; a caller
+        that stops waiting must close the connection.
         """
         waiter = self._waiter = self._loop.create_future()
         if not self.is_open or self._transport is None:
