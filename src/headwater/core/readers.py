@@ -1,6 +1,6 @@
 """Readers that currently get the events of a log over protocols without links: subscriptions, pushes.
 
-Front ends update it once per batch they send; operators look at it on demand.
+Their components update it once per batch they send; operators look at it on demand.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Waiting(StrEnum):
 
 
 class Reader:
-    """One reader. Its front end calls it on the event loop."""
+    """One reader. Its component calls it on the event loop."""
 
     def __init__(
         self,

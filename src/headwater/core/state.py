@@ -1,4 +1,4 @@
-"""The small versioned state beside the logs: consumers, users, settings, and what front ends must remember."""
+"""The small versioned state beside the logs: consumers, users, settings, and what components must remember."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class LoopActivity:
 
     def __init__(self) -> None:
         self.what: object = None
-        """The front end and the kind of work, as two texts; or the ASGI scope of a request. Kept until the next."""
+        """The component and the kind of work, as two texts; or the ASGI scope of a request. Kept until the next."""
 
 
 _logger = logging.getLogger("headwater.turns")

@@ -1,6 +1,6 @@
-"""The interface by which front ends report spans of their work (OpenTelemetry), if there is a collector.
+"""The interface by which components report spans of their work (OpenTelemetry), if there is a collector.
 
-A front end gets `Spans` or None; without spans the check is the only cost.
+A component gets `Spans` or None; without spans the check is the only cost.
 """
 
 from __future__ import annotations
