@@ -546,7 +546,7 @@ def _joined(batches: list[pa.RecordBatch], settings: LogSettings, bytes_max: int
     except TooLarge as error:
         if error.where != "events" or batch.num_rows == 1:
             raise
-        half = batch.num_rows // 2  # it takes more memory than its size
+        half = batch.num_rows // 2  # its counted bytes exceed its estimated weight
         yield from _joined([batch.slice(0, half)], settings, bytes_max)
         yield from _joined([batch.slice(half)], settings, bytes_max)
     else:
