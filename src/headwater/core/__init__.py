@@ -1,4 +1,4 @@
-"""What an event log is: events, queries, conditions, logs, subscriptions, consumers and their errors. No I/O here.
+"""The event log's model: events, queries, conditions, logs, subscriptions, consumers and their errors. No I/O here.
 
 Terms follow the DCB specification (dcb.events and its first draft) and CloudEvents 1.0.
 """

@@ -1,4 +1,4 @@
-"""Who may do what: the one check that every front end calls. The server implements `Guard` (server.security)."""
+"""Access control: the one check that every front end calls. The server implements `Guard` (server.security)."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .settings import is_own
 
 
 class Right(StrEnum):
-    """A right on a log, or on the server (`*`). They do not include each other."""
+    """A right on a log, or on the server (`*`). No right includes another."""
 
     READ = "read"
     APPEND = "append"
     MANAGE = "manage"
     """Create, change, trim and delete logs; register and move consumers; see the server's own state."""
     METRICS = "metrics"
-    """See the metrics, which name all logs and consumers: a right on the server alone, for what watches it."""
+    """See the metrics, which name all logs and consumers. A right on the server only, for monitoring."""
 
 
 class Unauthenticated(EventLogError):
-    """Credentials are missing, or wrong (which of the two, or what was wrong, is not said)."""
+    """Credentials are missing or wrong. The error does not say which, or what was wrong."""
 
 
 class LoginNotChecked(Exception):
-    """The login was not looked at: it may be right, and is to come again, in so many seconds."""
+    """The login was not checked: it may be valid. Retry in that many seconds."""
 
     retry_after_s: float
 
 
 class TooManyLogins(LoginNotChecked, EventLogError):
-    """The login was not looked at, because too many wait or have failed; it may be right, and is to come again."""
+    """The login was not checked because too many are waiting or have failed. It may be valid; retry later."""
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
@@ -46,7 +46,7 @@ class TooManyLogins(LoginNotChecked, EventLogError):
 
 
 class IssuerUnavailable(LoginNotChecked, EventLogError):
-    """Whether the token is right cannot be known now: its key is not known, and its issuer does not answer."""
+    """The token cannot be verified now: its key is unknown and its issuer does not answer."""
 
     def __init__(self, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
@@ -60,7 +60,7 @@ class Forbidden(EventLogError):
     """The user lacks the right on that log; `*` is the server itself."""
 
     def __init__(self, user: str, right: Right, log: str, why: str = "") -> None:
-        """`why`: what it takes the right for, where that does not go without saying."""
+        """`why`: what the right is needed for, where that is not obvious."""
         self.user, self.right, self.log = user, right, log
         where = "the server" if log == "*" else f"log {log!r}"
         what = "see the metrics of" if right is Right.METRICS else right
@@ -78,18 +78,18 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """An authenticated user. With no user configured, everybody is `ANYBODY`, who may do everything."""
+    """An authenticated user. With no user configured, every caller is `ANYBODY`, who may do everything."""
 
     name: str
     grants: tuple[Grant, ...]
     expires_at: float | None = None
-    """When the login ends (seconds since 1970), as a token says; None = with the user."""
+    """When the login ends (seconds since 1970), according to the token; None = no expiry of its own."""
 
     def may(self, right: Right, log: str) -> bool:
-        """Whether the user has the right on that log; `*` is the server itself, which no pattern but `*` matches.
+        """Whether the user has the right on that log. `*` is the server itself; only the pattern `*` matches it.
 
-        A log of the server's own is about the whole server: who may manage that may read and manage it. Nobody may
-        append to it.
+        The server's own logs concern the whole server: a user who may manage the server may read and manage them. No
+        user may append to them.
         """
         if is_own(log):
             return right is not Right.APPEND and self.may(Right.MANAGE, "*")
@@ -104,7 +104,7 @@ ANYBODY = User("", (Grant("*", frozenset(Right)),))
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a peer showed: a name and a password, or a bearer token (then `name` is empty)."""
+    """What a peer presented: a name and a password, or a bearer token (then `name` is empty)."""
 
     name: str
     secret: str
@@ -118,51 +118,51 @@ class Guard(Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether no user is configured, so that everything is allowed."""
+        """Whether everything is allowed because no user is configured."""
 
     @property
     def takes_tokens(self) -> bool:
-        """Whether tokens of an issuer log in."""
+        """Whether an issuer's tokens are accepted for login."""
 
     async def authenticate(self, credentials: Credentials | None, peer: str) -> User:
-        """The user behind the credentials; ANYBODY where the guard is open. `peer` is the address, for the log.
+        """The user of the credentials; ANYBODY if the guard is open. `peer` is the address, for the log.
 
-        Raises Unauthenticated, and LoginNotChecked, which says nothing of the credentials. Constant time in what it
-        compares; never blocks the event loop. Where no peer is known (empty), nothing waits for failures of others.
+        Raises Unauthenticated, and LoginNotChecked, which does not judge the credentials. Compares in constant time;
+        never blocks the event loop. An unknown peer (empty) is not delayed by the failures of others.
         """
 
     def trusted(self, name: str, peer: str) -> User:
-        """The user of that name, whom something else has authenticated: the TLS layer, by a client certificate.
+        """The user of that name, already authenticated elsewhere: by the TLS layer, from a client certificate.
 
-        ANYBODY where the guard is open. Raises Unauthenticated: there is no such user.
+        ANYBODY if the guard is open. Raises Unauthenticated: there is no such user.
         """
 
     def seal(self, name: str, *, is_login: bool = False) -> str:
-        """Something that is another when a user of that name has another password, or other tokens, or is no more.
+        """A value that changes when the user's password or tokens change, or the user is removed.
 
-        Whoever remembers a login keeps it from before the login (`is_login`: by users that were read a moment ago), and
-        compares. It says nothing of the password.
+        To cache a login, take the seal before the login (`is_login`: from users read a moment ago) and compare it
+        later. It reveals nothing about the password.
         """
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
-        """Count and report a login in which there is nothing to be checked: it was not even well-formed, say.
+        """Count and report a login that could not be checked at all, such as a malformed one.
 
-        Answers the error to be raised. `name` is who it was to be, empty if that is not known.
+        Returns the error to raise. `name` is the user it claimed to be, empty if unknown.
         """
 
     def recall(self, credentials: Credentials) -> User | None:
-        """The user behind credentials that can be known for right without a wait; None says nothing."""
+        """The user, if the credentials can be verified without waiting. None does not mean that they are wrong."""
 
     def session_user(self, secret: str, peer: str) -> User | None:
-        """The user of the console's session with that secret, as the accounts are now; None if there is none."""
+        """The user of the console session with that secret, by the current accounts; None if there is no session."""
 
     def authorize(self, user: User, right: Right, log: str) -> None:
         """Raises Forbidden if the user lacks the right on that log (`*` = the server itself)."""
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
-        """The user of that name whose secret key, as `is_right` says, signed a message.
+        """The user of that name, if `is_right` confirms that the user's secret key signed a message.
 
-        `is_right` is called once, in constant time, also where there is no such user or key. Raises Unauthenticated.
+        `is_right` is called once, in constant time, even if there is no such user or key. Raises Unauthenticated.
         """
 
     def key(self, name: str) -> bytes | None:
@@ -170,7 +170,7 @@ class Guard(Protocol):
 
 
 class OpenGuard(Guard):
-    """Everything is allowed to everybody: no user is configured."""
+    """Allows everything to every caller: no user is configured."""
 
     is_open = True
     takes_tokens = False
@@ -182,7 +182,7 @@ class OpenGuard(Guard):
         return ANYBODY
 
     def seal(self, name: str, *, is_login: bool = False) -> str:
-        """See Guard. Nothing ever changes."""
+        """See Guard. Never changes."""
         return ""
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
@@ -196,12 +196,12 @@ class OpenGuard(Guard):
         return ANYBODY
 
     def authorize(self, user: User, right: Right, log: str) -> None:
-        """See Guard. Only what nobody may is refused."""
+        """See Guard. Refuses only what no user may do."""
         if not ANYBODY.may(right, log):
             raise Forbidden(user.name, right, log)
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
-        """See Guard. Nobody has a key here."""
+        """See Guard. No user has a key here."""
         raise Unauthenticated("the message is signed, but no user is configured whose key could verify it")
 
     def key(self, name: str) -> bytes | None:

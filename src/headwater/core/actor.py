@@ -1,7 +1,7 @@
-"""On whose behalf the code runs that is running: so that who made a change can be told where the change is made.
+"""The user on whose behalf the current code runs, so that a change can be attributed where it is made.
 
-A front end says it once, when it knows who asks (`act_as`); tasks and `asyncio.to_thread` carry it on. Work that goes
-to another pool of threads is carried there by `as_now`. What the server does by itself is done by nobody.
+A front end sets it once, when it knows the user (`act_as`); tasks and `asyncio.to_thread` inherit it. `as_now`
+carries it to work in another thread pool. What the server does by itself has no user.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ _name: ContextVar[str] = ContextVar("headwater_acting", default="")
 
 
 def act_as(name: str) -> None:
-    """From now on this task acts for the user of that name; empty: for nobody whom the server knows."""
+    """From now on this task acts for the user of that name; empty: for no known user."""
     _name.set(name)
 
 
 def acting() -> str | None:
-    """The name of the user for whom this runs; None for nobody whom the server knows."""
+    """The name of the user on whose behalf this runs; None if no known user."""
     return _name.get() or None
 
 
 def as_now(work: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> Callable[[], T]:
-    """The call, to be made in another thread for whom this runs now."""
+    """The call, to run in another thread on behalf of the current user."""
     return partial(copy_context().run, partial(work, *arguments, **named))

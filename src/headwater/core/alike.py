@@ -1,7 +1,7 @@
-"""Messages that differ in message-id and data alone, through the gate: their common form is checked once.
+"""A fast path through the gate for messages that differ only in message-id and data: checks their common form once.
 
-The next ones with the same bytes around message-id and data are compared, and their ids looked at: a tenth of the time
-that a check of each takes. The result is that of `limits.check_append`, column by column.
+Later messages with the same bytes around message-id and data are compared, and only their ids are checked: a tenth
+of the time of a full check. The result equals that of `limits.check_append`, column by column.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if IS_NATIVE:
     from ..speedups._native import alike as usual_alike
 
 _SHORT_DATA_BYTES = 5
-"""Descriptor, constructor and size of a data section with up to 255 bytes."""
+"""Descriptor, constructor and size of a data section of up to 255 bytes."""
 
 
 class AlikeEvents:
-    """Events of messages, each checked as it is added: see `Form.take`."""
+    """Events from messages, each checked as it is added: see `Form.take`."""
 
     __slots__ = ("attributes", "bytes", "count", "data", "envelopes", "group_keys", "types")
 
@@ -48,23 +48,23 @@ class AlikeEvents:
         )  # fmt: skip
 
     def cut(self, count: int, bytes: int) -> None:
-        """Forget all but the first so many, which count so many bytes."""
+        """Keep only the first `count` events, which count `bytes` bytes."""
         for column in (self.types, self.data, self.attributes, self.group_keys, self.envelopes):
             del column[count:]
         self.count, self.bytes = count, bytes
 
 
 class Form:
-    """How messages look that are alike: all of their bytes but those of message-id and data."""
+    """The common form of alike messages: all of their bytes except message-id and data."""
 
     __slots__ = ("_around", "_attributes", "_content_at", "_group_key", "_head", "_id_at", "_id_form", "_id_of",
                  "_kept", "_rest_at", "_size_bytes", "_tail", "_tail_at", "_type")  # fmt: skip
 
     def __init__(self, message: bytes, spans: Spans, event: Event, event_bytes_max: int) -> None:
-        """Of a message as it was received, whose body is one section of data, and the event that it is.
+        """Of a message as received, whose body is one data section, and the event it stands for.
 
-        Raises InvalidInput, as `check_append` of that event; DecodeError; ValueError if it has more than what messages
-        have alike.
+        Raises InvalidInput, as `check_append` of that event; DecodeError; ValueError if it has more than alike
+        messages have in common.
         """
         if event.id or event.source or event.tags or event.encoding:
             raise ValueError("more than what stays the same makes this event")
@@ -84,9 +84,9 @@ class Form:
         self._kept = event.envelope[: len(event.envelope) - (content_at - self._rest_at)]
 
     def take(self, messages: Sequence[bytes], at: int, bytes_max: int, events: AlikeEvents) -> int:
-        """Add the messages from `at` on that have this form and no more bytes; answers where that ends.
+        """Add the messages from `at` on that have this form, up to `bytes_max` bytes; returns the index after them.
 
-        Raises DecodeError for a message-id that not every receiver can decode; events were added in vain.
+        Raises DecodeError for a message-id that some receivers cannot decode; discard the events added so far.
         """
         begin = at
         at, size = alike(
@@ -108,11 +108,11 @@ def alike(
     messages: Sequence[bytes], at: int, head: bytes, tail: bytes, tail_at: int, content_at: int, size_bytes: int,
     rest_at: int, kept: bytes, bytes_max: int, data: list[bytes], envelopes: list[bytes],
 ) -> tuple[int, int]:  # fmt: skip
-    """Append data and envelopes of the messages from `at` on that are alike; where they end, and how large they are.
+    """Append data and envelopes of the alike messages from `at` on; returns where they end and their total size.
 
-    Each begins with that head, has that tail at its place, and ends with its content, whose size is in the bytes before
-    it. Its envelope is `kept`, and what lies from `rest_at` on to the content; with the content these are at most
-    `bytes_max`.
+    Each message begins with that head, has that tail at its place, and ends with its content, whose size is in the
+    bytes before it. Its envelope is `kept` plus the bytes from `rest_at` up to the content; envelopes and contents
+    together are at most `bytes_max`.
     """
     if IS_NATIVE:
         found = usual_alike(
@@ -129,7 +129,7 @@ def alike_any(
     messages: Sequence[bytes], at: int, head: bytes, tail: bytes, tail_at: int, content_at: int, size_bytes: int,
     rest_at: int, kept: bytes, bytes_max: int, data: list[bytes], envelopes: list[bytes],
 ) -> tuple[int, int]:  # fmt: skip
-    """As `alike`: the twin of that in `speedups/runs.c`."""
+    """As `alike`: the Python twin of the function in `speedups/runs.c`."""
     stop, size = len(messages), 0
     while at < stop:
         message = messages[at]

@@ -1,8 +1,8 @@
-"""What the attributes that CloudEvents defines may say, where an event has them (CloudEvents 1.0.2, 3.1).
+"""Rules for the values of the attributes that CloudEvents defines, where an event has them (CloudEvents 1.0.2, 3.1).
 
-Other attributes are any text. Readers parse these four: many refuse a whole batch over one that breaks its rule. Two
-forms against the standard's word are taken, because clients send them and every reader copes: a `datacontenttype` that
-is no media type, and a `dataschema` that is relative, or has letters beyond ASCII.
+Other attributes are any text. Readers parse these four, and many refuse a whole batch if one breaks its rule. Two
+deviations from the standard are accepted, because clients send them and every reader copes: a `datacontenttype` that
+is not a media type, and a `dataschema` that is relative or has letters beyond ASCII.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAIN_TIME = (
     r"(?:[1-9]\d{3}|0[1-9]\d\d|00[1-9]\d|000[1-9])-(?:0[1-9]|1[0-2])-(?:0[1-9]|1\d|2[0-8])"
     rf"T{_CLOCK}:[0-5]\d(?:\.\d+)?Z"
 )
-"""The usual form, of a day that each month has: an expression as Python and RE2 have it. It is surely taken."""
+"""The usual form, with a day that every month has; valid in both Python and RE2. A match is always accepted."""
 _is_plain_time = re.compile(PLAIN_TIME, re.ASCII).fullmatch
 _TIME = re.compile(
     rf"(?P<date>\d{{4}}-\d\d-\d\d)[Tt](?P<minute>{_CLOCK}):(?P<second>[0-5]\d|60)(?P<fraction>\.\d+)?"
@@ -35,20 +35,20 @@ _URI_REFERENCE = re.compile(
     rf"(?:[A-Za-z][A-Za-z0-9+.-]*+:|(?!(?:{_PART})*+:))(?://(?:{_PART}|[:\[\]])*+)?(?:{_PART}|[:/])*+"
     rf"(?:\?(?:{_PART}|[:/?])*+)?(?:#(?:{_PART}|[:/?])*+)?"
 )
-"""RFC 3986, 4.1, without a look at what an authority consists of; with letters beyond ASCII, as RFC 3987 has them."""
+"""RFC 3986, 4.1, without checking the parts of the authority; with letters beyond ASCII, as in RFC 3987."""
 
 
 def check_time(text: str) -> str | None:
-    """Why a text is no time of RFC 3339, or None: there is such a date, and a leap second ends a month in UTC."""
+    """Why a text is not an RFC 3339 time, or None. The date must exist; a leap second must end a month in UTC."""
     if _is_plain_time(text) or _exists(text):
         return None
     return f"a time of RFC 3339 is expected, {show(text)} given"
 
 
 def time_order(text: str) -> tuple[int, str]:
-    """What orders times of RFC 3339 as they were: the minute in UTC, then the second with its fraction.
+    """A sort key for RFC 3339 times in chronological order: the minute in UTC, then the second with its fraction.
 
-    Equal moments have equal keys, however they are written; a text that is no such time comes before all that are.
+    Equal moments have equal keys, however they are written. Texts that are not such a time sort before all that are.
     """
     found = _TIME.fullmatch(text)
     if found is None or not _exists(text):
@@ -71,7 +71,7 @@ def _exists(text: str) -> bool:
 
 
 def _minute(found: re.Match[str]) -> int:
-    """The minute in UTC; minute 1440 begins the year 1. Raises ValueError where there is no such date."""
+    """The minute in UTC; minute 1440 begins the year 1. Raises ValueError if there is no such date."""
     local = date.fromisoformat(found["date"]).toordinal() * _DAY_MINUTES + _minutes(found["minute"])
     if found["sign"] is None:
         return local
@@ -99,4 +99,4 @@ RULES: Mapping[str, Callable[[str], str | None]] = {
     "datacontenttype": _check_not_empty,
     "dataschema": _check_schema,
 }
-"""By the attribute's name: why its value is refused, or None."""
+"""By the attribute's name: a function that says why a value is refused, or None."""

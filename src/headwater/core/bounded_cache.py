@@ -1,7 +1,7 @@
-"""Answers that are remembered for what comes again and again: a cache whose keys are bounded in size, not only number.
+"""A memoizing cache that bounds the size of its keys, not only their number.
 
-What a peer has written may be a thousand times as long as anything that comes again, and a cache that counts only how
-many there are keeps all of it.
+A peer may send a key a thousand times longer than any that repeats; a cache that bounds only the number of entries
+would keep it.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 CHARS_MAX = 2048
-"""Of all texts in the arguments together. For longer ones the answer is made each time."""
+"""Limit for all texts in the arguments together. Longer arguments are not cached."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator: the newest so many answers are remembered. Arguments are texts, bytes, tuples of them, or small."""
+    """A decorator that caches the newest `most` results. Arguments: texts, bytes, tuples of them, or small values."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         known: dict[tuple[object, ...], T] = {}
@@ -31,7 +31,7 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
                 try:
                     return known[arguments]
                 except KeyError:
-                    pass  # the common case is the other one
+                    pass  # the common case is the other branch
             made = function(*arguments, **named)
             if not named and size_of(arguments, CHARS_MAX) <= CHARS_MAX:
                 with changing:
@@ -46,7 +46,7 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def size_of(value: object, enough: int) -> int:
-    """How large a key is: characters of its texts, and its elements; it is not looked on behind `enough`."""
+    """The size of a key: the characters of its texts, and its elements. Stops counting once above `enough`."""
     if isinstance(value, str | bytes):
         return len(value)
     if not isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Where a peer comes from: what counts as one place for all that is dealt, or held against somebody, by address."""
+"""Places: the networks of peers' addresses, the unit for per-address quotas and penalties."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import ipaddress
 from .bounded_cache import remembered
 
 PREFIX_BITS = 64
-"""Of an IPv6 address: whoever has one has all that begin so (RFC 6177, 2; RFC 7421)."""
+"""Prefix length of an IPv6 address: its holder controls every address that begins with it (RFC 6177, 2; RFC 7421)."""
 
 
 @remembered(4096)
 def place_of(peer: str) -> str:
-    """What counts as one place of a peer's address: an IPv4 address, the /64 of an IPv6 address.
+    """The place of a peer's address: an IPv4 address, or the /64 of an IPv6 address.
 
-    Whatever else the peer is called (a proxy may say anything) is a place by its name.
+    Any other peer name (a proxy may send anything) is a place by its name.
     """
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])

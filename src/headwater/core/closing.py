@@ -1,4 +1,4 @@
-"""What is closed when its with-block ends."""
+"""A base class for objects that are closed at the end of their with-block."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Self
 
 
 class Closing(ABC):
-    """A context manager of itself, that closes at the end."""
+    """A context manager that returns itself and calls `close` at the end."""
 
     @abstractmethod
     def close(self) -> None:
-        """Done with it."""
+        """Release what it holds."""
 
     def __enter__(self) -> Self:
         return self

@@ -17,10 +17,11 @@ _WHITE_SPACE = " \t\r\n"
 
 
 def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
-    """The event behind context attributes in their canonical string form, and its payload.
+    """The event from context attributes in their canonical string form, and its payload.
 
-    Raises InvalidEvent with the attribute's name where one is missing or breaks the specification: before the gate,
-    which does not see the `datacontenttype` inside of a structured document. The log's own limits are the gate's.
+    Raises InvalidEvent with the attribute's name if one is missing or breaks the specification: checked before the
+    gate, which does not see the `datacontenttype` inside a structured document. The gate checks the log's own
+    limits.
     """
     rest = dict(attributes)
     version = rest.pop("specversion", "")
@@ -46,9 +47,10 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
 
 
 def decode_tags(text: str) -> tuple[str, ...]:
-    """The tags in the extension attribute `tags`; white space of ASCII after a comma does not count.
+    """The tags in the extension attribute `tags`; ASCII white space after a comma is ignored.
 
-    Raises InvalidEvent for more than 128, before any is decoded, and for one whose percent-encoded bytes are no UTF-8.
+    Raises InvalidEvent for more than 128, before any is decoded, and for one whose percent-encoded bytes are not
+    UTF-8.
     """
     if not text:
         return ()
@@ -59,7 +61,7 @@ def decode_tags(text: str) -> tuple[str, ...]:
 
 
 def percent_decoded(text: str, where: str) -> str:
-    """The text behind percent-encoded UTF-8. Raises InvalidEvent, of that attribute, where it is none."""
+    """The decoded percent-encoded UTF-8. Raises InvalidEvent, naming that attribute, if it is not UTF-8."""
     try:
         return unquote(text, errors="strict")
     except UnicodeDecodeError:

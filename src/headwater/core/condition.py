@@ -1,4 +1,4 @@
-"""The append condition: what must not have happened for an append to go in (DCB)."""
+"""The append condition: what must not have happened for an append to succeed (DCB)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class AppendCondition:
     """Fails the append if an event numbered above `after` matches the query.
 
     `requires_match` is the seed specification's extra rule for an expected highest sequence number: the append also
-    fails if no event up to `after` matches; so `after` is at least 1 with it.
+    fails if no event up to `after` matches, so `after` must be at least 1.
     """
 
     fail_if_events_match: Query
@@ -23,7 +23,7 @@ class AppendCondition:
 
 
 def check_condition(condition: AppendCondition) -> None:
-    """Raises InvalidPosition if `after` is no number that an event may have, nor 0 (without `requires_match`)."""
+    """Raises InvalidPosition unless `after` is a valid sequence number, or 0 (without `requires_match`)."""
     after, lowest = condition.after, 1 if condition.requires_match else 0
     if not isinstance(after, int) or isinstance(after, bool) or not lowest <= after <= SEQUENCE_NUMBER_MAX:
         problem = f"{show(after)} given, {lowest} to {SEQUENCE_NUMBER_MAX} is allowed"

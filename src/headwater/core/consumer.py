@@ -1,4 +1,4 @@
-"""Registered reliable consumers: who they are and what they acknowledged. Only they hold trimming back."""
+"""Registered reliable consumers and their acknowledged positions. Only registered consumers hold trimming back."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Consumer:
     owner: str
     component: str
     acknowledged: int
-    """Every event up to this number is done with. Never moves back, but by an explicit reset."""
+    """Every event up to this number is processed. Only an explicit reset moves it back."""
     epoch: int
-    """Raised by each registration; an acknowledgement that names an older one is fenced off."""
+    """Raised by each registration; an acknowledgement with an older epoch is fenced off."""
     registered_at: int
     """ms since 1970 UTC."""
     seen_at: int
@@ -46,12 +46,12 @@ class Consumer:
 
 
 class Acknowledgement(NamedTuple):
-    """What a consumer says that it is done with."""
+    """A consumer's acknowledgement."""
 
     owner: str
     component: str
     sequence_number: int
-    """Everything up to this number."""
+    """Every event up to this number is processed."""
     epoch: int | None = None
 
 
@@ -74,7 +74,7 @@ class ConsumerRegistry:
         log: str = "",
         bus: Bus | None = None,
     ) -> None:
-        """`bus` is notified of who is registered and unregistered, with the log's name."""
+        """`bus` is notified of registrations and unregistrations, with the log's name."""
         self._state, self._head, self._clock = state, head, clock
         self._log, self._bus = log, bus or Bus()
         self._kind = f"consumer/{incarnation}"
@@ -83,7 +83,7 @@ class ConsumerRegistry:
         self._consumers = {(consumer.owner, consumer.component): consumer for consumer in stored}
 
     def reload(self, incarnation: str) -> None:
-        """Another server has changed them: have them as the state has them."""
+        """Another server has changed the consumers: read them again from the state."""
         with self._lock:
             stored = stored_consumers(self._state, incarnation)
             self._consumers = {(consumer.owner, consumer.component): consumer for consumer in stored}
@@ -123,7 +123,7 @@ class ConsumerRegistry:
                     raise ConsumerFenced(owner, component, epoch, known.epoch)
                 moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
                 return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
-        except EventLogError as error:  # it is the outcome of this one alone
+        except EventLogError as error:  # it is the outcome of this one only
             return error
 
     def reset(self, owner: str, component: str, after: int) -> Consumer:
@@ -136,19 +136,19 @@ class ConsumerRegistry:
             return moved
 
     def registered(self, owner: str, component: str, after: int | None) -> Consumer:
-        """That consumer as `register` would have it, but for its epoch. Raises InvalidInput, InvalidPosition."""
+        """The consumer as `register` would store it, except for its epoch. Raises InvalidInput, InvalidPosition."""
         check_consumer_key(owner, component)
         with self._lock:
             return self._consumers.get((owner, component)) or self._new(owner, component, after, self._clock())
 
     def moved(self, owner: str, component: str, after: int) -> Consumer:
-        """That consumer as `reset` would make it. Raises ConsumerNotFound, InvalidPosition."""
+        """The consumer as `reset` would store it. Raises ConsumerNotFound, InvalidPosition."""
         with self._lock:
             known = self._known(owner, component)
             return replace(known, acknowledged=self._checked(after, self._head(), "after"))
 
     def unregister(self, owner: str, component: str, *, silent_ms: int | None = None) -> None:
-        """See EventLog.unregister_consumer. `silent_ms`: it is because the consumer was not heard of for so long."""
+        """See EventLog.unregister_consumer. `silent_ms`: set if the consumer is removed for being silent that long."""
         with self._lock:
             known = self._known(owner, component)
             self._state.delete(self._kind, _key(owner, component))
@@ -156,11 +156,11 @@ class ConsumerRegistry:
             self._notify(NotificationType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
 
     def get(self, owner: str, component: str) -> Consumer | None:
-        """That consumer, or None. Takes no lock, which somebody may hold who waits for the disk."""
+        """That consumer, or None. Takes no lock, as a thread that waits for the disk may hold it."""
         return self._consumers.get((owner, component))
 
     def all(self) -> list[Consumer]:
-        """By owner and component."""
+        """All consumers, by owner and component."""
         with self._lock:
             return [self._consumers[key] for key in sorted(self._consumers)]
 
@@ -180,7 +180,7 @@ class ConsumerRegistry:
             raise ConsumerNotFound(owner, component) from None
 
     def _store(self, consumer: Consumer, *, is_durable: bool = True) -> Consumer:
-        """Acknowledgements are not durable one by one: `acknowledge_all` commits them together."""
+        """Acknowledgements are not made durable one by one: `acknowledge_all` commits them together."""
         key = _key(consumer.owner, consumer.component)
         self._state.put(self._kind, key, json.dumps(asdict(consumer)).encode(), is_durable=is_durable)
         self._consumers[consumer.owner, consumer.component] = consumer
@@ -205,7 +205,7 @@ class ConsumerRegistry:
 
 
 def stored_consumers(state: StateStore, incarnation: str) -> list[Consumer]:
-    """The consumers of one incarnation of a log, as the state has them."""
+    """The consumers of one incarnation of a log, as stored in the state."""
     return [Consumer(**json.loads(entry.value)) for _, entry in state.items(f"consumer/{incarnation}")]
 
 

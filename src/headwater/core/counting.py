@@ -1,4 +1,4 @@
-"""What is counted of a log without reading its events: those that match a query, by type, and those of a term."""
+"""Counts over a log without reading its events: events that match a query, by type, and events that have a term."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ NO_TYPES: Mapping[str, int] = {}
 
 
 class Counted(NamedTuple):
-    """One step of a count: it is short, and what it says is what came since the step before."""
+    """One step of a count. Each step is short and contains what was counted since the step before."""
 
     upto: int
-    """Every event up to this number is counted, in this step or before."""
+    """Every event up to this number is counted, in this step or an earlier one."""
     events: int
-    """How many match."""
+    """How many events match."""
     types: Mapping[str, int] = NO_TYPES
-    """Of these, how many of each type, where that is asked for. Where there are very many types, not of all of them."""
+    """How many matches each type has, if requested. With very many types, some are left out."""
 
 
 KEYS_MAX = 64
-"""Keys of tags whose events are counted together."""
+"""How many keys of tags can be counted together."""
 
 
 class TermKind(StrEnum):
-    """What events are found by."""
+    """What events are looked up by."""
 
     TYPE = "type"
     TAG_KEY = "tag_key"
-    """What stands before the first colon of a tag; a tag without one is its own key."""
+    """The part of a tag before the first colon; a tag without one is its own key."""
     TAG = "tag"

@@ -1,7 +1,7 @@
 """The errors of an event log. Each front end maps this tree on its wire, in one table.
 
 EventLogError
-├── InvalidInput                     the caller gave something that no log takes
+├── InvalidInput                     the caller's input is invalid for any log
 │   ├── InvalidEvent
 │   ├── InvalidQuery
 │   ├── InvalidPosition              `from` and `after` together, below their minimum, above what exists
@@ -24,7 +24,7 @@ EventLogError
 ├── SequenceExhausted                10**18 - 1 numbers were issued
 ├── StorageCorrupted
 ├── StorageUnavailable               locked by another process, not writable, foreign or newer format; a failing disk
-├── OutcomeUnknown                   where the log is committed to does not answer
+├── OutcomeUnknown                   the storage that the log commits to does not answer
 └── Closed
 
 Exceptions carry data; the message is built from it.
@@ -39,11 +39,11 @@ from .quoting import show
 
 
 class EventLogError(Exception):
-    """Anything that an event log can answer instead of a result."""
+    """Any error that an event log can return instead of a result."""
 
 
 class InvalidInput(EventLogError):
-    """The caller's input breaks a rule. `where` is the path of the culprit (`events[3].tags[0]`), or empty."""
+    """The caller's input breaks a rule. `where` is the path of the invalid part (`events[3].tags[0]`), or empty."""
 
     def __init__(self, problem: str, where: str = "") -> None:
         self.problem = problem
@@ -51,7 +51,7 @@ class InvalidInput(EventLogError):
         super().__init__(f"{where}: {problem}" if where else problem)
 
     def move(self, where: str) -> None:
-        """Say it of another place: what was looked at was a part of something larger."""
+        """Prefix the path: the part checked belongs to something larger."""
         self.where = where
         self.args = (f"{where}: {self.problem}" if where else self.problem,)
 
@@ -69,11 +69,11 @@ class InvalidPosition(InvalidInput):
 
 
 class InvalidSettings(InvalidInput):
-    """A log's settings are malformed, or change what is fixed at creation."""
+    """A log's settings are malformed, or change a setting that is fixed at creation."""
 
 
 class InvalidLogName(InvalidInput):
-    """A log's name does not fit `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`."""
+    """A log's name does not match `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`."""
 
 
 class TooLarge(InvalidInput):
@@ -98,7 +98,7 @@ class ConditionFailure(StrEnum):
 class AppendConditionFailed(EventLogError):
     """The append condition did not hold; nothing was appended.
 
-    `conflict` is the number of the first conflicting event, or None where the reason is that nothing matched.
+    `conflict` is the number of the first conflicting event, or None if the reason is that nothing matched.
     """
 
     def __init__(self, reason: ConditionFailure, conflict: int | None, after: int) -> None:
@@ -111,9 +111,9 @@ class AppendConditionFailed(EventLogError):
 
 
 class DuplicateEventId(EventLogError):
-    """An event of that id and source is in the log already (or twice in one append); nothing was appended.
+    """An event with that id and source is already in the log (or twice in one append); nothing was appended.
 
-    `sequence_number` is the stored event's, or None where the append itself repeats the id.
+    `sequence_number` is the stored event's, or None if the append itself repeats the id.
     """
 
     def __init__(self, id: str, source: str, sequence_number: int | None, index: int) -> None:
@@ -124,7 +124,7 @@ class DuplicateEventId(EventLogError):
 
 
 class ConditionNeedsTrimmedEvents(EventLogError):
-    """The condition asks about events above `after`, but nothing is known of those up to `known_from` - 1."""
+    """The condition asks about events above `after`, but those up to `known_from` - 1 are no longer known."""
 
     def __init__(self, after: int, known_from: int) -> None:
         self.after, self.known_from = after, known_from
@@ -135,7 +135,7 @@ class ConditionNeedsTrimmedEvents(EventLogError):
 
 
 class PositionTrimmed(EventLogError):
-    """The events from `position` on are asked for, but the first retained one is `first_retained`."""
+    """The read starts at `position`, but the first retained event is `first_retained`."""
 
     def __init__(self, position: int, first_retained: int) -> None:
         self.position, self.first_retained = position, first_retained
@@ -154,7 +154,7 @@ class PositionOfOtherIncarnation(EventLogError):
 
 
 class LogNotFound(EventLogError):
-    """There is no log of that name, or not of that incarnation."""
+    """There is no log of that name or incarnation."""
 
     def __init__(self, name: str, incarnation: str | None = None) -> None:
         self.name = name
@@ -164,7 +164,7 @@ class LogNotFound(EventLogError):
 
 
 class LogExists(EventLogError):
-    """A log of that name exists, with other settings than those asked for."""
+    """A log of that name exists, with settings other than the requested ones."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -188,7 +188,7 @@ class ConsumerFenced(EventLogError):
 
 
 class StateConflict(EventLogError):
-    """A state entry is not at the version that the caller expected."""
+    """A state entry does not have the version that the caller expected."""
 
     def __init__(self, kind: str, key: str, expected: int, found: int) -> None:
         self.kind, self.key, self.expected, self.found = kind, key, expected, found
@@ -199,9 +199,9 @@ class WouldDrop(EventLogError):
     """The change would drop more events than the caller allows with `drops_at_most`; nothing was changed."""
 
     MEMBERS = ("log", "drops", "first", "last", "first_recorded_at", "last_recorded_at", "history")
-    """The fields that front ends answer."""
+    """The fields that front ends return."""
     MINUTES = 5
-    """A change is judged by the age of the events now, and by their age in so many minutes: they grow older between the
+    """A change is checked against the events' ages now and in this many minutes: they grow older between the
     question and the retention that runs after it."""
 
     def __init__(
@@ -214,7 +214,7 @@ class WouldDrop(EventLogError):
         last_recorded_at: int | None,
         history: int = 0,
     ) -> None:
-        """These are the fields of `core.extent.Drop`; `drops` is its `events`."""
+        """The parameters are the fields of `core.extent.Drop`; `drops` is its `events`."""
         self.log, self.drops, self.first, self.last, self.history = log, drops, first, last, history
         self.first_recorded_at, self.last_recorded_at = first_recorded_at, last_recorded_at
         super().__init__(
@@ -224,7 +224,7 @@ class WouldDrop(EventLogError):
 
     @property
     def what(self) -> str:
-        """What would go, in words: `1,000 events`."""
+        """The events that would be dropped, in words: `1,000 events`."""
         retained = self.drops - self.history
         parts = [f"{retained:,} {'event' if retained == 1 else 'events'}"] if retained else []
         if self.history:
@@ -233,12 +233,12 @@ class WouldDrop(EventLogError):
 
 
 class Overloaded(EventLogError):
-    """More bytes wait to be written, or to be indexed, than the log admits; nothing of this call was taken."""
+    """More bytes wait to be written or indexed than the log admits; nothing of this call was accepted."""
 
     def __init__(
         self, waiting_bytes: int, allowed_bytes: int, retry_after_s: float = 1.0, *, is_of_index: bool = False
     ) -> None:
-        """`is_of_index`: the index falls behind, which may last longer than a commit."""
+        """`is_of_index`: the index is falling behind, which may last longer than a commit."""
         self.waiting_bytes, self.allowed_bytes, self.retry_after_s = (
             waiting_bytes,
             allowed_bytes,
@@ -251,10 +251,10 @@ class Overloaded(EventLogError):
 
 
 class DiskFull(EventLogError):
-    """There is too little free space to take the append; reads, trims and acknowledgements go on."""
+    """There is too little free space for the append; reads, trims and acknowledgements still work."""
 
     def __init__(self, path: str, free_bytes: int, needed_bytes: int, has_inodes: bool = True) -> None:
-        """`has_inodes`: whether the file system can take one more file. If not, free bytes do not help."""
+        """`has_inodes`: whether the file system can hold one more file. If not, free bytes do not help."""
         self.path, self.free_bytes, self.needed_bytes, self.has_inodes = path, free_bytes, needed_bytes, has_inodes
         needed = " (the reserve included)" if has_inodes else ""
         remedy = "free some space, or trim the log" if has_inodes else "remove some files"
@@ -277,7 +277,7 @@ class SequenceExhausted(EventLogError):
 
 
 class StorageCorrupted(EventLogError):
-    """What is on disk is not what was written. `remedy` says what to do next."""
+    """The data on disk differs from the data written. `remedy` says what to do next."""
 
     def __init__(self, path: str, problem: str, remedy: str) -> None:
         self.path, self.problem, self.remedy = path, problem, remedy
@@ -285,9 +285,9 @@ class StorageCorrupted(EventLogError):
 
 
 class StorageUnavailable(EventLogError):
-    """The storage cannot be opened, or the operating system refuses what it needs; the message says why and what to do.
+    """The storage cannot be opened, or the operating system refuses a resource. The message says why and what to do.
 
-    `reason` is what anybody may be told of it: it names no path.
+    `reason` is safe to show to any client: it names no path.
     """
 
     def __init__(self, problem: str = "", *, reason: str = "the log cannot be opened at present") -> None:
@@ -296,7 +296,7 @@ class StorageUnavailable(EventLogError):
 
 
 class NotPrimary(StorageUnavailable):
-    """Another server appends to the log now, and this one does so no more. What was refused so, is not in the log."""
+    """Another server is now the primary; this one no longer appends. Refused events are not in the log."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -304,13 +304,14 @@ class NotPrimary(StorageUnavailable):
 
 
 class OutcomeUnknown(EventLogError):
-    """Whether the events are in the log, or will be, is not known at present: ask again with the same ids.
+    """It is not known at present whether the events are, or will be, in the log: ask again with the same ids.
 
-    A log of the server's own that is called so holds its small state: a consumer, a user, a setting may be changed.
+    If it names one of the server's own logs, a change to its small state (consumer, user, setting) may have
+    happened.
     """
 
     ids: Sequence[str] = ()
-    """The ids of the events, in their order, where a client appended them: given ids, and its own."""
+    """The events' ids, in order, if a client appended them: given ids and its own."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -323,7 +324,7 @@ class OutcomeUnknown(EventLogError):
 
 
 class Closed(EventLogError):
-    """The log is closed, or closing."""
+    """The log is closed or closing."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,4 +1,4 @@
-"""How far a log goes at one moment, and a piece of it: what is to be known before any of its events is read."""
+"""The extent of a log at one moment and of its parts: what to know before reading any event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .consumer import Consumer
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The events of a log that can be read at one moment."""
+    """The range of events that can be read at one moment."""
 
     head: int
     """The number of the last durable event; 0 if there never was one."""
@@ -21,53 +21,53 @@ class Extent:
 
 
 class SplitSize(NamedTuple):
-    """A piece of a log: the events numbered above `after`, up to `upto`."""
+    """A split of a log: the events numbered above `after`, up to `upto`."""
 
     after: int
     upto: int
     events: int
     """How many there are."""
     bytes: int
-    """What they take on the disk, about."""
+    """About how much space they take on the disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A file of a log's events, or what stands for one. Each has the numbers from `first` to `last`."""
+    """A file of a log's events, or its equivalent. It covers the numbers from `first` to `last`."""
 
     first: int
     last: int
     """first - 1 if it has no event yet."""
     events: int
-    """How many it has; those that were trimmed stay in it until all of them were."""
+    """How many events it has. Trimmed events stay in it until all of them are trimmed."""
     bytes: int
     allocated_bytes: int
-    """What it takes on the storage, with what was allocated ahead."""
+    """Its size on the storage, including preallocated space."""
     first_recorded_at: int | None
-    """When its first event was recorded, and its last, in ms since 1970 UTC; None if it has none."""
+    """When its first and last events were recorded, in ms since 1970 UTC; None if it has none."""
     last_recorded_at: int | None
     is_written: bool
-    """Whether it is the one that new events go to."""
+    """Whether new events are written to it."""
 
 
 class Weight(NamedTuple):
-    """What the events of a range of numbers are."""
+    """The number and size of the events in a range of numbers."""
 
     events: int
     bytes: int
-    """What they take on the storage, about: frames that reach over an end of the range count in part."""
+    """About how much storage they take. Frames that cross an end of the range count in part."""
 
 
 class Held(NamedTuple):
-    """A consumer that holds a trim back, and what."""
+    """A consumer that holds a trim back, and the events it holds."""
 
     consumer: Consumer
     weight: Weight
-    """What the trim would drop, but for this consumer and those that are ahead of it."""
+    """What the trim would drop without this consumer and those ahead of it."""
 
 
 class ForeseenTrim(NamedTuple):
-    """What a trim would do at this moment."""
+    """What a trim would do now."""
 
     first_retained: int
     """Where the log would begin."""
@@ -75,25 +75,25 @@ class ForeseenTrim(NamedTuple):
     """What would be dropped."""
     freed_segments: int
     freed_bytes: int
-    """The storage gets back whole segments only."""
+    """The space freed: only whole segments are removed."""
     held_back: list[Held]
-    """By whom, the furthest behind first; at most HELD_MAX of them."""
+    """The consumers that hold it back, the furthest behind first; at most HELD_MAX."""
     held_back_by: int
-    """By how many."""
+    """How many consumers hold it back."""
 
 
 class Drop(NamedTuple):
-    """The events that a change of settings or of consumers drops, beyond the events that go without it."""
+    """The events that a change of settings or consumers drops, beyond those dropped without it."""
 
     events: int
-    """How many there are, with those of `history`."""
+    """How many events, including those of `history`."""
     first: int
     last: int
     first_recorded_at: int | None
-    """When the first of the retained ones was recorded, and the last, in ms since 1970 UTC; None if all are trimmed."""
+    """When the first and last of the retained ones were recorded, in ms since 1970 UTC; None if all are trimmed."""
     last_recorded_at: int | None
     history: int
-    """How many are trimmed already, and lose their history: conditions do not see them any more."""
+    """How many are trimmed already and lose their history: conditions no longer see them."""
 
 
 HELD_MAX = 100

@@ -1,4 +1,4 @@
-"""UUIDv7 (RFC 9562, 5.7): the id of an event whose producer gave none."""
+"""UUIDv7 (RFC 9562, 5.7): the id of an event whose producer set none."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def uuid7s(count: int) -> list[str]:
-    """So many new UUIDv7, as text, ascending in time to the millisecond."""
+    """`count` new UUIDv7s, as text, ascending in time to the millisecond."""
     prefix = f"{time.time_ns() // 1_000_000:012x}"
     head = f"{prefix[:8]}-{prefix[8:]}-7"
     if count == 1:
@@ -23,11 +23,11 @@ def uuid7s(count: int) -> list[str]:
 VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _SPARE_MAX = 256
 _spare: list[str] = []
-"""Random bits that were fetched ahead, because asking the system for a few costs as much as for many."""
+"""Random bits fetched ahead: asking the system for a few costs as much as for many."""
 
 
 def _noise() -> str:
-    """Eighty random bits as 20 digits. Safe to call from any thread."""
+    """80 random bits as 20 digits. Safe to call from any thread."""
     try:
         return _spare.pop()
     except IndexError:

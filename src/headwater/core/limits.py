@@ -1,7 +1,7 @@
-"""What a log takes: the limits of events and appends, checked once, here, with messages that say what was given.
+"""Limits of events and appends, checked once, here, with messages that say what was given.
 
-`check_append` is on the hot path: it works on columns, and remembers types and tags that it has seen, because a log
-sees few types and the same tags again and again.
+`check_append` is on the hot path: it works on columns and caches the types and tags it has seen, because a log sees few
+types and the same tags again and again.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ SEQUENCE_NUMBER_MAX = 10**18 - 1
 APPEND_EVENTS_MAX = 65_536
 APPEND_BYTES_MAX = 64 * 1024 * 1024
 STAGED_BYTES_MAX = 16 * 1024 * 1024 * 1024
-"""Bytes that the writers of one log may have staged, all together."""
+"""Bytes that all writers of one log together may have staged."""
 PARTITIONS_MAX = 1024
 TYPE_CHARS_MAX = 200
 ID_CHARS_MAX = 512
 SOURCE_CHARS_MAX = 2048
 GROUP_KEY_CHARS_MAX = 512
 TAG_BYTES_MAX = 1100
-"""UTF-8 of a tag: more than any tag that 0.1.0 took, a key of 50 characters, a colon and a value of 256."""
+"""UTF-8 bytes of a tag: more than any tag that 0.1.0 accepted, a key of 50 characters, a colon and a value of 256."""
 ATTRIBUTES_MAX = 64
 QUERY_ITEMS_MAX = 256
 QUERY_TERMS_MAX = 256
 """Types and tags of one item."""
 QUERY_TERMS_TOTAL_MAX = 16_384
-"""Types and tags of all items: each is checked, and looked up, in one step."""
+"""Types and tags of all items: each is checked and looked up in one step."""
 METADATA_BYTES = 64
-"""What an event counts besides its texts and bytes, where bytes are bounded."""
+"""What an event counts besides its texts and bytes, where bytes are limited."""
 
 _SHORT_TAG = TAG_BYTES_MAX // 4
-"""A tag of so many characters is never too long, whichever they are."""
+"""A tag of at most this many characters is never too long, whichever characters they are."""
 _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
-"""Short tags of printable ASCII, a line each; all others are looked at one by one."""
+"""Short tags of printable ASCII, one per line; all others are checked one by one."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _RESERVED_ATTRIBUTES = frozenset({"id", "type", "source", "specversion", "data", "tags"})
 _SEEN_MAX = 65_536
@@ -65,9 +65,9 @@ _T = TypeVar("_T")
 
 
 class EventColumns:
-    """Checked events as columns of one length: how an append travels from here to the log.
+    """Checked events as columns of equal length: the form of an append on its way to the log.
 
-    `check_append` makes them, `core.alike`, and `formats.arrow.events`, which keeps the same rules in columns of Arrow.
+    Created by `check_append`, `core.alike`, and `formats.arrow.events`, which applies the same rules to Arrow columns.
     """
 
     __slots__ = ("attributes", "bytes", "count", "data", "encodings", "envelopes", "group_keys", "ids", "is_gated",
@@ -84,9 +84,9 @@ class EventColumns:
     encodings: Sequence[Encoding]
     count: int
     bytes: int
-    """About how much the events take: what admission and grouping count."""
+    """Approximate size of the events: what admission and grouping count."""
     is_gated: bool
-    """Whether all of them passed all checks, also those of messages: then no reader checks them again."""
+    """Whether all events passed all checks, including those for messages: then no reader checks them again."""
 
     @staticmethod
     def unchecked(
@@ -103,7 +103,7 @@ class EventColumns:
         *,
         is_gated: bool = False,
     ) -> EventColumns:
-        """Columns of events that the caller vouches for: the gate, or the writer of what no client gave."""
+        """Columns of events that the caller vouches for: the gate, or the writer of events that no client sent."""
         made = EventColumns()
         made.types, made.data, made.tags, made.ids, made.sources = types, data, tags, ids, sources
         made.attributes, made.group_keys, made.envelopes = attributes, group_keys, envelopes
@@ -114,7 +114,7 @@ class EventColumns:
         return made
 
     def take(self, indexes: Sequence[int]) -> EventColumns:
-        """Those of the events, in that order."""
+        """The events at these indexes, in that order."""
 
         def taken(column: Sequence[_T]) -> Sequence[_T]:
             return [column[index] for index in indexes]
@@ -135,12 +135,12 @@ class EventColumns:
 
     @staticmethod
     def none() -> EventColumns:
-        """No events: what a mark that ends an empty batch goes with."""
+        """No events: for a mark that ends an empty batch."""
         return EventColumns.unchecked((), (), (), (), (), (), (), (), (), 0, is_gated=True)
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
-        """The events of several appends, one after the other: in the form that most of them are in."""
+        """The events of several appends, one after the other, in the form that most of them have."""
         if len(groups) == 1:
             return groups[0]
         for group in groups:
@@ -150,12 +150,12 @@ class EventColumns:
 
     @staticmethod
     def join_all(groups: Sequence[EventColumns]) -> EventColumns:
-        """What `join` asks of the first group that is of another class, which knows its own form."""
+        """Called by `join` on the first group of another class, which knows its own form."""
         return EventColumns.of_objects(groups)
 
     @staticmethod
     def of_objects(groups: Sequence[EventColumns]) -> EventColumns:
-        """As `join`, with a Python object for each value."""
+        """As `join`, with one Python object per value."""
         flat = chain.from_iterable
         return EventColumns.unchecked(
             list(flat([group.types for group in groups])),
@@ -175,10 +175,10 @@ class EventColumns:
 def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_checked: bool = False) -> EventColumns:
     """The events as columns: each checked, tags sorted and distinct, missing ids filled with UUIDv7.
 
-    `event_bytes_max` is the setting of the log: what the data and the envelope of one event may take together.
-    `are_messages_checked`: messages came over AMQP, and were looked at as they were read.
+    `event_bytes_max` is the log's setting: the limit for data and envelope of one event together.
+    `are_messages_checked`: messages came over AMQP and were checked when they were read.
 
-    Raises InvalidEvent or TooLarge with the path of the first culprit.
+    Raises InvalidEvent or TooLarge with the path of the first invalid part.
     """
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
@@ -211,7 +211,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
-    """What an event counts in bytes that `check_append` surely takes; None where only that can tell. Much quicker."""
+    """The counted bytes of an event that `check_append` certainly accepts; None if only it can tell. Faster by far."""
     type, data, tags, id, source, attributes, group_key, envelope, encoding = event
     if (
         type.__class__ is not str
@@ -251,7 +251,7 @@ def _is_new_type(type: str) -> bool:
 
 
 def _plain_chars(attributes: Mapping[str, str]) -> int | None:
-    """How many characters attributes have that are plainly fit; None where it takes a closer look."""
+    """How many characters valid attributes have; None if they need a full check."""
     if attributes.__class__ not in _MAPPINGS or len(attributes) > ATTRIBUTES_MAX:
         return None
     try:
@@ -265,14 +265,14 @@ def _plain_chars(attributes: Mapping[str, str]) -> int | None:
             if RULES[name](attributes[name]):
                 return None
     except (TypeError, ValueError):
-        return None  # a name or a value is no string, or a name is unfit
+        return None  # a name or a value is not a string, or a name is invalid
     return chars + len(texts)
 
 
 def _new_names(names: _Names) -> tuple[int, _Names]:
-    """How many characters the names of an event's attributes have, and those whose values have a rule.
+    """How many characters the names of an event's attributes have, and which names have a rule for their value.
 
-    Raises ValueError, TypeError: one of them is unfit.
+    Raises ValueError, TypeError: one of the names is invalid.
     """
     if any(map(check_attribute_name, names)):
         raise ValueError("the name of an attribute is unfit")
@@ -296,9 +296,10 @@ def check_type(type: str) -> str | None:
 
 
 def check_tag(tag: str) -> str | None:
-    """What is wrong with a tag, of an event or of a query, or None: any text fits that is short and has no controls.
+    """What is wrong with a tag of an event or a query, or None. Any short text without control characters is valid.
 
-    This is the rule for tags, everywhere but in strict mode, where the draft's own comes before it (`dcb.seed`).
+    This is the rule for tags everywhere except in strict mode, where the draft's own rule is applied first
+    (`dcb.seed`).
     """
     if not isinstance(tag, str):
         return f"a tag is a string, {show(tag)} given"
@@ -346,7 +347,7 @@ def has_controls(text: str) -> bool:
 _seen_types: set[str] = set()
 _seen_tags: set[str] = set()
 _seen_names: dict[_Names, tuple[int, _Names]] = {}
-"""By the names of an event's attributes: as `_new_names`."""
+"""By the names of an event's attributes: the result of `_new_names`."""
 
 
 def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int) -> int:
@@ -365,7 +366,7 @@ def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int
 def _check_types(column: Sequence[str]) -> int:
     try:
         unknown = set(column) - _seen_types
-    except TypeError:  # something that is not even hashable, and so no string
+    except TypeError:  # not even hashable, so not a string
         unknown = set()
         _raise_first_fault(column)
     if unknown:
@@ -382,7 +383,7 @@ def _raise_first_fault(column: Sequence[str]) -> None:
 
 
 def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, ...], ...], int]:
-    """The column with tags sorted and distinct, and about how many characters they have."""
+    """The column with tags sorted and distinct, and approximately how many characters they have."""
     try:
         flat = list(chain.from_iterable(column))
         lines = "\n".join(flat) + "\n" if flat else ""
@@ -392,7 +393,7 @@ def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, .
             tags for tags in column if (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1])
         ]:
             column = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
-    except TypeError:  # something that is no collection, or not even hashable, or no string
+    except TypeError:  # not a collection, not even hashable, or not a string
         _raise_first_tag_fault(column)
         raise
     return column, len(lines) - len(flat)
@@ -432,7 +433,7 @@ def _remember(seen: set[str], values: set[str]) -> None:
 
 
 def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
-    """Free texts: strings of bounded length, without control characters; most often all empty. Answers their length."""
+    """Free texts: limited in length, without control characters, usually all empty. Returns their total length."""
     try:
         joined = "".join(column)
         if not joined:
@@ -440,7 +441,7 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
         if max(map(len, column)) <= chars_max and not has_controls(joined):
             return len(joined)
     except TypeError:
-        pass  # the culprit is found below
+        pass  # the invalid one is found below
     for index, value in enumerate(column):
         if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
             problem = f"a string of at most {chars_max} characters without control characters is expected"
@@ -456,10 +457,10 @@ def _check_messages(data: Sequence[bytes], envelopes: Sequence[bytes], encodings
 
 
 def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) -> None:
-    """Raises InvalidEvent if the event of that index, which is a message of AMQP, would be refused over AMQP.
+    """Raises InvalidEvent if the event at that index, an AMQP message, would be refused over AMQP.
 
-    It is handed to receivers as it is, and most of their libraries lose their connection over one that they cannot
-    decode. And what it says of itself, as a CloudEvent, is what AMQP's receivers take it for.
+    It is delivered to receivers unchanged, and most of their libraries lose the connection over a message that they
+    cannot decode. AMQP receivers also take it for the CloudEvent that it claims to be.
     """
     where = f"events[{index}].{'data' if encoding else 'envelope'}"
     try:

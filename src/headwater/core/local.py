@@ -1,4 +1,4 @@
-"""A log in this process: three primitives (`submit`, `read_page`, `watch`), from which the rest follows, here, once."""
+"""A log in this process: subclasses provide `submit`, `read_page` and `watch`; the rest is built on these three."""
 
 from __future__ import annotations
 
@@ -35,44 +35,44 @@ from .watch.bus import Bus
 from .watch.notification_types import NotificationType
 
 WAITING_BYTES_MAX = 8 * APPEND_BYTES_MAX
-"""The budget of appends that wait, where a program gives none: the largest fits, whatever waits in one other log."""
+"""Default budget of waiting appends: the largest append fits, whatever waits in one other log."""
 APPEND_NEW_ATTEMPTS = 8
-"""So often `append_new` looks again which ids are stored, when another append of one of them came between."""
+"""How often `append_new` rechecks which ids are stored, if another append with one of them came between."""
 INDEX_WAIT_S = 60.0
-"""An append that blocks waits at most so long for the index: an engine may have no thread that makes it."""
+"""Limit for a blocking append's wait for the index: an engine may have no thread that builds it."""
 
 
 class LocalLog(PagedLog):
-    """A log in this process: an `EventLog` whose subclasses keep three primitives and the consumers.
+    """A log in this process: an `EventLog` whose subclasses provide three primitives and the consumers.
 
-    All methods may be called from any thread; `submit`, `read_page` and `watch` do not block, so that an event loop
-    may call them (see `core.loop.async_log`).
+    All methods may be called from any thread. `submit`, `read_page` and `watch` do not block, so an event loop may call
+    them (see `core.loop.async_log`).
     """
 
     def __init__(
         self, name: str, settings: LogSettings, state: StateStore, incarnation: str, clock: Callable[[], int], bus: Bus
     ) -> None:
-        """Consumers are those that the state has of the incarnation; the clock counts ms since 1970 UTC."""
+        """The consumers are those stored in the state for the incarnation; the clock counts ms since 1970 UTC."""
         self.name = name
         self.settings = settings
         self.bus = bus
         self.registry = ConsumerRegistry(state, incarnation, self.head, clock, name, bus)
         self.streams = StreamPositions(self.head, clock)
         self.append_bytes_max = self.staged_append_bytes_max = APPEND_BYTES_MAX
-        """The largest append that there can ever be room for, and that which is made of staged rows."""
+        """The largest append that can ever fit, and the largest one built from staged rows."""
         self.waiting = SharedBytes(WAITING_BYTES_MAX)
-        """The budget of appends that wait."""
+        """The budget of waiting appends."""
         self._statistics = LogStatistics()
         self._watchers: dict[object, Callable[[], None]] = {}
         self._changing = threading.RLock()
-        """Held while the settings change, or where the log begins."""
+        """Held while the settings or the beginning of the log change."""
         self._is_closed = False
 
     @abstractmethod
     def submit(self, request: AppendRequest) -> None:
-        """Take an append; it is answered through `request.deliver`, once it is durable or refused.
+        """Take an append; `request.deliver` gets the answer once it is durable or refused.
 
-        Raises Overloaded and Closed at once, and InvalidPosition for a partition that is not there.
+        Raises Overloaded and Closed at once, and InvalidPosition for a partition that does not exist.
         """
 
     @abstractmethod
@@ -81,12 +81,12 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def check_position(self, position: int) -> None:
-        """Raises PositionTrimmed or PositionOfOtherIncarnation if reading cannot begin at that number."""
+        """Raises PositionTrimmed or PositionOfOtherIncarnation if a read cannot start at that number."""
 
     @property
     @abstractmethod
     def voids(self) -> Sequence[tuple[int, int]]:
-        """Ranges (inclusive) of numbers that other incarnations under this name have issued, or may have."""
+        """Ranges (inclusive) of numbers that other incarnations under this name have issued or may have issued."""
 
     @abstractmethod
     def sequence_number_at(self, recorded_at: int) -> int:
@@ -96,24 +96,24 @@ class LocalLog(PagedLog):
     def count_steps(
         self, query: Query, after: int, upto: int, *, partition: int | None = None, by_type: bool = False
     ) -> Iterator[Counted]:
-        """Count the retained events numbered above `after`, up to `upto` (at most the head), that match.
+        """Count the matching retained events numbered above `after`, up to `upto` (at most the head).
 
-        Each step is short, and blocks no longer than `read_page`. The query must be checked. Raises StorageCorrupted,
+        Each step is short and blocks no longer than `read_page`. The query must be checked. Raises StorageCorrupted,
         Closed, while steps are taken.
         """
 
     @abstractmethod
     def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
-        """The terms of that kind that begin so, in short steps, of which some have none; in no order, some repeatedly.
+        """The terms of that kind with that prefix, in short steps, some of them empty. Unordered, with duplicates.
 
-        There may be some that only trimmed events have.
+        May include terms that only trimmed events have.
         """
 
     @abstractmethod
     def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
-        """How many retained events have each of these terms, in short steps: the sum over all of them is the answer.
+        """How many retained events have each of these terms, in short steps; the answer is the sum over all steps.
 
-        A key of tags takes memory for each event of a part of the log, so that KEYS_MAX are to be given at most.
+        A key of tags takes memory for each event of a part of the log, so pass KEYS_MAX at most.
         """
 
     @abstractmethod
@@ -122,7 +122,7 @@ class LocalLog(PagedLog):
 
     @property
     def statistics(self) -> LogStatistics:
-        """The counters of this log; live, not to be changed by the caller."""
+        """The counters of this log; live, must not be changed by the caller."""
         return self._statistics
 
     def register_consumer(
@@ -142,7 +142,7 @@ class LocalLog(PagedLog):
         return outcome
 
     def acknowledge_all(self, given: Sequence[Acknowledgement]) -> list[Consumer | EventLogError]:
-        """As `acknowledge`, with one commit for all: for each the consumer, or why that one was refused.
+        """As `acknowledge`, with one commit for all: for each the consumer, or the error that refused it.
 
         Raises what the commit raises: StorageUnavailable, DiskFull, NotPrimary, OutcomeUnknown. They may be repeated.
         """
@@ -195,43 +195,43 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def segments(self, after: int, limit: int) -> list[SegmentInfo]:
-        """The first so many segments that begin above that number, oldest first. May read from the disk.
+        """The first `limit` segments that begin above that number, oldest first. May read from the disk.
 
         Raises StorageCorrupted.
         """
 
     @abstractmethod
     def events_between(self, low: int, high: int) -> int:
-        """How many numbers from `low` to `high` are of events, trimmed ones too: those of other incarnations are not.
+        """How many numbers from `low` to `high` belong to events, including trimmed ones but not other incarnations.
 
         Counts ranges of numbers, not events, so it takes no time. `high` is at most the head.
         """
 
     @abstractmethod
     def weigh(self, low: int, high: int) -> Weight:
-        """What the events from `low` to `high` are that the log has; those that were trimmed may count, or not."""
+        """Number and size of the log's events from `low` to `high`; trimmed ones may or may not count."""
 
     @abstractmethod
     def freed_by(self, first_retained: int) -> tuple[int, int]:
-        """How many segments would go, and what they take, if the log began there."""
+        """How many segments would be removed, and their size, if the log began there."""
 
     @property
     @abstractmethod
     def known_from(self) -> int:
-        """The number from which conditions know of everything."""
+        """The first number from which conditions see every event."""
 
     @abstractmethod
     def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
         """Where the log begins once retention has run with these settings and consumers.
 
-        `ahead_ms` is how much older the events are then; the consumers are those of now.
+        `ahead_ms` is how much older the events will be then; the consumers are the current ones.
         """
 
     def foresee_drop(self, settings: LogSettings, consumers: Sequence[Consumer]) -> Drop | None:
-        """What these settings and consumers drop, beyond what the present ones do; None: nothing.
+        """What these settings and consumers drop, beyond what the present ones drop; None: nothing.
 
-        It is the larger of what they drop now, and what they drop in WouldDrop.MINUTES, or in half the retention where
-        that is sooner: within a retention, events that no consumer protects go in any case.
+        It is the larger of what they drop now and what they drop in WouldDrop.MINUTES, or in half the retention if that
+        is sooner: within a retention, events that no consumer protects go in any case.
         """
         ahead_max = WouldDrop.MINUTES * 60_000
         soon = ahead_max if settings.retention_ms is None else min(ahead_max, settings.retention_ms // 2)
@@ -252,18 +252,18 @@ class LocalLog(PagedLog):
         return Drop(events, first, end - 1, since, until, history)
 
     def check_drop(self, settings: LogSettings, consumers: Sequence[Consumer], drops_at_most: int | None) -> None:
-        """Raises WouldDrop if these settings and consumers drop more events than allowed (None: however many)."""
+        """Raises WouldDrop if these settings and consumers drop more events than allowed (None: no limit)."""
         found = None if drops_at_most is None else self.foresee_drop(settings, consumers)
         if found is not None and drops_at_most is not None and found.events > drops_at_most:
             raise WouldDrop(self.name, *found)
 
     def _time_within(self, low: int, high: int, *, backwards: bool) -> int | None:
-        """When the first event from `low` to `high` was recorded, or the last; None if there is none."""
+        """When the first (or last) event from `low` to `high` was recorded; None if there is none."""
         found = next_event(self, high + 1 if backwards else low - 1, backwards=backwards)
         return None if found is None or not low <= found.sequence_number <= high else found.recorded_at
 
     def foresee_trim(self, below: int) -> ForeseenTrim:
-        """What `trim` would do now. Raises InvalidPosition, as it does."""
+        """What `trim` would do now. Raises InvalidPosition, like `trim`."""
         with self._changing:
             bound, previous = max(self._trim_bound(below), self.first_retained), self.first_retained
             held = sorted(
@@ -281,7 +281,7 @@ class LocalLog(PagedLog):
             )
 
     def _trim_bound(self, below: int) -> int:
-        """Where the log begins if what is below that number is to go. Raises InvalidPosition."""
+        """Where the log would begin after trimming below that number. Raises InvalidPosition."""
         head = self.head()
         if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
             raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
@@ -289,7 +289,7 @@ class LocalLog(PagedLog):
         return below if lowest is None else min(below, lowest + 1)
 
     def trim(self, below: int) -> int:
-        """See EventLog. Logical and exact at once."""
+        """See EventLog. Logical, exact and immediate."""
         with self._changing:
             bound = self._trim_bound(below)
             if bound > (previous := self.first_retained):
@@ -305,22 +305,22 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def _begin_at(self, number: int) -> None:
-        """Retain the events from that number on; it is above `first_retained`."""
+        """Retain the events from that number on, which is above `first_retained`."""
 
     @abstractmethod
     def writer(self, name: str) -> WriterState | None:
-        """What is durable of an exactly-once writer (see `core.mark`), or None if it is not known; does not block."""
+        """The durable state of an exactly-once writer (see `core.mark`), or None if it is unknown; does not block."""
 
     @abstractmethod
     def writers(self) -> list[WriterState]:
-        """All exactly-once writers that the log knows, by name."""
+        """All exactly-once writers known to the log, by name."""
 
     @abstractmethod
     def forget_writer(self, name: str) -> None:
-        """Forget an exactly-once writer that has ended (`WriterState.is_ended`), because its batches do not come again.
+        """Forget an exactly-once writer that has ended (`WriterState.is_ended`), as its batches will not be sent again.
 
-        A batch that comes nevertheless is appended again. Nothing happens where no such writer is known. After a crash,
-        or at another server that takes over, it may be known again.
+        A batch that is sent again nevertheless is appended again. Does nothing if the writer is unknown. After a crash,
+        or a takeover by another server, it may be known again.
 
         Raises InvalidInput (it has not ended), NotPrimary, Closed, DiskFull, StorageUnavailable.
         """
@@ -329,7 +329,7 @@ class LocalLog(PagedLog):
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
         """For each (source, id): the number of the stored event that has it, None if there is none.
 
-        Within the ids' horizon, as for appends. May read from the disk. Raises StorageCorrupted, Closed.
+        Applies the ids' horizon, as appends do. May read from the disk. Raises StorageCorrupted, Closed.
         """
 
     def request(
@@ -340,10 +340,10 @@ class LocalLog(PagedLog):
         deliver: Callable[[list[AppendRequest]], None],
         context: object = None,
     ) -> AppendRequest:
-        """A checked request to `submit`.
+        """A checked request for `submit`.
 
-        Raises what the caller did wrong: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a
-        decision taken on what a log of this name had before must not pass on this one).
+        Raises the caller's errors: InvalidEvent, TooLarge, InvalidPosition, PositionOfOtherIncarnation (a decision
+        based on an earlier log of this name must not pass on this one).
         """
         self._check_bounds(condition, partition)
         columns = check_append(events, self.settings.event_bytes_max)
@@ -359,9 +359,9 @@ class LocalLog(PagedLog):
         mark: Mark | None = None,
         is_bulk: bool = False,
     ) -> AppendRequest:
-        """As `request`, of events that are columns already, and perhaps with the mark of an exactly-once writer.
+        """As `request`, for events that are columns already, optionally with the mark of an exactly-once writer.
 
-        Raises InvalidInput (of the mark), InvalidEvent (no events, and no mark), InvalidPosition,
+        Raises InvalidInput (of the mark), InvalidEvent (no events and no mark), InvalidPosition,
         PositionOfOtherIncarnation.
         """
         self._check_bounds(condition, partition)
@@ -378,21 +378,21 @@ class LocalLog(PagedLog):
         *,
         partition: int | None = None,
     ) -> AppendResult:
-        """See EventLog. Blocks until the events are durable; waits where `submit` would be overloaded.
+        """See EventLog. Blocks until the events are durable; waits where `submit` would raise Overloaded.
 
-        For the index it waits a minute at most; then it raises Overloaded.
+        It waits at most a minute for the index, then raises Overloaded.
         """
         done = threading.Lock()
         return self._await(self.request(events, condition, partition, _release_all, done), done)
 
     @abstractmethod
     def columns_of(self, batch: ArrowBatch) -> EventColumns:
-        """The events of a batch of Arrow, checked as this log's settings ask. Raises InvalidEvent, TooLarge."""
+        """The events of an Arrow batch, checked by this log's settings. Raises InvalidEvent, TooLarge."""
 
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
     ) -> AppendResult:
-        """See EventLog. Blocks and waits as `append`."""
+        """See EventLog. Blocks and waits like `append`."""
         return self.append_columns(self.columns_of(batch), condition, partition=partition)
 
     def append_columns(
@@ -404,14 +404,14 @@ class LocalLog(PagedLog):
         mark: Mark | None = None,
         is_bulk: bool = False,
     ) -> AppendResult:
-        """As `append`, of checked columns, and exactly once with a mark.
+        """As `append`, for checked columns, and exactly once with a mark.
 
         `is_bulk`: part of a bulk load, which the index refuses before other appends when it falls behind. With a mark
-        it gets Overloaded at once instead of a wait, because its writer can go on where it stopped.
+        it gets Overloaded at once instead of waiting, because its writer can resume where it stopped.
 
-        If the mark is not ahead of its writer's newest, nothing is appended, and the condition is not looked at:
-        `was_stored`. A mark is kept only together with events that are appended: where the events turn out to be
-        stored already, by their ids, it is not. Without events, a mark that ends its batch is kept by itself, durably.
+        If the mark is not ahead of its writer's newest, nothing is appended and the condition is not checked:
+        `was_stored`. A mark is stored only together with appended events; if the events turn out to be stored already,
+        by their ids, the mark is not stored. Without events, a mark that ends its batch is stored by itself, durably.
 
         Raises what `append` raises, InvalidInput (of the mark), and TooLarge for one writer too many.
         """
@@ -427,10 +427,10 @@ class LocalLog(PagedLog):
         partition: int | None = None,
         is_bulk: bool = False,
     ) -> tuple[AppendResult | None, int]:
-        """Append those of the events whose ids are not stored yet, and how many that leaves out.
+        """Append the events whose ids are not stored yet; also returns how many were left out.
 
-        Of events that share an id the first one counts. None: there was nothing new (the condition was not looked at).
-        Raises as `append`; DuplicateEventId if appends of the same ids came between again and again.
+        Of events that share an id the first one counts. None: nothing was new (the condition was not checked). Raises
+        as `append`; DuplicateEventId if appends of the same ids came between again and again.
         """
         left, skipped = columns, 0
         for attempt in range(APPEND_NEW_ATTEMPTS):
@@ -446,13 +446,13 @@ class LocalLog(PagedLog):
                 if attempt == APPEND_NEW_ATTEMPTS - 1:
                     raise
                 continue
-            if result.was_stored:  # they all came between
+            if result.was_stored:  # all of them came between
                 break
             return result, skipped
         return None, skipped + left.count
 
     def new_ones(self, columns: EventColumns) -> list[int]:
-        """The indexes of the events whose (source, id) is not stored, and not that of an event before them."""
+        """The indexes of the events whose (source, id) is neither stored nor used by an earlier event here."""
         found = self.stored(columns.sources, columns.ids)
         seen: set[tuple[str, str]] = set()
         kept = []
@@ -463,7 +463,7 @@ class LocalLog(PagedLog):
         return kept
 
     def _await(self, request: AppendRequest, done: threading.Lock) -> AppendResult:
-        """Submit a request whose context is that lock, and wait until it is released."""
+        """Submit a request whose context is that lock, and wait until the lock is released."""
         done.acquire()
         waits_until = 0.0
         while True:
@@ -502,7 +502,7 @@ class LocalLog(PagedLog):
     def selection(
         self, from_: int | None, after: int | None, backwards: bool, limit: int | None, partition: int | None
     ) -> Selection:
-        """The checked bounds of a read that begins now.
+        """The checked bounds of a read that starts now.
 
         Raises InvalidPosition, PositionTrimmed, PositionOfOtherIncarnation.
         """

@@ -1,4 +1,4 @@
-"""The event log: the protocol that every room uses; the memory log, the stored log and the HTTP client all keep it.
+"""The event log: the protocol that the memory log, the stored log and the HTTP client implement.
 
 A subscription catches up, then follows. It holds a cursor, never a queue of events.
 """
@@ -24,21 +24,21 @@ from .settings import LogSettings
 
 
 class Subscription(Closing):
-    """Iterate it for the events; it blocks where the log has no more, until there are some or it is closed."""
+    """Iterate it for the events. At the end of the log it blocks until more arrive or it is closed."""
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
-        """Everything up to this number was seen, whether it matched or not; where to resume after an interruption.
-        While it is iterated, that is the event last given out."""
+        """Every event up to this number was seen, matching or not; resume here after an interruption. During iteration
+        it is the event last returned."""
         self.is_closed = False
         self._came: Sequence[SequencedEvent] | None = None
 
     @abstractmethod
     def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
-        """The events after `cursor`, which moves over them; empty after `timeout_s` without any, None at the end."""
+        """The events after `cursor`, which advances past them; empty after `timeout_s` without any, None at the end."""
 
     def poll(self, timeout_s: float | None = 0.0) -> Sequence[SequencedEvent]:
-        """The events that follow, at most one page; empty if none come in `timeout_s` (None = wait for ever)."""
+        """The next events, at most one page; empty if none arrive within `timeout_s` (None = wait forever)."""
         return self._next_events(timeout_s) or ()
 
     def __iter__(self) -> Iterator[SequencedEvent]:
@@ -46,7 +46,7 @@ class Subscription(Closing):
 
     def _pages(self) -> Iterator[Iterator[SequencedEvent]]:
         while True:
-            yield iter(self._turn, None)  # no generator asks: an error would end it, and the log look deleted
+            yield iter(self._turn, None)  # not a generator: an error would end it, and the log would look deleted
             if self._came is None:
                 return
             yield self._given(self._came)
@@ -67,72 +67,72 @@ class Subscription(Closing):
 
 
 SECONDS_MAX = 16
-"""Seconds that had a value and are remembered."""
+"""Number of seconds kept that had a value."""
 
 
 class Peaks:
-    """One thread adds; any may look. It costs a comparison for each value."""
+    """One thread adds; any thread may read. Costs a comparison per value."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, float]] = deque(maxlen=SECONDS_MAX)
 
     def add(self, second: int, value: float) -> None:
-        """A value of that second, which is none before the last one's."""
+        """Add a value for that second, which is not before the previous one."""
         if not self._seconds or self._seconds[-1][0] != second:
             self._seconds.append((second, value))
         elif value > self._seconds[-1][1]:
             self._seconds[-1] = second, value
 
     def since(self, second: int) -> float:
-        """The largest value from that second on, as far as it is remembered; 0 if there was none."""
+        """The largest value since that second, among those kept; 0 if there is none."""
         return max([value for at, value in list(self._seconds) if at >= second], default=0.0)
 
 
 PAGE_EVENTS = 1000
 PAGE_BYTES = 1024 * 1024
 EVENT_BYTES = 128
-"""What an event counts in a bounded page besides its own bytes: about what JSON puts around it."""
+"""What an event counts in a bounded page besides its own bytes: about what JSON adds."""
 
 
 class AppendResult(NamedTuple):
-    """Where an append went: its events have the contiguous numbers `first` to `last`, durably."""
+    """The result of an append: its events have the contiguous numbers `first` to `last`, durably."""
 
     first: int
     last: int
     was_stored: bool = False
     """True if a retry was recognised: these very events had been appended before, or the mark was not ahead of its
-    writer's. Then the numbers are those of the writer's newest batch, as far as it got, or 0 for an older batch."""
+    writer's. Then the numbers are those of the writer's newest batch so far, or 0 for an older batch."""
 
 
 class LargeEvent(NamedTuple):
-    """An event that is too large for a bounded page."""
+    """An event too large for a bounded page."""
 
     event: SequencedEvent
     """Without its data."""
     data: memoryview
-    """Its data, where it is stored: nothing of it was copied."""
+    """Its data, in place in the storage: nothing was copied."""
 
 
 class Page(NamedTuple):
-    """A bounded piece of a read."""
+    """One page of a read."""
 
     events: Sequence[SequencedEvent]
     cursor: int
-    """Everything up to this number (backwards: down to it) is dealt with; the next page goes on after it."""
+    """Everything up to this number (backwards: down to it) is covered; the next page continues after it."""
     head: int
     """The number of the last durable event when the page was read; 0 in an empty log."""
     is_last: bool
-    """Whether nothing (below the bound that was asked for) is left after this page."""
+    """Whether nothing is left after this page (within the requested bound)."""
     is_gated: bool = False
-    """Whether all of its events are known to have passed all checks. Other pages are checked by front ends that hand on
-    messages and documents: see `formats.stubs`."""
+    """Whether all of its events are known to have passed all checks. Front ends that hand on messages and documents
+    check the events of other pages: see `formats.stubs`."""
     large: LargeEvent | None = None
-    """The one event of a bounded page that has no others."""
+    """The only event of a bounded page that has no others."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogInfo:
-    """What is to be known of a log at one moment."""
+    """A log's identity, settings and extent at one moment."""
 
     name: str
     incarnation: str
@@ -145,30 +145,30 @@ class LogInfo:
     events: int
     """How many events are retained."""
     bytes: int
-    """What its events take on its storage: that part of its files which is used."""
+    """What its events take on its storage: the used part of its files."""
     created_at: int
     """ms since 1970 UTC."""
     partition_events: tuple[int, ...] = ()
     """How many retained events each partition has."""
     allocated_bytes: int = 0
-    """What the files of its events take on its storage, with what was allocated ahead."""
+    """The size of its event files on the storage, including preallocated space."""
 
 
 @dataclass(slots=True)
 class LogStatistics:
-    """Counters of one log since it was opened, and its present queues. What metrics show."""
+    """Counters of one log since it was opened, and its present queues. Shown in metrics."""
 
     appends: int = 0
-    """Answered with success."""
+    """Successful appends."""
     events_appended: int = 0
     bytes_appended: int = 0
     commits: int = 0
-    """Group commits, each one or more frames under one fsync."""
+    """Group commits, each of one or more frames under one fsync."""
     fsync_seconds: float = 0.0
     """Total time in write and fsync."""
     fsync_seconds_max: float = 0.0
     fsync_peaks: Peaks = field(default_factory=Peaks)
-    """The longest of each of the last seconds, by the monotonic clock."""
+    """The longest in each of the last seconds, by the monotonic clock."""
     conditions_failed: int = 0
     duplicates: int = 0
     refused: int = 0
@@ -176,20 +176,20 @@ class LogStatistics:
     events_read: int = 0
     queued_requests: int = 0
     queued_bytes: int = 0
-    """What waiting appends take in memory: twice their bytes."""
+    """Memory used by waiting appends: twice their bytes."""
     segments: int = 0
     writers: int = 0
     """Exactly-once writers that have not ended."""
     writers_max: int = 0
-    """New ones are refused above that; 0: not known."""
+    """Limit above which new ones are refused; 0: not known."""
     unindexed_bytes: int = 0
-    """Memory of index entries that are in no index file yet."""
+    """Memory of index entries that no index file contains yet."""
     clock_steps: int = 0
-    """How often the wall clock went back behind the last recorded_at."""
+    """How often the wall clock went back before the last recorded_at."""
 
 
 class Reading(Iterator[SequencedEvent], Protocol):
-    """A read: iterate it for the events. `head` is known at once, so that a decision needs one round trip."""
+    """A read: iterate it for the events. `head` is known at once, so a decision needs one round trip."""
 
     @property
     def head(self) -> int:
@@ -197,7 +197,7 @@ class Reading(Iterator[SequencedEvent], Protocol):
 
 
 class ArrowBatch(Protocol):
-    """Events side by side: a `pyarrow.RecordBatch`, or what gives one by Arrow's C data interface."""
+    """Events in columns: a `pyarrow.RecordBatch`, or an object that exports one through Arrow's C data interface."""
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         """The schema and the columns, as capsules (Arrow PyCapsule interface)."""
@@ -211,7 +211,7 @@ class EventLog(Protocol):
         """The log's name."""
 
     def info(self) -> LogInfo:
-        """Identity, settings, extent."""
+        """Its identity, settings and extent."""
 
     def append(
         self,
@@ -222,8 +222,8 @@ class EventLog(Protocol):
     ) -> AppendResult:
         """Append all events, atomically and durably, or none.
 
-        An append whose events are all stored already (same ids, types, data and tags, one contiguous block) answers
-        where they are, without looking at the condition again: so it can be repeated after a lost answer.
+        An append whose events are all stored already (same ids, types, data and tags, one contiguous block) returns
+        where they are, without checking the condition again: it can be retried after a lost answer.
 
         Raises InvalidEvent, TooLarge, InvalidPosition (no such partition), AppendConditionFailed, DuplicateEventId,
         ConditionNeedsTrimmedEvents, PositionOfOtherIncarnation (of the condition), Overloaded, DiskFull,
@@ -233,12 +233,12 @@ class EventLog(Protocol):
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
     ) -> AppendResult:
-        """As `append`, of a batch of Arrow, whose columns are the fields of `Event`: with the same checks and errors.
+        """As `append`, for an Arrow batch whose columns are the fields of `Event`, with the same checks and errors.
 
-        No Python object is made of an event, which takes less than half of the CPU where there are thousands. Only the
-        columns `type` and `data` must be there; null is a field's default (`formats.arrow.events.columns_of`).
+        It creates no Python object per event, which takes less than half the CPU for thousands of events. Only the
+        columns `type` and `data` are required; null stands for a field's default (`formats.arrow.events.columns_of`).
 
-        Raises InvalidEvent besides, of a schema of which no events can be made, and of malformed Arrow.
+        Also raises InvalidEvent for a schema that does not describe events, and for malformed Arrow.
         """
 
     def read(
@@ -253,15 +253,15 @@ class EventLog(Protocol):
     ) -> Reading:
         """The matching events up to the present head, in order (or backwards, in reverse order).
 
-        `from_` is inclusive, `after` exclusive, in the direction of reading; give one of them or none.
-        Raises InvalidQuery, InvalidPosition, PositionTrimmed (only for a given position), PositionOfOtherIncarnation.
+        `from_` is inclusive, `after` exclusive, in the direction of reading; pass at most one of them. Raises
+        InvalidQuery, InvalidPosition, PositionTrimmed (only for a given position), PositionOfOtherIncarnation.
         """
 
     def head(self) -> int:
         """The number of the last durable event; 0 in an empty log."""
 
     def subscribe(self, query: Query = ALL, *, after: int | None = None, partition: int | None = None) -> Subscription:
-        """Catch up after that number (default: from the first retained event), then follow. Never skips, never repeats.
+        """Catch up after that number (default: from the first retained event), then follow. Never skips or repeats.
 
         Raises as `read`.
         """
@@ -271,38 +271,38 @@ class EventLog(Protocol):
     ) -> Consumer:
         """Register a reliable consumer, or take it over (raising its epoch).
 
-        A new one starts after that number, by default at the present head; a known one keeps its position.
-        Raises InvalidInput, InvalidPosition (above the head), and WouldDrop: of a log that keeps events until they are
-        acknowledged, the first consumer lets those before its start go, more than `drops_at_most`.
+        A new one starts after that number, by default at the present head; a known one keeps its position. Raises
+        InvalidInput, InvalidPosition (above the head), and WouldDrop: if a log keeps events until they are
+        acknowledged, its first consumer releases those before its start, more than `drops_at_most`.
         """
 
     def acknowledge(self, owner: str, component: str, sequence_number: int, *, epoch: int | None = None) -> Consumer:
-        """Everything up to that number is done with, durably. A lower number than before changes nothing.
+        """Mark every event up to that number as processed, durably. A lower number than before changes nothing.
 
         Raises ConsumerNotFound, ConsumerFenced, InvalidPosition (above the head).
         """
 
     def reset_consumer(self, owner: str, component: str, after: int, *, drops_at_most: int = 0) -> Consumer:
-        """Set a consumer's position, back or forth.
+        """Set a consumer's position, backward or forward.
 
         Raises ConsumerNotFound, InvalidPosition, and WouldDrop: retention would drop more events than `drops_at_most`.
         """
 
     def unregister_consumer(self, owner: str, component: str, *, drops_at_most: int = 0) -> None:
-        """Forget a consumer; it holds trimming back no more. Raises ConsumerNotFound, and WouldDrop as a reset."""
+        """Remove a consumer; it no longer holds trimming back. Raises ConsumerNotFound, and WouldDrop as a reset."""
 
     def consumers(self) -> list[Consumer]:
         """All registered consumers, by owner and component."""
 
     def trim(self, below: int) -> int:
-        """Drop the events numbered below that, as far as registered consumers allow; answers the first retained.
+        """Drop the events numbered below that, as far as registered consumers allow; returns the first retained.
 
         Raises InvalidPosition (above head + 1).
         """
 
 
 class AppendRequest:
-    """One append on its way through a local log; `deliver` gets it back when `result` or `error` is set."""
+    """One append on its way through a local log; `deliver` is called with it once `result` or `error` is set."""
 
     __slots__ = ("columns", "condition", "context", "deliver", "error", "is_bulk", "mark", "partition", "result")
 
@@ -323,15 +323,15 @@ class AppendRequest:
         """Called once per commit, from the log's own thread, with all of its finished requests; must not block."""
         self.context = context
         self.mark = mark
-        """Of an exactly-once writer; with it the columns may be empty."""
+        """The mark of an exactly-once writer; with it the columns may be empty."""
         self.is_bulk = is_bulk
-        """Whether it is part of a bulk load, which is refused first where the index does not keep up."""
+        """Whether it belongs to a bulk load, which is refused first if the index falls behind."""
         self.result: AppendResult | None = None
         self.error: EventLogError | None = None
 
 
 class Selection(NamedTuple):
-    """The checked bounds of one read: what `read_page` is asked for, page after page."""
+    """The checked bounds of one read: the arguments of `read_page`, page after page."""
 
     after: int
     head: int
@@ -339,4 +339,4 @@ class Selection(NamedTuple):
     limit: int | None
     partition: int | None
     upto: int | None = None
-    """The last number in the order of the read, inclusive; None: it goes to the end, that of its begin."""
+    """The last number in reading order, inclusive; None: the end of the log as of the read's start."""

@@ -1,9 +1,9 @@
-"""Marks: how a writer that repeats itself after a failure gets each of its batches into a log exactly once.
+"""Marks: how a writer that retries after a failure gets each of its batches into a log exactly once.
 
-A writer has a name and numbers its batches, ascending. An append that carries a mark is taken only if it is ahead of
-what the log has of that writer; the mark becomes durable with the events, in one piece. A batch may take several
-appends: each mark says how many of the batch's rows are consumed with it, and the last one ends the batch. Such a batch
-may also be staged first, in parts that lie beside the log, and then be committed.
+A writer has a name and numbers its batches in ascending order. An append that carries a mark is accepted only if the
+mark is ahead of the log's state of that writer; it becomes durable together with the events. A batch may take several
+appends: each mark says how many of the batch's rows have been consumed with it, and the last one ends the batch. Such a
+batch may also be staged first, in parts stored beside the log, and then committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .limits import show
 
 WRITER_CHARS_MAX = 256
 BATCH_MAX = 2**63 - 1
-"""Batches and rows are counted up to that. A writer of one batch gives it that number: none can follow."""
+"""Limit for numbers of batches and rows. A writer of a single batch uses this number: none can follow."""
 
 
 class Mark(NamedTuple):
@@ -27,34 +27,34 @@ class Mark(NamedTuple):
     batch: int
     """0 or more; a writer's next batch has a higher number."""
     rows: int
-    """How many rows of the batch are consumed up to and with this append (those left out as duplicates too)."""
+    """How many rows of the batch are consumed up to and including this append (also those left out as duplicates)."""
     is_last: bool
-    """Whether the batch is complete with it."""
+    """Whether this append completes the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """What a log has of a writer: its newest batch, as far as it is durable."""
+    """A log's state of a writer: its newest batch, as far as it is durable."""
 
     writer: str
     batch: int
     rows: int
-    """Rows of that batch that were consumed."""
+    """Consumed rows of that batch."""
     first: int
     """Number of the batch's first event; 0 if it has none (yet)."""
     last: int
     """Number of its last event so far; 0 if it has none."""
     events: int
-    """How many events it has so far. Other appends may lie between them."""
+    """How many events it has so far. Events of other appends may lie between them."""
     is_complete: bool
 
     @property
     def is_ended(self) -> bool:
-        """Whether its newest batch is complete, and the last that there can be: it only comes to ask again."""
+        """Whether its newest batch is complete and the last possible one: the writer only comes back to ask again."""
         return self.is_complete and self.batch == BATCH_MAX
 
     def is_behind(self, mark: Mark, count: int) -> bool:
-        """Whether an append of `count` events with that mark has something new: a later batch, or more of this one."""
+        """Whether an append of `count` events with that mark adds anything: a later batch, or more of this one."""
         if mark.batch != self.batch:
             return mark.batch > self.batch
         if self.is_complete:
@@ -64,7 +64,7 @@ class WriterState:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A part of a batch that lies there durably; `stage` is its name for the commit."""
+    """A part of a batch that is staged durably; `stage` is its name for the commit."""
 
     stage: str
     rows: int
@@ -78,16 +78,16 @@ class Committed:
     first: int
     """Number of its first event; 0 if it has none, or if it is older than the writer's newest."""
     last: int
-    """Number of its last event, or 0 likewise."""
+    """Number of its last event; 0 in the same cases."""
     events: int
     skipped: int = 0
-    """Rows that were left out because their ids were stored already."""
+    """Rows left out because their ids were stored already."""
     was_applied: bool = False
-    """Whether it had been complete before this call."""
+    """Whether it was already complete before this call."""
 
 
 def advanced(state: WriterState | None, mark: Mark, first: int, count: int) -> WriterState:
-    """The state of the writer with an append of that mark, whose `count` events are numbered from `first` on."""
+    """The writer's state after an append with that mark, whose `count` events are numbered from `first` on."""
     goes_on = state is not None and state.batch == mark.batch
     begin, end, events = (state.first, state.last, state.events) if state is not None and goes_on else (0, 0, 0)
     if count:
@@ -96,7 +96,7 @@ def advanced(state: WriterState | None, mark: Mark, first: int, count: int) -> W
 
 
 def check_mark(mark: Mark, count: int) -> None:
-    """Raises InvalidInput if a mark is malformed, or is to go without events though it is not its batch's last."""
+    """Raises InvalidInput if a mark is malformed, or has no events although it is not the last of its batch."""
     check_writer(mark.writer, "mark.writer")
     for name, value in (("batch", mark.batch), ("rows", mark.rows)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
@@ -108,7 +108,7 @@ def check_mark(mark: Mark, count: int) -> None:
 
 
 def check_writer(writer: str, where: str = "writer") -> None:
-    """Raises InvalidInput if no exactly-once writer may have that name."""
+    """Raises InvalidInput if the name is not valid for an exactly-once writer."""
     if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARS_MAX or not writer.isprintable():
         problem = f"{show(writer)} given, 1 to {WRITER_CHARS_MAX} printable characters are allowed"
         raise InvalidInput(problem, where)

@@ -1,7 +1,7 @@
 """Queries: which events a reader or a decision asks about (DCB "StreamQuery", today "Query").
 
-A query is a disjunction of items; an item is (types: any of) AND (tags: all of). A query tag without a colon is a
-key: it matches every tag of that key and the bare tag itself; as one of `exact_tags` it matches that tag alone.
+A query is a disjunction of items; an item is (types: any of) AND (tags: all of). A query tag without a colon is a key:
+it matches every tag with that key and the bare tag itself. In `exact_tags` it matches only that tag.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from .limits import QUERY_ITEMS_MAX, QUERY_TERMS_MAX, QUERY_TERMS_TOTAL_MAX, TYP
 
 @dataclass(frozen=True, slots=True)
 class QueryItem:
-    """(type is one of `types`, or any if empty) AND (all of `tags` and `exact_tags` are there). One is given."""
+    """(type is one of `types`, or any if empty) AND (has all of `tags` and `exact_tags`). At least one is given."""
 
     types: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
-    """One without a colon is a key: `order` is there where `order` is, or `order:17`."""
+    """A tag without a colon is a key: `order` matches `order` and `order:17`."""
     exact_tags: tuple[str, ...] = ()
-    """Just these: `order` is there where `order` is."""
+    """Exact tags: `order` matches only `order`."""
 
     @property
     def has_tags(self) -> bool:
-        """Whether it asks for tags, in either way."""
+        """Whether it asks for tags, as `tags` or `exact_tags`."""
         return bool(self.tags or self.exact_tags)
 
     @property
@@ -47,7 +47,7 @@ class QueryItem:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """Any of `items`; `items` = None is every event, which is said explicitly with `Query.all()`."""
+    """Any of `items`; `items` = None is every event, written explicitly as `Query.all()`."""
 
     items: tuple[QueryItem, ...] | None
 
@@ -60,7 +60,7 @@ class Query:
     def of(*items: QueryItem) -> Query:
         """The disjunction of `items`, checked.
 
-        Raises InvalidQuery: no item, an item with neither types nor tags, a malformed type or tag, too many of them.
+        Raises InvalidQuery: no item, an item with neither types nor tags, a malformed type or tag, or too many of them.
         """
         if not items:
             raise InvalidQuery("a query needs at least one item; to ask for every event say so explicitly", "items")
@@ -91,7 +91,7 @@ ALL = Query(None)
 
 
 def _is_plain(item: QueryItem) -> bool:
-    """Whether an item is fit at first sight; of any other, `_check_item` can tell. A short type is a fit tag, too."""
+    """Whether an item is plainly valid; `_check_item` decides about any other. A short type is also a valid tag."""
     if item.__class__ is not QueryItem:
         return False
     types, tags, exact_tags = item.types, item.tags, item.exact_tags
@@ -105,7 +105,7 @@ def _is_plain(item: QueryItem) -> bool:
 
 
 def _check_item(item: QueryItem, where: str) -> int:
-    """Answers how many types and tags it has."""
+    """Check an item; returns how many types and tags it has."""
     if not isinstance(item, QueryItem):
         raise InvalidQuery(f"a QueryItem is expected, {show(item)} given", where)
     for name, terms in (("types", item.types), ("tags", item.tags), ("exact_tags", item.exact_tags)):
@@ -127,14 +127,14 @@ def _check_item(item: QueryItem, where: str) -> int:
 
 
 def _terms(given: Sequence[str]) -> tuple[str, ...]:
-    """As a tuple; but one string is not the sequence of its characters: it is left for the check to refuse."""
+    """As a tuple. A single string is not split into characters: it is left for the check to refuse."""
     return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]
 
 
 def _tidy(item: QueryItem) -> QueryItem:
-    """The item with sorted, distinct terms; most items have one term, and are so already.
+    """The item with sorted, distinct terms; most items have one term and are sorted already.
 
-    Only a bare tag can be asked for in two ways: of `exact_tags`, one with a colon goes to `tags`.
+    Only a bare tag can be asked for in two ways: a tag with a colon moves from `exact_tags` to `tags`.
     """
     types, tags, exact = item.types, item.tags, item.exact_tags
     if not exact and len(types) < 2 and len(tags) < 2 and types.__class__ is tags.__class__ is tuple:

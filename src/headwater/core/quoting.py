@@ -1,4 +1,4 @@
-"""How a message shows what was given: quoted once, and cut, so that nobody fills answers and logs with it."""
+"""How messages show a given value: quoted once and cut, so that large input does not fill answers and logs."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def show(value: object, chars: int = SHOWN_CHARS) -> str:
 
 
 def cut(text: str, chars: int = SHOWN_CHARS) -> str:
-    """A text as it is, cut: for what is quoted by whoever shows it."""
+    """The text itself, cut: for callers that add their own quotes."""
     return text if len(text) <= chars else f"{text[: chars - 3]}..."

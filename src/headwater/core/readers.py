@@ -1,6 +1,6 @@
-"""Who is sent the events of a log at this moment, by protocols that have no links: subscriptions, pushes.
+"""Readers that currently get the events of a log over protocols without links: subscriptions, pushes.
 
-Rooms keep what is here up to date, once for each batch that they send; it is looked at when an operator asks.
+Their components update it once per batch they send; operators look at it on demand.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ WANTS_CHARS_MAX = 1024
 
 
 class Waiting(StrEnum):
-    """What must come before a reader is sent more."""
+    """What a reader waits for before it is sent more."""
 
     EVENTS = "events"
-    """It has been sent all there is."""
+    """It has been sent all events so far."""
     READING = "reading"
-    """It has not taken what was sent."""
+    """It has not yet read what was sent."""
     ANSWERS = "answers"
-    """It has not answered what was sent."""
+    """It has not yet answered what was sent."""
 
 
 class Reader:
-    """One of them. Its room calls it on the event loop."""
+    """One reader. Its component calls it on the event loop."""
 
     def __init__(
         self,
@@ -44,23 +44,23 @@ class Reader:
         partition: int | None = None,
         position: int | None = 0,
     ) -> None:
-        """`end` is called, on the loop, with the reason for which it is to end, which its peer is told."""
+        """`end` is called, on the loop, with the reason for ending the reader, which its peer gets."""
         self.protocol, self.log, self.end = protocol, log, end
         self.user, self.peer, self.component, self.partition = user, peer, component, partition
         self.wants = None if wants is None else cut(wants, WANTS_CHARS_MAX)
         self.position = position
-        """Up to this number it was sent what it wants; None: not known."""
+        """It was sent all matching events up to this number; None: not known."""
         self.events = 0
         self.started_at = self.waits_since = time.time_ns() // 1_000_000
         self.sent_at: int | None = None
         self.waits_for = Waiting.EVENTS
 
     def waits(self, waits_for: Waiting) -> None:
-        """From now on it waits for that."""
+        """From now on it waits for `waits_for`."""
         self.waits_for, self.waits_since = waits_for, time.time_ns() // 1_000_000
 
     def sent(self, position: int | None, events: int) -> None:
-        """So many events were sent, and all that it wants up to that number."""
+        """`events` more events were sent, so that it has all it wants up to `position`."""
         self.position = position
         if events:
             self.events += events
@@ -68,7 +68,7 @@ class Reader:
 
 
 class Readers:
-    """Those of one server, on one event loop."""
+    """The readers of one server, on one event loop."""
 
     def __init__(self) -> None:
         self._by_number: dict[int, Reader] = {}
@@ -76,11 +76,11 @@ class Readers:
 
     @property
     def by_number(self) -> Mapping[int, Reader]:
-        """By what the server calls them, in the order in which they came; a view."""
+        """Readers by the server's number for them, in order of arrival; a view."""
         return MappingProxyType(self._by_number)
 
     def add(self, reader: Reader) -> Callable[[], None]:
-        """One more, until what is answered is called; once or more often."""
+        """Add a reader until the returned callable is called, once or more often."""
         self._counted += 1
         number = self._counted
         self._by_number[number] = reader
@@ -88,7 +88,7 @@ class Readers:
 
     @contextmanager
     def having(self, reader: Reader) -> Iterator[Reader]:
-        """One more, as long as the block runs."""
+        """Add a reader for the duration of the block."""
         remove = self.add(reader)
         try:
             yield reader

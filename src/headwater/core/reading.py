@@ -1,4 +1,4 @@
-"""How a log in this process is read: pages, and the loops over them; `watch` is where they wait."""
+"""Reading a log in this process: pages, and the loops over them; they wait by `watch`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .query import ALL, Query
 
 
 class PagedLog(ABC):
-    """What of a log in this process is needed to read it. All of it may be called from any thread; nothing blocks."""
+    """The part of a log in this process that reading needs. Call it from any thread; nothing blocks."""
 
     @abstractmethod
     def read_page(
@@ -34,29 +34,29 @@ class PagedLog(ABC):
         """At most `limit` matching events and about `bytes_max` payload bytes after `after`, up to `upto`.
 
         `upto` (inclusive) defaults to the durable head. Backwards, events numbered below `after` come in descending
-        order, down to `upto` (default: the first retained). A position below the first retained event is moved up to
-        it silently: `check_position` is for a position that a caller gave. The query must be checked. With `packs` the
-        events may come as MessagePack (`formats.packed.PackedEvents`), for whoever only sends them.
+        order, down to `upto` (default: the first retained). A position below the first retained event is moved up to it
+        silently: use `check_position` for a position that a caller passed. The query must be checked. With `packs` the
+        events may come as MessagePack (`formats.packed.PackedEvents`), for callers that only send them.
 
-        A page that `is_bounded` has no more than `bytes_max` bytes with all that its events have, and `EVENT_BYTES` for
-        each. An event that has more comes alone (`Page.large`), and its data is not copied.
+        A page that `is_bounded` has at most `bytes_max` bytes, counting everything in its events and `EVENT_BYTES` for
+        each. A larger event comes alone (`Page.large`), and its data is not copied.
         """
 
     @abstractmethod
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
-        """Call `wake` after each commit and at the close, from the log's thread; it must not block.
+        """Call `wake` after each commit and on close, from the log's thread; it must not block.
 
-        Answers a callable that stops it.
+        Returns a callable that stops it.
         """
 
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Whether the log takes and serves nothing any more."""
+        """Whether the log is closed: it takes no appends and serves no reads."""
 
 
 class PagedReading:
-    """A read of a local log, page by page, so that a slow consumer holds one page at most."""
+    """A read of a local log, page by page, so that a slow consumer holds at most one page."""
 
     def __init__(self, log: PagedLog, query: Query, selection: Selection) -> None:
         self.head = selection.head
@@ -70,7 +70,7 @@ class PagedReading:
 
 
 def _lasting(pages: Iterator[Sequence[SequencedEvent]]) -> Iterator[Iterable[SequencedEvent]]:
-    """The pages; where one cannot be read, what raises that error each time, and never looks like the end."""
+    """The pages. If one cannot be read, raises that error on every call, so that it never looks like the end."""
     try:
         yield from pages
     except Exception as error:
@@ -89,10 +89,10 @@ def read_pages(
     packs: bool = False,
     page_bytes: Callable[[], int] | None = None,
 ) -> Iterator[Page]:
-    """The pages of a read, bounded by the head at its begin, by its limit and by its last number.
+    """The pages of a read, bounded by the head at its start, by its limit and by its last number.
 
-    `packs`: see `PagedLog.read_page`. With `page_bytes`, pages are bounded, each by the answer at the time.
-    A page is forgotten here once it is given out.
+    `packs`: see `PagedLog.read_page`. With `page_bytes`, pages are bounded, each by its return value at the time. A
+    page is released here once it is returned.
     """
     cursor, left, upto = selection.after, selection.limit, selection.upto
     if not selection.backwards:
@@ -121,7 +121,7 @@ def read_pages(
 def next_event(
     log: PagedLog, after: int, *, backwards: bool = False, partition: int | None = None
 ) -> SequencedEvent | None:
-    """The first event after that number (backwards: before it), if there is one. Its data is left out, and not read.
+    """The first event after that number (backwards: before it), if any. Its data is left out and not read.
 
     Raises StorageCorrupted, Closed.
     """
@@ -137,7 +137,7 @@ def next_event(
 
 
 class LocalSubscription(Subscription):
-    """One loop of bounded reads at a cursor, up to the durable head; between them it sleeps until a commit."""
+    """A loop of bounded reads at a cursor, up to the durable head; between them it sleeps until a commit."""
 
     def __init__(self, log: PagedLog, query: Query, selection: Selection) -> None:
         super().__init__(selection.after)

@@ -12,26 +12,26 @@ LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 
 
 EARLIEST, LATEST = "earliest", "latest"
-"""Where a receiver may begin: with the first event that is retained, or with what is added from now on."""
+"""Where a receiver may start: with the first retained event, or with events appended from now on."""
 SYSTEM_LOG = "$system"
-"""The log in which the server keeps its notifications (management.history). Only the server makes it and appends."""
+"""The log in which the server keeps its notifications (management.history). Only the server creates it and appends."""
 
 
 def is_own(name: str) -> bool:
-    """Whether the name is one of the server's own."""
+    """Whether the name is reserved for the server's own logs."""
     return name.startswith("$")
 
 
 def refuse_own(name: str) -> None:
-    """Raises InvalidLogName if the name is one of the server's own."""
+    """Raises InvalidLogName if the name is reserved for the server's own logs."""
     if is_own(name):
         raise InvalidLogName(f"{show(name)} is the server's own", "name")
 
 
 def check_log_name(name: str, *, is_own: bool = False) -> str:
-    """The name itself, if a log may have it. Raises InvalidLogName. Names that start with `$` are the server's own.
+    """Returns the name if it is valid for a log. Raises InvalidLogName. Names that start with `$` are the server's own.
 
-    With `is_own` it is one of those, and SYSTEM_LOG is the only one that there is.
+    With `is_own` it must be one of those; SYSTEM_LOG is the only one.
     """
     if is_own:
         assert name == SYSTEM_LOG, name
@@ -43,33 +43,33 @@ def check_log_name(name: str, *, is_own: bool = False) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LogSettings:
-    """What a log promises to keep and what it takes.
+    """What a log retains and accepts.
 
-    Retention never passes a registered reliable consumer. With none of the three retention settings, everything is
-    kept for ever.
+    Retention never passes a registered reliable consumer. With none of the three retention settings, everything is kept
+    forever.
     """
 
     partitions: int = 1
-    """How many, from 1 to 1024; fixed at creation."""
+    """Number of partitions, from 1 to 1024; fixed at creation."""
     partition_by: str = ""
-    """How events without group key find their partition: "" (round robin per call), "source", "subject", or
+    """How events without a group key are assigned to partitions: "" (round robin per call), "source", "subject", or
     "tag:KEY". Fixed at creation."""
     retention_ms: int | None = None
-    """Events older than that may be trimmed."""
+    """Events older than this may be trimmed."""
     retention_bytes: int | None = None
-    """The oldest segments over that total of what events use may be trimmed."""
+    """The oldest segments may be trimmed while the events use more than this in total."""
     retention_until_acknowledged: bool = False
-    """Events that every registered consumer has acknowledged may be trimmed; with no consumer, none."""
+    """Events that every registered consumer has acknowledged may be trimmed; without consumers, none."""
     event_bytes_max: int = 1024 * 1024
-    """The largest event taken, data and envelope together."""
+    """The largest event accepted, data and envelope together."""
     id_horizon: int | None = None
-    """Ids are unique over so many newest events; None = over all that are retained. A trim forgets ids."""
+    """Ids are unique among this many newest events; None = among all retained ones. A trim forgets ids."""
     keeps_history: bool = True
     """Whether conditions stay exact over trimmed events (their postings are kept)."""
     consumer_age_ms_max: int | None = None
-    """A consumer that was not heard of for so long is unregistered; None = never."""
+    """A consumer that is silent for this long is unregistered; None = never."""
     default_start: str = LATEST
-    """Where a receiver begins that names no position, and that nothing is remembered of: "latest" or "earliest"."""
+    """Where a receiver starts that names no position and has no stored one: "latest" or "earliest"."""
 
     def __post_init__(self) -> None:
         _between("partitions", self.partitions, 1, PARTITIONS_MAX)
@@ -89,7 +89,7 @@ class LogSettings:
             raise InvalidSettings(f'{self.default_start!r} given, allowed: "latest", "earliest"', "default_start")
 
     def check_change(self, new: LogSettings) -> None:
-        """Raises InvalidSettings if `new` changes what is fixed at creation."""
+        """Raises InvalidSettings if `new` changes a setting that is fixed at creation."""
         for name in ("partitions", "partition_by"):
             old_value, new_value = getattr(self, name), getattr(new, name)
             if old_value != new_value:

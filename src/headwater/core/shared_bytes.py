@@ -1,8 +1,8 @@
-"""One budget of bytes for what the threads of a process hold: appends that wait, commits for replicas, batches.
+"""One budget of bytes for what the threads of a process hold: waiting appends, commits for replicas, batches.
 
-A *part* is what one holder has of it: a log, a feed, a stream. A part may have half of what the others leave, so no
-holder takes all. `FREE_BYTES` of each part are not counted, and the rest is counted in steps, so a small append
-compares two numbers and goes on.
+A *part* is one holder's share: a log, a feed, a stream. A part may have half of what the others leave free, so no
+holder takes all. `FREE_BYTES` of each part are not counted. The rest is counted in steps, so a small append only
+compares two numbers.
 
 What an event loop holds for its peers is counted in `core.loop.memory` instead, without a lock.
 """
@@ -16,14 +16,14 @@ from .errors import EventLogError, Overloaded, TooLarge
 KIB = 1024
 MIB = 1024 * KIB
 FREE_BYTES = 64 * KIB
-"""A holder may have so much beside the budget: a part here, a connection on an event loop."""
+"""What a holder may have outside the budget: a part here, a connection on an event loop."""
 STEP_BYTES = 64 * KIB
 """Charges are multiples of this."""
 RETRY_AFTER_S = 1.0
 
 
 class NoMemory(Overloaded):
-    """There is no room for this at the moment; nothing of it was taken. Retry later."""
+    """There is no room for this now; nothing of it was taken. Retry later."""
 
     def __init__(self, asked_bytes: int, free_bytes: int, what: str) -> None:
         free_bytes = max(free_bytes, 0)
@@ -34,17 +34,17 @@ class NoMemory(Overloaded):
 
 
 def charge_of(size: int) -> int:
-    """What a holder of `size` bytes is charged with."""
+    """The charge for a holder of `size` bytes."""
     return 0 if size <= FREE_BYTES else -(-(size - FREE_BYTES) // STEP_BYTES) * STEP_BYTES
 
 
 def largest_within(room: int) -> int:
-    """The most that a holder may have that may be charged with `room` bytes."""
+    """The most that a holder charged with `room` bytes may have."""
     return room // STEP_BYTES * STEP_BYTES + FREE_BYTES
 
 
 def refusal_of(size: int, largest: int, free: int, what: str) -> EventLogError:
-    """Why there is no room for `what`: it is larger than ever fits, or than the room there is now."""
+    """Why there is no room for `what`: it is larger than can ever fit, or than the room now."""
     return TooLarge(size, largest, "bytes of memory", what) if size > largest else NoMemory(size, free, what)
 
 
@@ -55,9 +55,9 @@ class SharedBytes:
         self.bytes_max = bytes_max
         """The budget."""
         self.bytes = 0
-        """Charged at the moment, of all parts together."""
+        """Bytes currently charged, of all parts together."""
         self.refused = 0
-        """How often a part found no room so far."""
+        """How often a part has found no room so far."""
         self._changing = Lock()
 
     @property
@@ -66,7 +66,7 @@ class SharedBytes:
         return largest_within(self.bytes_max // 2)
 
     def part(self) -> BytesPart:
-        """A part for one holder. It is over when it holds nothing."""
+        """A part for one holder. It ends when it holds nothing."""
         return BytesPart(self)
 
     def ask(self, own: int, step: int) -> bool:
@@ -85,7 +85,7 @@ class SharedBytes:
 
 
 class BytesPart:
-    """What one holder has of a `SharedBytes`. Its owner has one thread use it at a time."""
+    """One holder's part of a `SharedBytes`. Its owner must use it from one thread at a time."""
 
     __slots__ = ("_charged", "_covered", "_shared", "bytes")
 
@@ -102,12 +102,12 @@ class BytesPart:
 
     @property
     def room(self) -> int:
-        """What it may hold at the moment beside what it has; another part may be faster."""
+        """What it may take now in addition; another part may be faster."""
         shared = self._shared
         return (shared.bytes_max - (shared.bytes - self._charged)) // 2 - self._charged + self._covered - self.bytes
 
     def take(self, size: int) -> bool:
-        """Count `size` bytes more, if there is room for all of them; else change nothing and answer False."""
+        """Count `size` bytes more if all of them fit; otherwise change nothing and return False."""
         if self.bytes + size > self._covered:
             step = charge_of(self.bytes + size) - self._charged
             if not self._shared.ask(self._charged, step):
@@ -118,18 +118,18 @@ class BytesPart:
         return True
 
     def hold(self, size: int) -> None:
-        """Count `size` bytes more, which are there already. It may exceed the budget: others find less room."""
+        """Count `size` bytes more that already exist. May exceed the budget: others find less room."""
         self.bytes += size
         if self.bytes > self._covered:
             self._charge(charge_of(self.bytes) - self._charged)
 
     def claim(self, size: int, where: str) -> None:
-        """As `take`. Raises TooLarge where so much can never fit, Overloaded where it does not fit now."""
+        """As `take`. Raises TooLarge if that much can never fit, Overloaded if it does not fit now."""
         if not self.take(size):
             raise self.refusal(size, where)
 
     def refusal(self, size: int, where: str) -> EventLogError:
-        """Why `take` answered False; `where` is named where it can never fit."""
+        """Why `take` returned False; `where` is named if the size can never fit."""
         return refusal_of(size, self.largest, self.room, where)
 
     def give(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Many logs by name."""
+"""A store of logs by name."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class LogStore(Protocol):
     """The logs of one server."""
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> LocalLog:
-        """Create a log, or answer the one of that name if its settings are the same (None: whatever they are).
+        """Create a log, or return the one of that name if its settings are the same (None: any settings).
 
-        `is_own`: the server itself makes a log of its own, whose name begins with `$`, and of which nobody is notified.
+        `is_own`: the server creates a log of its own, whose name begins with `$` and which sends no notifications.
         Raises InvalidLogName, LogExists.
         """
 
@@ -25,13 +25,13 @@ class LogStore(Protocol):
         """The log of that name; logs open lazily. Raises LogNotFound, StorageCorrupted."""
 
     def names(self) -> list[str]:
-        """All logs, in order of name; those too that cannot be opened."""
+        """All logs, in order of name, including those that cannot be opened."""
 
     def opened(self) -> Sequence[LocalLog]:
-        """The logs that are open at the moment, in order of name; opens none."""
+        """The logs that are open now, in order of name; opens none."""
 
     def settings_of(self, name: str) -> LogSettings:
-        """The settings of a log; opens none. Raises LogNotFound, StorageCorrupted: it is stopped."""
+        """The settings of a log; opens none. Raises LogNotFound, StorageCorrupted: the log is stopped."""
 
     def incarnation_of(self, name: str) -> str:
         """The incarnation of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
@@ -40,35 +40,36 @@ class LogStore(Protocol):
         """The registered consumers of a log; opens none. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
 
     def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> LocalLog:
-        """Give a log new settings. Raises LogNotFound, InvalidSettings, and WouldDrop if more events would be dropped
-        now than `drops_at_most` (None: however many).
+        """Change a log's settings. Raises LogNotFound, InvalidSettings, WouldDrop.
+
+        WouldDrop: more than `drops_at_most` events would be dropped now (None: no limit).
         """
 
     def delete(self, name: str, incarnation: str | None = None) -> None:
-        """Delete a log and all its events. A log of that name made later goes on above its numbers.
+        """Delete a log and all its events. A later log of that name continues above its numbers.
 
-        Raises LogNotFound (also where it has another incarnation than that), InvalidLogName (it is the server's own).
+        Raises LogNotFound (also if its incarnation differs), InvalidLogName (it is the server's own).
         """
 
     def unready(self) -> str | None:
-        """Why appends are refused by all logs at present (the disk is full, say); None if they are not."""
+        """Why all logs refuse appends at present (such as a full disk); None if they do not."""
 
     def may_act(self) -> bool:
-        """Whether this server may do now what one server alone does: call webhooks, push, give partitions away, trim.
+        """Whether this server may now do what only one server does: call webhooks, push, assign partitions, trim.
 
-        It is asked before each such act. Of several servers that share their logs, one that slept through its time
-        learns here that another may be doing it by now. It can be so for a moment only.
+        Callers ask before each such act. If servers share their logs, one that slept past its lease learns here that
+        another may have taken over. The answer may change within a moment.
         """
 
     def unavailable(self) -> Mapping[str, str]:
-        """Logs that cannot be used, and logs in which a read found damage: by name, why and what to do; opens none."""
+        """Logs that cannot be used, and logs with damage found by a read: by name, reason and remedy; opens none."""
 
     def troubles(self) -> Sequence[str]:
-        """What an operator should look at, though logs are served: a clock that is not believed, say."""
+        """Problems for an operator although logs are served, such as a clock that is not trusted."""
 
     @property
     def state(self) -> StateStore:
-        """Consumers, users, subscriptions: whatever front ends must remember."""
+        """Consumers, users, subscriptions and other state that front ends must remember."""
 
     def close(self) -> None:
-        """Close every log in order: what was acknowledged is on disk, what was not is refused with Closed."""
+        """Close every log in order: acknowledged appends are on disk, all others are refused with Closed."""

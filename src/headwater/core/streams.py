@@ -1,7 +1,7 @@
-"""Streams that tell how far they have come in a log, so that their lag can be seen: kept in memory only.
+"""Streams that report their position in a log, so that their lag is visible; kept in memory only.
 
-Their position is in their own checkpoint; what is kept here is what they said of it last, for operators. Unlike a
-registered consumer a stream holds back no trimming.
+Their position is in their own checkpoint; this keeps what each reported last, for operators. Unlike a registered
+consumer, a stream does not hold back trimming.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from .limits import has_controls, show
 
 STREAM_CHARS_MAX = 256
 STREAMS_MAX, STREAMS_OF_OWNER_MAX = 1000, 100
-"""Of one log; beyond, the one that was not heard of for longest is forgotten: of its owner, then of all."""
+"""Limits per log. Above them, the stream silent for longest is forgotten: of its owner first, then of all."""
 SILENT_MS_MAX = 7 * 24 * 3_600_000
-"""How long a stream is remembered that says nothing: one that died on a Friday is still there on Monday."""
+"""How long a silent stream is remembered: one that died on a Friday is still listed on Monday."""
 NOBODY = "spark"
-"""The owner of streams where there are no users."""
+"""The owner of streams if there are no users."""
 
 
 class StreamPosition(NamedTuple):
-    """How far a stream has come, as it said last."""
+    """A stream's position, as last reported."""
 
     owner: str
-    """The user who runs it, or NOBODY: streams of others may have the same name."""
+    """The user who runs it, or NOBODY: streams of different owners may have the same name."""
     name: str
     position: int
-    """Everything up to this number is done with."""
+    """Every event up to this number is processed."""
     told_at: int
-    """When it said so, in ms since 1970 UTC."""
+    """When it reported that, in ms since 1970 UTC."""
 
 
 def check_stream_name(name: object, where: str = "stream") -> str:
@@ -43,16 +43,16 @@ def check_stream_name(name: object, where: str = "stream") -> str:
 
 
 class StreamPositions:
-    """What the streams of one log have told. Safe to call from any thread; nothing blocks."""
+    """The reported positions of the streams of one log. Safe to call from any thread; nothing blocks."""
 
     def __init__(self, head: Callable[[], int], clock: Callable[[], int]) -> None:
         self._head, self._clock = head, clock
         self._known: OrderedDict[tuple[str, str], StreamPosition] = OrderedDict()
-        """Who was heard of last is last."""
+        """Most recently reported last."""
         self._lock = threading.Lock()
 
     def tell(self, owner: str, name: str, position: int) -> None:
-        """A stream has come so far; it may also have gone back. Raises InvalidInput, InvalidPosition."""
+        """Store a stream's position, which may also go back. Raises InvalidInput, InvalidPosition."""
         check_stream_name(name)
         head = self._head()
         if not 0 <= position <= head:
@@ -66,19 +66,19 @@ class StreamPositions:
             self._known.move_to_end(key)
 
     def get(self, owner: str, name: str) -> StreamPosition | None:
-        """What that stream told last; None: nothing, or it was forgotten."""
+        """What that stream reported last; None: nothing, or it was forgotten."""
         with self._lock:
             self._forget_silent(self._clock())
             return self._known.get((owner, name))
 
     def all(self) -> list[StreamPosition]:
-        """By owner and name."""
+        """All positions, by owner and name."""
         with self._lock:
             self._forget_silent(self._clock())
             return [self._known[key] for key in sorted(self._known)]
 
     def forget(self, owner: str, name: str) -> bool:
-        """Forget a stream until it tells something again; answers whether it was known."""
+        """Forget a stream until it reports again; returns whether it was known."""
         with self._lock:
             return self._known.pop((owner, name), None) is not None
 

@@ -1,7 +1,7 @@
-"""Workers that share the partitions of a log as a named group: what a front end asks of whoever keeps the groups.
+"""Workers that share the partitions of a log as a named group: the interface between front ends and the group keeper.
 
-A worker is alive as long as it says so within its lease. It holds partitions, each under an epoch that is higher than
-any before; an acknowledgement under another epoch is fenced. Positions are the group's, and stay when workers go.
+A worker is alive while it renews its lease. It holds partitions, each under an epoch higher than any before; an
+acknowledgement under another epoch is fenced. Positions belong to the group and stay when workers leave.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ NAME_CHARS_MAX = 256
 LEASE_MS_MIN, LEASE_MS_MAX = 500, 600_000
 WAIT_MS_MAX = 25_000
 RETRY_AFTER_S = 5.0
-"""When whoever found no place is to try again."""
+"""When a worker that found no place should retry."""
 
 
 class WorkerKey(NamedTuple):
-    """One worker of one group. Two users' workers of the same name are two."""
+    """One worker of one group. Workers of the same name but different users are distinct."""
 
     log: str
     group: str
@@ -33,21 +33,21 @@ class HeldPartition(NamedTuple):
     partition: int
     epoch: int
     after: int
-    """Everything up to this number is done with."""
+    """Every event up to this number is processed."""
     is_leaving: bool
-    """Whether it is to be given up, for another worker, once what was begun is done."""
+    """Whether the worker should give it up, for another worker, once it has finished the current work."""
 
 
 class Holding(NamedTuple):
-    """What a worker holds now."""
+    """The partitions that a worker holds now."""
 
     version: int
-    """Another one each time that something changes."""
+    """Changes each time anything changes."""
     partitions: list[HeldPartition]
 
 
 def taken_over(key: WorkerKey, version: int, current: int) -> ConsumerFenced:
-    """Another process has begun under the worker's name: whoever had it before is told so, and works no more."""
+    """Another process has taken the worker's name: the previous one gets this error and must stop."""
     error = ConsumerFenced(key.group, key.name, version, current)
     problem = f"another worker of the name {show(key.name)} has begun in group {show(key.group)}; this one is fenced"
     error.args = (problem,)
@@ -55,14 +55,14 @@ def taken_over(key: WorkerKey, version: int, current: int) -> ConsumerFenced:
 
 
 def too_many_workers(problem: str) -> Overloaded:
-    """There is no place for one more worker until another one leaves; to be tried again."""
+    """There is no place for another worker until one leaves; retry later."""
     error = Overloaded(0, 0, RETRY_AFTER_S)
     error.args = (f"{problem}, and no more are allowed; try again in {RETRY_AFTER_S:g} s",)
     return error
 
 
 class Workers(Protocol):
-    """The groups of all logs, on one event loop."""
+    """The groups of all logs on one event loop."""
 
     async def beat(
         self,
@@ -74,28 +74,28 @@ class Workers(Protocol):
         begins_earliest: bool | None = None,
         peer: str = "",
     ) -> Holding:
-        """The worker is alive, and for `lease_ms` after the answer; a new one joins its group. What it holds.
+        """Renew a worker's lease for `lease_ms` after the answer; a new worker joins its group. Returns what it holds.
 
-        `version` is the last one that it was told: where it still holds the same, the answer waits for a change, up to
-        `wait_ms`. Without one it begins: whoever had its name before holds nothing any more, and is fenced.
-        `begins_earliest` says where a group begins that has no position in a partition yet; None as the log's settings
-        have it. `peer` is its address, by which places are dealt where nobody logs in.
-        Raises ConsumerFenced, InvalidInput, Overloaded, LogNotFound, StorageCorrupted.
+        `version` is the last one it received: while nothing changed since, the answer waits for a change, up to
+        `wait_ms`. Without one the worker starts: any previous process of that name holds nothing any more and is
+        fenced. `begins_earliest` says where a group starts in a partition without a stored position; None means by the
+        log's settings. `peer` is its address, by which places are assigned if there are no logins. Raises
+        ConsumerFenced, InvalidInput, Overloaded, LogNotFound, StorageCorrupted.
         """
 
     async def acknowledge(
         self, key: WorkerKey, partition: int, epoch: int, sequence_number: int, *, gives_up: bool = False
     ) -> HeldPartition:
-        """Everything up to a number is done with in a partition, durably; with `gives_up` the worker holds it no more.
+        """Mark every event up to a number in a partition as processed, durably; with `gives_up` the worker releases it.
 
-        Raises ConsumerFenced where it does not hold the partition under that epoch (any more), InvalidPosition; and
-        what the state raises where it cannot be stored now.
+        Raises ConsumerFenced if it does not hold the partition under that epoch (any more), InvalidPosition; and what
+        the state raises if it cannot be stored now.
         """
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:
-        """The worker ends: its partitions are others' at once. Does nothing where it is not known.
+        """The worker ends: its partitions go to others at once. Does nothing if it is unknown.
 
-        `version` is the last one that it was told: where another process has its name by now, that one stays.
+        `version` is the last one it received: if another process has its name by now, that one stays.
         """
 
 

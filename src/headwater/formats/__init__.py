@@ -1,1 +1,1 @@
-"""Encodings that several front ends share: CloudEvents, problem documents, JSON that says where it is wrong. No I/O."""
+"""Encodings that several front ends share: CloudEvents, problem documents, JSON with error locations. No I/O."""

@@ -1,9 +1,9 @@
-"""CloudEvents 1.0 and the log's events, both ways.
+"""Conversion between CloudEvents 1.0 and the log's events.
 
 `core.cloudevent` and `attributes_from_event` are the mapping itself, for every binding: attribute names to canonical
-strings. On it stand the JSON format, its batch, and the HTTP binding's binary mode. Two extensions carry
-what CloudEvents has no word for: `tags` (joined with commas, see `encode_tags`) and `partitionkey` (the group key).
-Going out, `sequence` is the sequence number: see `format_sequence`.
+strings. The JSON format, its batch, and the HTTP binding's binary mode build on it. Two extensions carry what
+CloudEvents does not define: `tags` (joined with commas, see `encode_tags`) and `partitionkey` (the group key). In
+outgoing events, `sequence` is the sequence number: see `format_sequence`.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from .embedding import is_embeddable
 from .slices import TEXT_BYTES_MAX, PieceBytes, base64_slices, is_text, raw_slices, text_slices
 
 SEQUENCE_DIGITS = len(str(SEQUENCE_NUMBER_MAX))
-"""Of the attribute `sequence`: as many as the largest number has."""
+"""Digits of the attribute `sequence`: those of the largest number."""
 
 _SEQUENCE = f"%0{SEQUENCE_DIGITS}d"
 _JSON_MEDIA_TYPE = re.compile(r"\s*[^/;\s]+/([^/;\s]+\+)?json\s*(;.*)?", re.IGNORECASE)
 _CANONICAL = "a string, a whole number, true or false"
 _NONCHARACTERS = "\ufdd0-\ufdef" + "".join(f"{chr(last - 1)}{chr(last)}" for last in range(0xFFFF, 0x110000, 0x10000))
 _ESCAPED = re.compile(f"[%,{_NONCHARACTERS}]|^ ")
-"""In a tag: what separates tags, what begins an escape, the noncharacters of Unicode, a space at the beginning."""
+"""In a tag: the tag separator, the escape character, Unicode noncharacters, a leading space."""
 _TEXTS = frozenset(("specversion", "id", "source", "type", *RULES))
 """The attributes that CloudEvents defines: in the JSON format each is a string (2.2)."""
 _Members = dict[str, msgspec.Raw]
@@ -52,8 +52,8 @@ _value_decoder = msgspec.json.Decoder()
 def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[str, str]:
     """The context attributes of a stored event.
 
-    `default_source` (a URI reference) stands in where the producer gave no source; `time` is the producer's, or when
-    the event was recorded.
+    `default_source` (a URI reference) is used if the producer gave no source; `time` is the producer's, or when the
+    event was recorded.
     """
     found = {
         "specversion": SPECVERSION,
@@ -72,13 +72,13 @@ def attributes_from_event(event: SequencedEvent, default_source: str) -> dict[st
 
 
 def encode_tags(tags: Sequence[str]) -> str:
-    """The value of the extension attribute `tags`: joined with commas, and percent-encoded where that takes it.
+    """The value of the extension attribute `tags`: joined with commas, percent-encoded where necessary.
 
-    That is `,`, `%`, a space that a tag begins with, and what the type String of CloudEvents has not (3.1).
+    That is `,`, `%`, a leading space of a tag, and characters that the CloudEvents type String excludes (3.1).
     """
     text = ",".join(tags)
     if text.isascii() and "%" not in text and text.count(",") < len(tags) and ", " not in text and text[:1] != " ":
-        return text  # much quicker, and nearly always so
+        return text  # much faster, and nearly always the case
     return ",".join([_ESCAPED.sub(_escaped, tag) for tag in tags])
 
 
@@ -87,9 +87,9 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def format_sequence(number: int) -> str:
-    """A sequence number as the extension attribute `sequence`: all of one length, with zeros in front.
+    """A sequence number as the extension attribute `sequence`: zero-padded to a fixed length.
 
-    That extension is compared as text (CloudEvents, "Sequence"), by which "9" would come after "10".
+    The extension is compared as text (CloudEvents, "Sequence"): without padding, "9" would come after "10".
     """
     return _SEQUENCE % number
 
@@ -100,7 +100,7 @@ def format_time(ms: int) -> str:
     return f"{_format_seconds(seconds)}.{rest:03d}Z"
 
 
-@lru_cache(maxsize=256)  # neighbours in a log are often of one second
+@lru_cache(maxsize=256)  # neighbouring events in a log often have the same second
 def _format_seconds(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix("+00:00")
 
@@ -125,7 +125,7 @@ def events_from_json_batch(text: bytes) -> list[Event]:
 
 
 def event_from_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> Event:
-    """The event of a binary-mode HTTP message: `ce-` header fields (their names in lower case) and the payload.
+    """The event of a binary-mode HTTP message: `ce-` header fields (names in lower case) and the payload.
 
     Raises InvalidEvent with the attribute's name.
     """
@@ -142,9 +142,9 @@ def event_from_headers(headers: Iterable[tuple[bytes, bytes]], body: bytes) -> E
 def event_to_json(
     event: SequencedEvent, default_source: str, more: Mapping[str, str] = NO_ATTRIBUTES, *, is_line: bool = False
 ) -> bytes:
-    """The stored event in the JSON format, with some more attributes.
+    """The stored event in the JSON format, with optional additional attributes.
 
-    An event that came as a structured-mode message of AMQP has that document as its data: here it is unpacked.
+    An event that was received as a structured-mode AMQP message has that document as its data: here it is unpacked.
     `is_line`: for a file of lines, whose reader gets the data back byte for byte.
     """
     members: dict[str, object] = attributes_from_event(event, default_source)  # type: ignore[assignment]
@@ -184,12 +184,12 @@ def large_to_json(large: LargeEvent, default_source: str, piece_bytes: PieceByte
 
 
 def is_structured(attributes: Mapping[str, str]) -> bool:
-    """Whether the data is said to be a CloudEvent in the JSON format."""
+    """Whether the data is declared as a CloudEvent in the JSON format."""
     return attributes.get("datacontenttype", "").partition(";")[0].strip().lower() == STRUCTURED
 
 
 def _structured_payload(event: SequencedEvent, is_line: bool) -> Mapping[str, object]:
-    """Media type and data of the document in `data`; the document itself, if it is no CloudEvent."""
+    """Media type and data of the document in `data`; the document itself, if it is not a CloudEvent."""
     try:
         jsontext.check_utf8(event.data)
         members = jsontext.decode(_object_decoder, event.data)
@@ -206,7 +206,7 @@ def _structured_payload(event: SequencedEvent, is_line: bool) -> Mapping[str, ob
 
 
 def _is_in_line(data: bytes) -> bool:
-    """Whether JSON can stand in a file of lines as it is, and its reader gets all of it."""
+    """Whether JSON can be written unchanged to a file of lines, and read back completely."""
     return not (b"\n" in data or b"\r" in data or data != data.strip())
 
 
@@ -223,7 +223,7 @@ def _event_from_members(members: _Members) -> Event:
         except InvalidInput as error:
             given = show(bytes(raw).decode())
             raise InvalidEvent(f"{_CANONICAL} is expected, {given} given: {error.problem}", name) from None
-        if value is not None:  # an attribute that is null is an attribute that is not there (JSON format, 2.2)
+        if value is not None:  # a null attribute is an absent attribute (JSON format, 2.2)
             attributes[name] = _canonical(name, value)
     media_type = attributes.get("datacontenttype")
     if media_type is not None and (fault := check_attribute_value("datacontenttype", media_type)):
@@ -258,7 +258,7 @@ def _from_base64(value: object) -> bytes:
 
 
 def _from_json_value(text: bytes, media_type: str | None) -> bytes:
-    """The payload behind `data`: JSON as it stands, or the text in a JSON string (JSON format, 3.1)."""
+    """The payload of `data`: JSON as it is, or the text in a JSON string (JSON format, 3.1)."""
     if media_type is None or _is_json(media_type):
         return text
     value = jsontext.decode(_value_decoder, text)
@@ -274,7 +274,7 @@ def _data_members(data: bytes, media_type: str | None, encoding: Encoding, is_li
             try:
                 return {"data": data.decode()}
             except UnicodeDecodeError:
-                pass  # bytes, then
+                pass  # so it is bytes
     return {"data_base64": data}
 
 
@@ -284,7 +284,7 @@ def _is_json(media_type: str) -> bool:
 
 
 def _header_value(name: str, value: bytes) -> str:
-    """A header's value: perhaps a quoted string, then percent-decoded once (HTTP binding, 3.1.3.2)."""
+    """A header's value: optionally a quoted string, then percent-decoded once (HTTP binding, 3.1.3.2)."""
     text = value.decode("latin-1").strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = re.sub(r"\\(.)", r"\1", text[1:-1])

@@ -1,4 +1,4 @@
-"""What a client logs in with: an Authorization header, Basic (RFC 7617, UTF-8) or Bearer (RFC 6750); a certificate."""
+"""Credentials for login: an Authorization header, Basic (RFC 7617, UTF-8) or Bearer (RFC 6750); a certificate."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 from ..core.access import Credentials
 
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""What no password holds (RFC 7617, 2); scrypt, moreover, takes one with NULs at its end for the one without."""
+"""Characters that no password contains (RFC 7617, 2); also, scrypt ignores NULs at the end of a password."""
 UNREADABLE = Credentials("", "")
-"""What nobody has."""
+"""Credentials that match no user."""
 
 
 def credentials_of(header: bytes | None) -> Credentials | None:
-    """What the header shows, None where there is none; UNREADABLE for one of another scheme, or not well-formed."""
+    """The credentials in the header, None without one; UNREADABLE for another scheme or a malformed header."""
     if header is None:
         return None
     scheme, _, value = header.partition(b" ")
@@ -29,11 +29,11 @@ def credentials_of(header: bytes | None) -> Credentials | None:
             if colon and not CONTROL.search(secret):
                 return Credentials(name, secret)
     except (binascii.Error, UnicodeDecodeError):
-        pass  # as every other header that cannot be used
+        pass  # like every other unusable header
     return UNREADABLE
 
 
 def common_name(certificate: Mapping[str, Any] | None) -> str | None:
-    """The user whom a certificate names: the common name in what `ssl` says of a peer's verified one; None without."""
+    """The user named by a certificate: the common name in `ssl`'s description of a verified one; None without."""
     names = [value for names in (certificate or {}).get("subject", ()) for key, value in names if key == "commonName"]
     return names[0] if names else None

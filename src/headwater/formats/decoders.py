@@ -1,8 +1,8 @@
-"""Decoders of msgspec for types that are known when they are asked for, made by one thread at a time.
+"""msgspec decoders for types known only on use, created by one thread at a time.
 
-What msgspec (0.22) knows of a Struct is made with the first decoder of it, or with the first `decode(..., type=...)`,
-and is there for other threads before it is whole: two that begin at once end the process by a segmentation fault. So
-what several threads decode has its decoder here, or at the top of its module.
+msgspec (0.22) builds its data about a Struct with its first decoder, or with the first `decode(..., type=...)`, and
+other threads see it before it is complete: two that begin at once crash the process with a segmentation fault. So types
+that several threads decode have their decoder here, or at the top of their module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _of_msgpack: dict[Any, msgspec.msgpack.Decoder[Any]] = {}
 
 
 def json_decoder(kind: type[T]) -> msgspec.json.Decoder[T]:
-    """The decoder of that type, of which there are few; always the same."""
+    """The decoder of that type, always the same one. Use it for few types only."""
     return _of_json.get(kind) or _made(_of_json, kind, msgspec.json.Decoder)
 
 

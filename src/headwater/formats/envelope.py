@@ -1,4 +1,4 @@
-"""The JSON of an event and of its envelope, as `/logs` speaks it and as lines of NDJSON files hold it, both ways.
+"""The JSON of an event and of its envelope, as in `/logs` and in lines of NDJSON files, both ways.
 
 Data that is UTF-8 is a string, other data is base64.
 """
@@ -18,21 +18,21 @@ from .foreign import derived_id
 
 
 def beginning(data: bytes, bytes_max: int) -> tuple[str | UnsetType, bytes | UnsetType]:
-    """The first so many bytes, as text, or else as they are: one of the two is there.
+    """The first `bytes_max` bytes, as text or else as bytes: exactly one of the two is set.
 
-    They are a text if what is shown of them is one: the rest is not looked at. A character is never cut.
+    They are text if that part is UTF-8: the rest is not checked. A character is never cut.
     """
     cut = data[:bytes_max]
     try:
         return cut.decode(), UNSET
     except UnicodeDecodeError as error:
-        if len(cut) < len(data) and error.reason == "unexpected end of data":  # of a character, the one that is cut
+        if len(cut) < len(data) and error.reason == "unexpected end of data":  # the cut character
             return cut[: error.start].decode(), UNSET
         return UNSET, cut
 
 
 class EventJson(Struct, omit_defaults=True, gc=False):
-    """An event, as it is appended and read."""
+    """An event as appended and read."""
 
     type: str
     data: str | UnsetType = UNSET
@@ -47,7 +47,7 @@ class EventJson(Struct, omit_defaults=True, gc=False):
 
 
 class EnvelopeJson(Struct, omit_defaults=True, gc=False):
-    """A stored event: the event, and what the log added. `partition` is there where the log has several."""
+    """A stored event: the event, and what the log added. `partition` is set if the log has several."""
 
     event: EventJson
     sequence_number: int
@@ -69,7 +69,7 @@ def event_json(
     envelope: bytes,
     encoding: Encoding,
 ) -> EventJson:
-    """An event's fields, in the order of `core.Event`, as JSON has them."""
+    """An event's fields as JSON values, in the order of `core.Event`."""
     event = EventJson(type, UNSET, UNSET, tags, id, source, UNSET, group_key)
     try:
         event.data = data.decode()
@@ -85,28 +85,28 @@ def event_json(
 
 
 def encode_event(event: SequencedEvent) -> bytes:
-    """The envelope of a stored event, as the server gives it."""
+    """The envelope of a stored event, as the server sends it."""
     envelope = EnvelopeJson(event_json(*event[3:]), event.sequence_number, event.recorded_at, event.partition)
     return msgspec.json.encode(envelope)
 
 
 def decode_event(text: bytes) -> SequencedEvent:
-    """The stored event of one envelope."""
+    """The stored event of an envelope."""
     return _sequenced(_envelope.decode(text))
 
 
 class _FileEvent(EventJson, forbid_unknown_fields=True):
-    """An event in a file, whose data may be any JSON: what is no string is the data, as it stands there."""
+    """An event in a file, whose data may be any JSON: JSON other than a string is the data itself, unchanged."""
 
     data: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
 
 
 class _EnvelopedFileEvent(_FileEvent, forbid_unknown_fields=False):
-    """The same in an envelope, where unknown members are passed over."""
+    """The same in an envelope, where unknown members are ignored."""
 
 
 class _Line(Struct, forbid_unknown_fields=True):
-    """A line of a file: an envelope, of which only the event counts, or a bare event."""
+    """A line of a file: an envelope, from which only the event is used, or a bare event."""
 
     event: _EnvelopedFileEvent | None = None
     sequence_number: int = 0
@@ -121,9 +121,9 @@ _ENCODINGS = {"data": Encoding.DATA, "amqp": Encoding.AMQP}
 
 
 def ndjson_events(lines: Iterable[bytes], source: str | None = None) -> Iterator[Event]:
-    """The events of lines, each an envelope as `headwater read --json` writes it, or the event alone.
+    """The events of lines, each an envelope as written by `headwater read --json`, or only the event.
 
-    With a `source`, an event without id gets one derived from its line, and that source unless it names its own.
+    With a `source`, an event without an id gets one derived from its line, and that source unless it names its own.
     Raises InvalidInput, with the line.
     """
     for number, line in enumerate(lines, 1):
@@ -151,7 +151,7 @@ def ndjson_event(line: bytes, number: int, source: str | None = None) -> Event:
 
 
 def producer_event(event: EventJson) -> Event:
-    """The event that was described so. Raises InvalidInput where the description contradicts itself."""
+    """The described event. Raises InvalidInput if the description contradicts itself."""
     if event.data is not UNSET and event.data_base64 is not UNSET:
         raise InvalidInput("give `data` or `data_base64`, not both")
     if (encoding := _ENCODINGS.get(event.encoding)) is None:
@@ -176,7 +176,7 @@ def _described(line: bytes) -> EventJson:
 
 
 def _data(given: bytes) -> str | UnsetType:
-    """The data of an event in a file. Raises ValidationError for null, which may mean none as well as itself."""
+    """The data of an event in a file. Raises ValidationError for null, which may mean no data or the value null."""
     if not given or given[:1] == b'"' or given == b"null":
         return _text.decode(given) if given else UNSET
     return given.decode()

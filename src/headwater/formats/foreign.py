@@ -1,4 +1,4 @@
-"""What other systems' events need to become ours: tags made fit, derived ids, times in one form.
+"""Conversion of other systems' events: valid tags, derived ids, times in one form.
 
 The escapes are part of the import's promise (docs/guides/import.md): a file imported again has the same tags and ids.
 """
@@ -26,11 +26,11 @@ _NAMESPACE = uuid.NAMESPACE_URL.bytes
 
 
 def fit_tag(key: str, value: str) -> str:
-    """The tag `key:value`, made fit for a log; the bare key where the value is empty.
+    """The tag `key:value`, made valid for a log; the bare key if the value is empty.
 
     In a key, each run of characters other than letters, digits, `_` and `-` becomes one `_`, and the key is cut to 50
-    characters. In a value, `%` and what is not printable is percent-encoded; of a value over 256 characters the first
-    223 stay, followed by `~` and 32 hexadecimal digits of its SHA-256, so that different values stay different.
+    characters. In a value, `%` and unprintable characters are percent-encoded; a value over 256 characters is cut to
+    its first 223, followed by `~` and 32 hexadecimal digits of its SHA-256, so that different values stay different.
     """
     fit_key = _UNFIT_KEY_CHARS.sub("_", key)[:TAG_KEY_CHARS_MAX]
     if not fit_key:
@@ -51,11 +51,11 @@ def _fit_value(value: str) -> str:
 
 
 def derived_id(source: str, position: int, content: str) -> str:
-    """The id of an event that has none of its own: a UUIDv5 of where it stood in which source, and what it said.
+    """The id of an event without its own: a UUIDv5 of its source, its position and its content.
 
-    So the same file gives the same ids each time it is imported, and so does the file after more was appended to it.
+    So the same file gives the same ids on each import, also after more was appended to the file.
     """
-    # What uuid.uuid5 does, in a fifth of its time.
+    # Equals uuid.uuid5, in a fifth of its time.
     name = f"{source}#{position}\n{content}".encode()
     digest = hashlib.sha1(_NAMESPACE + name, usedforsecurity=False).hexdigest()
     return f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}-{VARIANT[digest[16]]}{digest[17:20]}-{digest[20:32]}"
@@ -64,9 +64,8 @@ def derived_id(source: str, position: int, content: str) -> str:
 def rfc3339(text: str, time_format: str | None = None) -> str:
     """A time as RFC 3339, from ISO 8601, from seconds or milliseconds since 1970, or by a `strptime` format.
 
-    A time that a log takes, and Python's datetime cannot say, stays as it stands: one of a leap second. A time without
-    zone is taken as UTC. Raises InvalidInput; also for 14 digits without a format, which may be meant as
-    YYYYMMDDhhmmss.
+    A leap second stays unchanged: a log accepts it, but Python's datetime cannot represent it. A time without a zone is
+    taken as UTC. Raises InvalidInput; also for 14 digits without a format, which may mean YYYYMMDDhhmmss.
     """
     text = text.strip()
     try:
@@ -89,7 +88,7 @@ def rfc3339(text: str, time_format: str | None = None) -> str:
 
 
 def check_unambiguous(number: str) -> None:
-    """Raises InvalidInput for a number of 14 digits as a time since 1970: it may be meant as YYYYMMDDhhmmss."""
+    """Raises InvalidInput for a number of 14 digits as a time since 1970: it may mean YYYYMMDDhhmmss."""
     if len(number.partition(".")[0]) == _COMPACT_DIGITS and number[0] != "-":
         problem = f"{show(number)} may be meant as YYYYMMDDhhmmss or as milliseconds since 1970"
         raise InvalidInput(f"{problem}; write it as YYYY-MM-DDThh:mm:ss")

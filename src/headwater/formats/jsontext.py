@@ -1,4 +1,4 @@
-"""Decoding JSON that came from outside: whatever is wrong with it is an InvalidInput that says where."""
+"""Decodes JSON from outside: every error is an InvalidInput with its location."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MalformedJson(InvalidInput):
 
 
 def decode(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
-    """What the text says, as the decoder's type.
+    """The decoded text, as the decoder's type.
 
     Raises MalformedJson, or InvalidInput with the path of what does not fit the type.
     """
@@ -46,7 +46,7 @@ def decode(decoder: msgspec.json.Decoder[T], text: bytes) -> T:
 
 
 def check_utf8(text: bytes) -> None:
-    """Raises MalformedJson unless the text is UTF-8 throughout (a decoder skips over what it keeps raw)."""
+    """Raises MalformedJson unless the whole text is UTF-8 (a decoder skips text that it keeps raw)."""
     if not text.isascii():
         try:
             text.decode()
@@ -55,7 +55,7 @@ def check_utf8(text: bytes) -> None:
 
 
 def misfit(error: msgspec.ValidationError) -> InvalidInput:
-    """What does not fit its type, with its path."""
+    """The error for what does not fit its type, with its path."""
     message = str(error)
     if found := _PATH.match(message):
         of_key = " as the key of an object" if found["key"] else ""
@@ -64,7 +64,7 @@ def misfit(error: msgspec.ValidationError) -> InvalidInput:
 
 
 def half_pair(message: str, text: bytes) -> MalformedJson | None:
-    """The fault of a text where a decoder's message is about half of a surrogate pair; it may call it truncated."""
+    """The error of a text, if a decoder's message is about a lone surrogate; the message may call it truncated."""
     if ("truncated" in message or "surrogate" in message) and (half := _HALF.search(text)):
         return MalformedJson(f"{_HALF_PROBLEM}, {half[1].decode()}", text, half.start(1))
     return None

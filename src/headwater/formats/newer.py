@@ -1,4 +1,4 @@
-"""Files that a newer headwater wrote: they are not damaged, and this one neither reads nor changes them."""
+"""Files written by a newer headwater: they are not damaged; this version neither reads nor changes them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ..core.errors import StorageUnavailable
 
 
 class WrittenByNewer(StorageUnavailable):
-    """The data is whole, but in a form that only a newer headwater knows."""
+    """The data is intact, but in a format that only a newer headwater knows."""
 
     def __init__(self, what: Path | str, form: str) -> None:
-        """`what` names the data (mostly by a path); `form` names its unknown form (`format 4`)."""
+        """`what` names the data (usually by a path); `form` names its unknown format (`format 4`)."""
         self.form = form
         super().__init__(
             f"{what} was written by a newer headwater ({form}); use a newer headwater",

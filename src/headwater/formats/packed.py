@@ -1,10 +1,10 @@
-"""Events as MessagePack, the form in which programs that are in a hurry append and read over HTTP.
+"""Events as MessagePack, the fast format for programs to append and read over HTTP.
 
-An event is an array of its fields in the order of `core.Event` (what a log added comes first, as in
-`core.SequencedEvent`); fields at the end that say nothing may be left out. Payloads are bytes as they are, and no
-field is spelt out, so that a thousand events take a quarter of the time that their JSON takes. A page is an array of
-events, wrapped into a `bin 32`: whoever reads a stream of pages sees from five bytes how long the next one is. An empty
-page is the end, for readers who demanded one: without it the stream broke off, whatever its transport says.
+An event is an array of its fields in the order of `core.Event` (those that a log added come first, as in
+`core.SequencedEvent`); empty fields at the end may be left out. Payloads are raw bytes, and no field is named, so that
+a thousand events take a quarter of the time that their JSON takes. A page is an array of events, wrapped into a `bin
+32`: a reader of a stream of pages sees from five bytes how long the next one is. An empty page marks the end, for
+readers that requested one: without it the stream broke off, whatever its transport says.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ T = TypeVar("T")
 
 MEDIA_TYPE = "application/vnd.msgpack"
 MEDIA_TYPE_WITH_END = f"{MEDIA_TYPE};end=page"
-"""What demands an empty page as the end, and says that there is one."""
+"""Requests an empty page as the end marker, and declares that there is one."""
 
 _LEAD = struct.Struct(">BI")
 _BIN_32 = 0xC6
 _PAGE_BEGINS = bytes([_BIN_32])
-_encoder = msgspec.msgpack.Encoder(enc_hook=dict)  # the one thing in an event that is no plain value: its attributes
+_encoder = msgspec.msgpack.Encoder(enc_hook=dict)  # only an event's attributes are not a plain value
 _decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
 
 
 class PackedEvents(Sequence[SequencedEvent]):
-    """Stored events as the rows of a page: `encode_page` takes them as they are; other callers get them decoded."""
+    """Stored events as the rows of a page: `encode_page` uses them unchanged; other callers get them decoded."""
 
     __slots__ = ("_count", "rows")
 
     def __init__(self) -> None:
         self._count = 0
         self.rows = bytearray()
-        """One after the other; `count_in` is called after each change."""
+        """Encoded rows, one after the other; `count_in` is called after each change."""
 
     def extend(self, events: Sequence[SequencedEvent]) -> None:
         """Append events."""
@@ -50,11 +50,11 @@ class PackedEvents(Sequence[SequencedEvent]):
         self.count_in(len(events))
 
     def count_in(self, rows: int) -> None:
-        """So many rows were appended to `rows`."""
+        """Record that `rows` events were appended to `self.rows`."""
         self._count += rows
 
     def array(self) -> bytes:
-        """All of them as MessagePack."""
+        """All events as MessagePack."""
         return _array_head(self._count) + self.rows
 
     def __len__(self) -> int:
@@ -80,7 +80,7 @@ def encode_page(events: Sequence[SequencedEvent]) -> bytes:
 
 
 def page_around(event: SequencedEvent, size: int) -> tuple[bytes, bytes]:
-    """What stands before and behind the data, of that size, on a page of that one event, whose own data is empty."""
+    """The bytes before and after data of that size, on a page of that one event, whose own data is empty."""
     number, recorded_at, partition, type, _, *rest = event
     before = b"".join(map(_encoder.encode, (number, recorded_at, partition, type))) + _LEAD.pack(_BIN_32, size)
     after = b"".join(map(_encoder.encode, rest))
@@ -93,32 +93,32 @@ END = encode_page(())
 
 
 class PageParser:
-    """Bytes in, pages of stored events out; each goes on where the one before ended."""
+    """Bytes in, pages of stored events out; each page continues where the previous one ended."""
 
     def __init__(self, beyond: int | None = None, *, backwards: bool = False) -> None:
-        """The first event has a number above `beyond`, or below it, backwards; None: any."""
+        """The first event has a number above `beyond`, or below it if backwards; None: any."""
         self._last, self._backwards = beyond, backwards
         self._pieces: list[bytes] = []
         self._size = 0
         self._needed = _LEAD.size
-        """How many bytes it takes until there is more to know."""
+        """How many bytes are needed to continue."""
         self.has_ended = False
-        """Whether an empty page has come: nothing follows."""
+        """Whether an empty page was received: nothing follows."""
 
     @property
     def is_between_pages(self) -> bool:
-        """Whether the last page was whole."""
+        """Whether the last page is complete."""
         return not self._size
 
     def receive_data(self, data: bytes) -> list[SequencedEvent]:
-        """The events of the pages that are whole now.
+        """The events of the pages that are complete now.
 
-        Raises InvalidInput for what is no page, follows the end, or does not go on in the order of the read.
+        Raises InvalidInput for input that is not a page, follows the end, or breaks the order of the read.
         """
         if not self._pieces and data[:1] == _PAGE_BEGINS and not self.has_ended:
             size = int.from_bytes(data[1:5], "big")
             rest = len(data) - _LEAD.size - size
-            if rest == 0 or (rest == len(END) and data.endswith(END)):  # one page, or all that there is
+            if rest == 0 or (rest == len(END) and data.endswith(END)):  # one page, or all of the input
                 events = self._page(memoryview(data)[_LEAD.size : _LEAD.size + size])
                 self.has_ended = rest > 0 or not events
                 return events
@@ -140,7 +140,7 @@ class PageParser:
         return events
 
     def _page(self, content: memoryview) -> list[SequencedEvent]:
-        """Its events, which go on from the page before: one that comes twice would be taken for other events."""
+        """The page's events, which continue from the page before: a repeated one would be taken for other events."""
         events = decode(_decoder, content)
         if events:
             first, last = events[0][0], self._last
@@ -151,7 +151,7 @@ class PageParser:
 
 
 def _page_bytes(content: memoryview) -> int:
-    """How long the page is that begins there, or at least is."""
+    """The length of the page that begins there, or its minimum."""
     if len(content) < _LEAD.size:
         return _LEAD.size
     kind, length = _LEAD.unpack_from(content)
@@ -161,7 +161,7 @@ def _page_bytes(content: memoryview) -> int:
 
 
 def decode(decoder: msgspec.msgpack.Decoder[T], content: bytes | memoryview) -> T:
-    """What the MessagePack says, as the decoder's type. Raises InvalidInput, with the path of what does not fit it."""
+    """The decoded MessagePack, as the decoder's type. Raises InvalidInput, with the path of what does not fit it."""
     try:
         return decoder.decode(content)
     except msgspec.ValidationError as error:
@@ -173,7 +173,7 @@ def decode(decoder: msgspec.msgpack.Decoder[T], content: bytes | memoryview) -> 
 
 
 def event_rows(columns: EventColumns) -> list[tuple[object, ...]]:
-    """Checked events as arrays for an append, without the fields at the end where no event has anything in them."""
+    """Checked events as arrays for an append, without trailing fields that are empty in all events."""
     plain = (columns.types, columns.data, columns.tags, columns.ids)
     rest = (columns.sources, columns.attributes, columns.group_keys, columns.envelopes, columns.encodings)
     if not any(map(any, rest)):
@@ -182,5 +182,5 @@ def event_rows(columns: EventColumns) -> list[tuple[object, ...]]:
 
 
 def encode(value: object) -> bytes:
-    """Anything that holds such events, or arrays of them."""
+    """Encode any value that contains such events, or arrays of them."""
     return _encoder.encode(value)

@@ -1,12 +1,12 @@
-"""Queries as people type them: `type=OrderPlaced tag=order:17 or tag=customer:5`.
+"""Queries as typed by people: `type=OrderPlaced tag=order:17 or tag=customer:5`.
 
     query = "all" | item ("or" item)*
     item  = term ("and"? term)*
     term  = "type=" TYPE | "tag=" TAG | "exact_tag=" TAG
 
-Several types in an item: any of them. Several tags: all of them. `tag=order` is there where `order:17` is, too;
-`exact_tag=order` is not. A term with spaces, quotes or backslashes is quoted as in a shell. The JSON of `/logs` is
-taken as well: `{"items": [{"types": ["OrderPlaced"], "tags": ["order:17"]}]}`.
+Several types in an item: any of them. Several tags: all of them. `tag=order` also matches `order:17`; `exact_tag=order`
+does not. A term with spaces, quotes or backslashes is quoted as in a shell. The JSON of `/logs` is also accepted:
+`{"items": [{"types": ["OrderPlaced"], "tags": ["order:17"]}]}`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ..core.limits import show
 from ..core.query import ALL, Query, QueryItem
 
 _KINDS = ("type", "tag", "exact_tag")
-"""Of terms, in the order of the fields of QueryItem."""
+"""The kinds of terms, in the order of the fields of QueryItem."""
 
 
 def parse_query(text: str) -> Query:
-    """The query that a text says. Raises InvalidQuery, with the word that does not fit."""
+    """Parse a query. Raises InvalidQuery, with the invalid word."""
     if text.lstrip().startswith("{"):
         return _from_json(text)
     try:

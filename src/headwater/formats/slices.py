@@ -1,6 +1,6 @@
-"""Data of events in slices, for answers that never have all of it in memory: as it is, as base64, as text in JSON.
+"""Event data in slices, for answers that never have all of it in memory: raw, as base64, or as JSON text.
 
-Data comes as a view of where it is stored. Each slice is made when the one before was taken.
+Data comes as a view of the storage. Each slice is created once the previous one was taken.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 TEXT_BYTES_MAX = 4 * 1024 * 1024
-"""Larger data is base64 in every form of JSON, whatever its bytes: it is not looked through first."""
+"""Larger data is base64 in every JSON format, whatever its bytes: it is not checked for UTF-8 first."""
 _LOOK_BYTES = 64 * 1024
 _NO_DATA = b'"data":""'
 
 PieceBytes = Callable[[], int]
-"""How many bytes the next slice may have, about."""
+"""Approximate limit for the bytes of the next slice."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def raw_slices(data: memoryview, piece_bytes: PieceBytes) -> Iterator[bytes]:
-    """The data as it is."""
+    """The raw data."""
     at = 0
     while at < len(data):
         start, at = at, at + piece_bytes()
@@ -39,7 +39,7 @@ def base64_slices(data: memoryview, piece_bytes: PieceBytes) -> Iterator[bytes]:
 
 
 def text_slices(data: memoryview, piece_bytes: PieceBytes) -> Iterator[bytes]:
-    """Data that is UTF-8, as it stands in a string of JSON. A character may become six bytes."""
+    """Data that is UTF-8, as the content of a JSON string. A character may become six bytes."""
     at, size = 0, len(data)
     while at < size:
         wanted, found = piece_bytes() // 2, bytearray()
@@ -63,9 +63,9 @@ def is_text(data: memoryview) -> bool:
 
 
 def json_slices(encoded: bytes, data: memoryview, piece_bytes: PieceBytes) -> Iterator[bytes]:
-    """JSON whose first member `data` is an empty string, with the data in its place: as text, or as `data_base64`.
+    """JSON whose first member `data` is an empty string, filled with the data: as text, or as `data_base64`.
 
-    Inside of a string, a quotation mark has a backslash before it, so only that member matches.
+    Inside a string, a quotation mark has a backslash before it, so only that member matches.
     """
     before, after = encoded.split(_NO_DATA, 1)
     del encoded
@@ -79,7 +79,7 @@ def json_slices(encoded: bytes, data: memoryview, piece_bytes: PieceBytes) -> It
 
 
 def end_of_character(data: memoryview, at: int) -> int:
-    """That place, or the one before it where no character of UTF-8 is cut."""
+    """That place, or the last one before it that does not split a UTF-8 character."""
     at = min(at, len(data))
     for back in range(min(4, at)):
         if at - back == len(data) or data[at - back] & 0xC0 != 0x80:

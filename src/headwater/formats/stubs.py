@@ -1,9 +1,9 @@
-"""Stubs of stored events that may hurt their readers: an earlier version took them.
+"""Stubs for stored events that may harm their readers, accepted by an earlier version.
 
-Some messages end the process of every receiver that decodes them, and a group never gets past one. Appends are checked
-now, and frames say so (`core.log.Page.is_gated`). Events of other frames are checked here, when a front end sends them.
-One that fails becomes a stub that says why, with its number, type, tags, id, source and group key. An event with an
-attribute that CloudEvents does not know comes without it, and names it.
+Some messages crash every receiver that decodes them, and a group never gets past one. Appends are checked now, and
+frames say so (`core.log.Page.is_gated`). Events of other frames are checked here, when a front end sends them. One that
+fails becomes a stub with the reason and its number, type, tags, id, source and group key. An event with an attribute
+that CloudEvents does not allow is sent without it, and names it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from ..core.message.validity import message_fault
 _REASON_CHARS_MAX = 1000
 _STUB_ATTRIBUTES = {"datacontenttype": "application/json"}
 UNFIT = "headwaterunfit"
-"""The attribute that names the attributes that were left out, joined with commas."""
+"""The attribute that lists the attributes that were left out, joined with commas."""
 
 
 def handed_on(page: Page) -> Sequence[SequencedEvent]:
-    """The events of a page, each either fit for every reader or a stub."""
+    """The events of a page, each either safe for every reader or a stub."""
     return page.events if page.is_gated else list(map(fit_or_stub, page.events))
 
 
 def large_handed_on(page: Page) -> LargeEvent:
-    """The large event of a page in the same way. Only of messages, the data is looked at, whole."""
+    """The large event of a page, likewise. The data is checked, completely, only for messages."""
     assert page.large is not None, "only of pages that have one"
     event, data = page.large
     if page.is_gated:
@@ -42,7 +42,7 @@ def large_handed_on(page: Page) -> LargeEvent:
 
 
 def fit_or_stub(event: SequencedEvent) -> SequencedEvent:
-    """The event, perhaps without some attributes, or the stub in its place."""
+    """The event, perhaps without some attributes, or its stub."""
     if (fault := _fault(event)) is None:
         return event
     attributes, unfit, rest = _without_unfit(event, fault)
@@ -55,9 +55,9 @@ def fit_or_stub(event: SequencedEvent) -> SequencedEvent:
 
 
 def event_fault(event: SequencedEvent) -> tuple[str, bool] | None:
-    """What may hurt a reader of an event, and whether a stub stands in for it: else it comes without an attribute.
+    """How an event may harm a reader, and whether it becomes a stub; otherwise it is sent without an attribute.
 
-    None where nothing does.
+    None if it is safe.
     """
     if (fault := _fault(event)) is None:
         return None
@@ -68,7 +68,7 @@ def event_fault(event: SequencedEvent) -> tuple[str, bool] | None:
 def _without_unfit(
     event: SequencedEvent, fault: InvalidInput | None
 ) -> tuple[dict[str, str], list[str], InvalidInput | None]:
-    """The attributes that may stay, the names of the others, and the fault that is left without these."""
+    """The attributes to keep, the names of the others, and the fault that remains without these."""
     attributes, unfit = dict(event.attributes), list[str]()
     while fault is not None and (name := fault.where.removeprefix("attributes.")) in attributes:
         del attributes[name]
@@ -78,7 +78,7 @@ def _without_unfit(
 
 
 def _fault(event: SequencedEvent) -> InvalidInput | None:
-    """What may hurt a reader of the event; its path begins at the event. What a message says of itself hurts none."""
+    """How the event may harm a reader; the path begins at the event. What a message declares of itself harms none."""
     producers = event.event
     is_message = bool(event.envelope or event.encoding)
     if is_message and (fault := message_fault(event.envelope, event.data, bool(event.encoding))) is not None:

@@ -1,7 +1,7 @@
-"""What HTTP front ends share, on plain ASGI: requests and answers, routes, problems, who asks, and open logs.
+"""Shared code of HTTP front ends, on plain ASGI: requests, answers, routes, problems, authentication, and open logs.
 
-A front end needs no more than its handlers: `tests/http/test_a_front_end.py` is the smallest one. Nothing here, nor
-in a front end, knows which server speaks HTTP below.
+A front end adds only its handlers: `tests/http/test_a_front_end.py` is the smallest one. Nothing here or in a front end
+depends on the HTTP server below.
 """
 
 from .asgi import Application, Header, Message, Receive, Scope, Send, refuse_websocket

@@ -1,4 +1,4 @@
-"""Long JSON arrays as answers: rendered in slices, sent in pieces, each when the client has taken the one before."""
+"""Long JSON arrays as answers: rendered in slices, and sent piece by piece as fast as the client reads."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ WHOLE_BYTES_MAX = 16 * 1024
 async def answer_array(
     exchange: Exchange, elements: AsyncIterator[bytes], opening: bytes = b"[", closing: bytes = b"]"
 ) -> None:
-    """Answer 200 with a JSON array of texts that are JSON. `opening` and `closing` stand around them.
+    """Answer 200 with a JSON array of texts that are JSON, between `opening` and `closing`.
 
-    It breaks off where rendering fails once it has begun.
+    The answer breaks off if rendering fails once it has begun.
     """
     pieces, size, has_begun = [opening], 0, False
     separator = b""
@@ -37,7 +37,7 @@ async def answer_array(
 
 
 async def in_slices(texts: Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Texts that are rendered one by one, with other turns of the loop in between."""
+    """Texts rendered one by one; other tasks of the loop run in between."""
     slices = Slices()
     for text in texts:
         yield text

@@ -1,4 +1,4 @@
-"""ASGI 3 as types, and the two things of it that are no requests: WebSockets that nobody serves, and the lifespan."""
+"""ASGI 3 as types, and the parts of it that are not requests: refused WebSockets, and the lifespan."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 MEMORY = "headwater.memory"
-"""The key in the scope of the connection's `core.loop.memory.Share`."""
+"""Scope key of the connection's `core.loop.memory.Share`."""
 HELD = "headwater.held"
-"""The key in the scope of the bytes of that share that the request has taken. The server gives them back when its
-application is done."""
+"""Scope key of the bytes that the request has taken of that share. The server returns them after the application is
+done."""
 WRITER = "headwater.writer"
-"""The key in the scope of a WebSocket of what tells whether its peer takes what it is sent: `is_full`, `drained()`."""
+"""Scope key of a WebSocket's writer, which tells whether the peer reads what it is sent: `is_full`, `drained()`."""
 
 POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
-"""Why a WebSocket is refused (RFC 6455, 7.4.1, and the IANA registry)."""
+"""Close codes for refusing a WebSocket (RFC 6455, 7.4.1, and the IANA registry)."""
 
 
 class Later:
-    """A call that runs when it is awaited; without an await it never runs, and Python does not warn."""
+    """A call that runs when awaited. If never awaited, it does not run, and Python does not warn."""
 
     __slots__ = ("_begin",)
 
@@ -38,7 +38,7 @@ class Later:
 
 
 class _Done:
-    """An awaitable that is done already: a coroutine costs more than many messages."""
+    """An awaitable that is already done: a coroutine costs more than many messages."""
 
     def __await__(self) -> Generator[None, None, None]:
         return _NOTHING
@@ -54,7 +54,7 @@ DONE = _Done()
 
 
 def raw_path(scope: Scope) -> str:
-    """The path as the client wrote it, percent-encoded, below what the application is mounted at."""
+    """The path as the client wrote it, percent-encoded, below the application's mount point."""
     raw: bytes | None = scope.get("raw_path")
     path = quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
     return path.removeprefix(scope.get("root_path", ""))
@@ -63,12 +63,12 @@ def raw_path(scope: Scope) -> str:
 async def refuse_websocket(
     send: Send, reason: str = "no WebSocket is served here", code: int = POLICY_VIOLATION
 ) -> None:
-    """Turn a WebSocket away before it is accepted."""
+    """Reject a WebSocket before it is accepted."""
     await send({"type": "websocket.close", "code": code, "reason": reason})
 
 
 async def answer_websocket(scope: Scope, send: Send, status: int, headers: Sequence[Header], body: bytes) -> None:
-    """Turn a WebSocket away before it is accepted, with an answer of HTTP; by 403 alone where the server cannot."""
+    """Reject a WebSocket before it is accepted, with an HTTP answer; with a bare 403 if the server cannot send one."""
     if "websocket.http.response" not in (scope.get("extensions") or {}):
         await refuse_websocket(send)
         return
@@ -79,7 +79,7 @@ async def answer_websocket(scope: Scope, send: Send, status: int, headers: Seque
 async def live(
     receive: Receive, send: Send, start: Callable[[], Awaitable[None]], end: Callable[[], Awaitable[None]]
 ) -> None:
-    """The `lifespan` of a server of its own: it starts an application before the first request, and ends it at last."""
+    """The `lifespan` of a standalone server: starts an application before the first request and ends it at shutdown."""
     while True:
         message = await receive()
         if message["type"] == "lifespan.startup":

@@ -1,4 +1,4 @@
-"""Who asks: the user that an Authorization header shows, and how a client that shows none is asked for it."""
+"""Authentication by the Authorization header, and the challenge for clients that send none."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ BEARER: Header = (b"www-authenticate", b'Bearer realm="headwater"')
 
 
 async def authenticate(guard: Guard, header: bytes | None, peer: str) -> User:
-    """The user that an Authorization header shows. Raises Unauthenticated.
+    """The user of an Authorization header. Raises Unauthenticated.
 
-    The guard refuses a header that cannot be read as well, so that it is counted and logged as any other.
+    The guard also refuses an unreadable header, so that it is counted and logged like any other.
     """
     credentials = credentials_of(header)
     try:

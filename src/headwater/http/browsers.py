@@ -1,10 +1,10 @@
-"""What the head of a request says of where it comes from: the name it was sent to, and the web page that sent it.
+"""The origin of a request according to its head: the host name it was sent to, and the web page that sent it.
 
-A page in somebody's browser may send requests to any address that this browser reaches, without asking anybody, as
-long as they are *simple* (Fetch, 2.2.2 and 3.3): GET, or POST with one of three media types or none. It cannot read the
-answer, but what the request does is done. What tells such a request from a program's are fields that no page can
-change: `Host`, `Origin` (RFC 6454), and `Sec-Fetch-*` (Fetch Metadata). Programs send only the first. All here is pure;
-what is allowed is decided by who calls it.
+A page in a browser may send requests to any address that the browser reaches, without a preflight, as long as they are
+*simple* (Fetch, 2.2.2 and 3.3): GET, or POST with one of three media types or none. It cannot read the answer, but the
+request takes effect. Such a request differs from a program's by fields that no page can change: `Host`, `Origin` (RFC
+6454), and `Sec-Fetch-*` (Fetch Metadata). Programs send only the first. All functions here are pure; the caller decides
+what is allowed.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from typing import NamedTuple
 from .asgi import Header
 
 SIMPLE_TYPES = frozenset({b"", b"text/plain", b"application/x-www-form-urlencoded", b"multipart/form-data"})
-"""Media types of bodies that a page may send to another origin without asking first; empty: none is said."""
+"""Media types that a page may send to another origin without a preflight; empty: none is given."""
 LOOPBACK_NAMES = frozenset({"localhost", "ip6-localhost", "ip6-loopback"})
-"""Names that every system takes for loopback, or for nothing; with all below `localhost` (RFC 6761, 6.3)."""
+"""Names that every system resolves to loopback or not at all; also all names below `localhost` (RFC 6761, 6.3)."""
 NAME_BYTES_MAX = 300
-"""Of a Host or Origin field that is looked into: a name of the DNS has 253."""
+"""Longest Host or Origin field that is parsed: a DNS name has at most 253 bytes."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 NULL_ORIGIN = "null"
-"""What a browser says for a page without an origin: a file, a sandboxed frame, what was redirected across origins."""
+"""The browser's value for a page without an origin: a file, a sandboxed frame, a cross-origin redirect."""
 
-# The zone of an address is of the client alone, so that it should say none; some do, as `%eth0` or as `%25eth0`.
+# An address's zone matters only to the client, so it should not be sent; some send it, as `%eth0` or as `%25eth0`.
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~%!$&'()*+;=-]*)(?::([0-9]{0,5}))?")
 _ORIGIN = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#@,\s]+)")
 
 
 class Authority(NamedTuple):
-    """A host as a request names it."""
+    """A host as named by a request."""
 
     name: str
-    """In lower case, without a dot at the end; an IPv6 address without brackets."""
+    """In lower case, without a trailing dot; an IPv6 address without brackets."""
     port: int | None
     is_local: bool
-    """Whether it is a loopback name or an IP address, which no DNS server of a stranger can lead elsewhere."""
+    """Whether it is a loopback name or an IP address, which a foreign DNS server cannot redirect."""
 
 
 class Origin(NamedTuple):
-    """Where a page comes from; its port is the scheme's own where none is said."""
+    """The origin of a page; the port defaults to the scheme's own."""
 
     scheme: str
     name: str
@@ -51,33 +51,33 @@ class Origin(NamedTuple):
 
 
 class Head(dict[bytes, bytes]):
-    """The fields of a request that tell a page from a program; of several of one name, the values joined by commas."""
+    """The header fields that distinguish a page from a program; repeated fields are joined by commas."""
 
     __slots__ = ()
 
     @property
     def is_of_browser(self) -> bool:
-        """Whether a browser says so; old ones, and those that ask over plain HTTP on a network, say nothing."""
+        """Whether a browser says so; old browsers, and those using plain HTTP on a network, do not."""
         return not self.keys().isdisjoint(_OF_BROWSERS)
 
     @property
     def is_silent_browser(self) -> bool:
-        """Whether it may be of a page of a browser that does not say which.
+        """Whether a page of a browser that does not identify it may have sent it.
 
-        That is so for GETs of images and frames, of Safari before 16.4, and of any browser over plain HTTP on a
-        network. All browsers begin User-Agent like this, and no page keeps them from it.
+        This covers GETs of images and frames, Safari before 16.4, and any browser over plain HTTP on a network. All
+        browsers begin User-Agent like this, and no page can prevent it.
         """
         is_telling = b"origin" in self or b"sec-fetch-site" in self
         return not is_telling and self.get(b"user-agent", b"")[:8].lower() == b"mozilla/"
 
     @property
     def is_of_other_site(self) -> bool:
-        """Whether a browser says that a page of another origin caused it: also one on another port of this host."""
+        """Whether a browser says that a page of another origin caused it, including another port of this host."""
         return self.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
 
     @property
     def is_navigation(self) -> bool:
-        """Whether the answer is shown in a window of its own, where the page that led there cannot look into it."""
+        """Whether the answer opens in its own window, where the page that led there cannot read it."""
         return self.get(b"sec-fetch-mode") == b"navigate" and self.get(b"sec-fetch-dest") == b"document"
 
     @property
@@ -87,14 +87,14 @@ class Head(dict[bytes, bytes]):
 
     @property
     def media_type(self) -> bytes:
-        """Of the body, without parameters, in lower case; empty if nothing is said."""
+        """The body's media type, without parameters, in lower case; empty if none is given."""
         return self.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
     @property
     def has_simple_type(self) -> bool:
-        """Whether a page may send a body of this type unasked.
+        """Whether a page may send a body of this type without a preflight.
 
-        Not so with `ce-` header fields (CloudEvents in binary mode), whatever the type: a page must ask for those.
+        Never with `ce-` header fields (CloudEvents in binary mode), whatever the type: they require a preflight.
         """
         return self.media_type in SIMPLE_TYPES and b"ce-specversion" not in self
 
@@ -116,7 +116,7 @@ _FIELDS = _OF_BROWSERS | {
 
 
 def head_of(headers: Iterable[Header]) -> Head:
-    """What the header fields of a request say; names are in lower case, as ASGI has them."""
+    """The parsed header fields of a request; names are in lower case, as in ASGI."""
     head = Head()
     for name, value in headers:
         if name in _FIELDS:
@@ -125,17 +125,17 @@ def head_of(headers: Iterable[Header]) -> Head:
 
 
 def authority_of(host: bytes) -> Authority | None:
-    """The host that a Host field names, or None where it is not well-formed (RFC 9112, 3.2)."""
+    """The host in a Host field, or None if the field is malformed (RFC 9112, 3.2)."""
     return _authority_of(host) if len(host) <= NAME_BYTES_MAX else None
 
 
 def origin_of(text: bytes) -> Origin | None:
-    """The origin that an Origin field names, or None for `null`, and for what is no origin."""
+    """The origin in an Origin field, or None for `null` and for anything that is not an origin."""
     return _origin_of(text) if len(text) <= NAME_BYTES_MAX else None
 
 
 def own_origin(scheme: str, authority: Authority) -> Origin:
-    """The origin of the pages that are served where a request went to."""
+    """The origin of the pages served at the address that a request was sent to."""
     return _origin({"ws": "http", "wss": "https"}.get(scheme, scheme), authority)
 
 

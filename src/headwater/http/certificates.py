@@ -1,7 +1,7 @@
-"""The login that a client's certificate is. From a browser it counts where the console's cookie does.
+"""Login by client certificate. For a browser's request it has the same conditions as the console's cookie.
 
-A browser shows a certificate unasked, whoever's page sends the request. So a request of a browser needs what a cookie
-needs (`sessions`): the header field, and a page of this origin. Programs send nothing that tells a browser.
+A browser sends a certificate automatically, whichever page makes the request. So a browser's request needs what a
+cookie needs (`sessions`): the header field, and a page of this origin. Programs send no fields that identify a browser.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from .browsers import head_of
 from .sessions import NO_SECRET, field_of, is_of_own_page
 
 EXTENSION = "headwater.certificate"
-"""In `extensions` of the scope: the common name in the certificate that TLS has verified."""
+"""Key in the scope's `extensions`: the common name in the certificate that TLS has verified."""
 
 
 def certified(scope: Scope) -> str | None:
-    """The name of the user whom the client's certificate logs in, where it counts; else None."""
+    """The name of the user whom the client's certificate logs in, if it counts; else None."""
     name: str | None = (scope.get("extensions") or {}).get(EXTENSION)
     if name is None:
         return None

@@ -1,23 +1,23 @@
-"""What keeps an HTTP request from its handler's work, whatever the room; each room has one table of how it says so.
+"""Errors that keep an HTTP request from its handler's work, for all front ends; each has one table that renders them.
 
 HttpError
 ├── RouteNotFound        nothing is served at that path
 ├── EventNotFound        no event has that number
 ├── MethodNotAllowed
 ├── InvalidParameter     a query parameter, a path parameter or a header field breaks a rule
-├── HostNotServed        the request is for a name that is not this server's
-├── ForeignPage          a web page sent it that may not
-├── ConsoleReadOnly      the console sent it, and may only look
+├── HostNotServed        the request's host name is not this server's
+├── ForeignPage          sent by a web page that is not allowed to
+├── ConsoleReadOnly      sent by the console, which is read-only
 ├── UnsupportedMediaType
 ├── CodedBody            the body is compressed
-├── BodyTooLarge         and is not read on
-├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot tell where it ends
-├── NumberNotHereYet           an event that a read is to see
+├── BodyTooLarge         the rest is not read
+├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot mark its end
+├── NumberNotHereYet     the event that a read waits for is not here yet
 ├── AskPrimary           a replica has no such log
 ├── Stopping             the server takes no new requests
-└── Unready              the server starts, stops or is full
+└── Unready              the server is starting, stopping or full
 
-Disconnected             the client takes no more: it went away, or asked for no body; nobody is to be told
+Disconnected             the client went away, or asked for no body: there is no answer to send
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ CLOSE: Header = (b"connection", b"close")
 STOPPING_RETRY_AFTER_S = 2
 RETRY: Header = (b"retry-after", b"%d" % STOPPING_RETRY_AFTER_S)
 UNREADY_RETRY: Header = (b"retry-after", b"5")
-"""Of a server that is not ready: to clients, and to whoever asks whether it is."""
+"""For a server that is not ready: sent to clients and to readiness probes."""
 
 
 class Disconnected(Exception):
-    """The client went away, or has got all that it asked for: there is nobody to answer."""
+    """The client went away, or has received all it asked for: there is no answer to send."""
 
 
 class HttpError(Exception):
-    """The request does not get as far as what it asks for."""
+    """The request fails before its handler's work."""
 
     headers: tuple[Header, ...] = ()
-    """Header fields that belong to the answer, in every room."""
+    """Header fields that belong to the answer, in every front end."""
 
 
 class RouteNotFound(HttpError):
@@ -56,7 +56,7 @@ class RouteNotFound(HttpError):
 
 
 class EventNotFound(HttpError):
-    """404: no event of the log has that number, and none of it was trimmed away."""
+    """404: no event of the log has that number, and none with it was trimmed."""
 
     def __init__(self, log: str, sequence_number: int, first_retained: int, head: int) -> None:
         self.sequence_number, self.first_retained, self.head = sequence_number, first_retained, head
@@ -67,7 +67,7 @@ class EventNotFound(HttpError):
 
 
 class MethodNotAllowed(HttpError):
-    """405, with the methods that the resource has."""
+    """405, with the methods that the resource supports."""
 
     def __init__(self, method: str, allowed: Iterable[str]) -> None:
         names = ", ".join(sorted(allowed))
@@ -76,7 +76,7 @@ class MethodNotAllowed(HttpError):
 
 
 class InvalidParameter(HttpError):
-    """400 for a query parameter, a path parameter or a header field; `path` leads into one that holds JSON."""
+    """400 for a query parameter, a path parameter or a header field; `path` points into one that contains JSON."""
 
     def __init__(self, name: str, problem: str, path: str | None = None) -> None:
         self.name, self.path = name, path
@@ -84,7 +84,7 @@ class InvalidParameter(HttpError):
 
 
 class HostNotServed(HttpError):
-    """421 (RFC 9110, 15.5.20), with the name that was asked for."""
+    """421 (RFC 9110, 15.5.20), with the requested name."""
 
     def __init__(self, name: str, own: str) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class HostNotServed(HttpError):
 
 
 class ForeignPage(HttpError):
-    """403 for what a web page sent that is not of this server, nor of an origin of `http.origins`."""
+    """403 for a request from a web page that is neither of this server nor of an origin in `http.origins`."""
 
     headers = ((b"vary", b"origin, sec-fetch-site, sec-fetch-mode, sec-fetch-dest"), (b"cache-control", b"no-store"))
 
@@ -107,7 +107,7 @@ class ForeignPage(HttpError):
 
 
 class ConsoleReadOnly(HttpError):
-    """403 for what the console sent that may change something, where it may only look."""
+    """403 for a request from a read-only console that may change something."""
 
     headers = ((b"cache-control", b"no-store"),)
 
@@ -116,7 +116,7 @@ class ConsoleReadOnly(HttpError):
 
 
 class UnsupportedMediaType(HttpError):
-    """415, with the media types that the resource takes."""
+    """415, with the media types that the resource accepts."""
 
     def __init__(self, given: str, allowed: Sequence[str]) -> None:
         body = f"a body of {show(given)}" if given else "a body without a media type (Content-Type)"
@@ -124,7 +124,7 @@ class UnsupportedMediaType(HttpError):
 
 
 class CodedBody(HttpError):
-    """415 for a compressed body (RFC 9110, 8.4); `Accept-Encoding` tells that it was not the media type (12.5.3)."""
+    """415 for a compressed body (RFC 9110, 8.4); `Accept-Encoding` shows that the media type was fine (12.5.3)."""
 
     headers = ((b"accept-encoding", b"identity"),)
 
@@ -133,7 +133,7 @@ class CodedBody(HttpError):
 
 
 class BodyTooLarge(HttpError):
-    """413 for a body of which no more is read; the connection is closed after it."""
+    """413 for a body whose rest is not read; the connection is closed afterwards."""
 
     headers = (CLOSE,)
 
@@ -143,7 +143,7 @@ class BodyTooLarge(HttpError):
 
 
 class HttpVersionTooOld(HttpError):
-    """505 (RFC 9110, 15.6.6) for HTTP/1.0, if the answer is longer than may be collected and sent whole."""
+    """505 (RFC 9110, 15.6.6) for HTTP/1.0, if the answer is too long to be collected and sent whole."""
 
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
@@ -154,7 +154,7 @@ class HttpVersionTooOld(HttpError):
 
 
 class NumberNotHereYet(HttpError):
-    """503: the request is to see an event that this server does not have."""
+    """503: the request must see an event that this server does not have."""
 
     headers = (RETRY,)
 
@@ -164,7 +164,7 @@ class NumberNotHereYet(HttpError):
 
 
 class AskPrimary(HttpError):
-    """421 (RFC 9110, 15.5.20): a replica has no such log, and the primary may have it since a moment ago."""
+    """421 (RFC 9110, 15.5.20): a replica has no such log; it may just have been created on the primary."""
 
     def __init__(self, log: str, primary: str) -> None:
         self.log, self.primary = log, primary
@@ -182,23 +182,23 @@ class Stopping(HttpError):
 
 
 class Unready(HttpError):
-    """503: nothing of the request was done, and soon it may be."""
+    """503: nothing of the request was done; it may succeed soon."""
 
     headers = (UNREADY_RETRY, CLOSE)
 
 
 def misplaced(error: InvalidInput, parameter: str) -> InvalidParameter:
-    """The same error, said of a parameter instead of the body."""
+    """The same error for a parameter instead of the body."""
     return InvalidParameter(parameter, error.problem, json_path(error.where) if error.where != parameter else None)
 
 
 def json_path(where: str) -> str:
-    """The place that an error of the core names, as a JSON path into the body."""
+    """The path in a core error, as a JSON path into the body."""
     return "$" + (where if where.startswith("[") or not where else f".{where}")
 
 
 def headers_of(error: Exception) -> tuple[Header, ...]:
-    """The header fields that belong to the answer to an error, in every room that answers with statuses of HTTP."""
+    """The header fields that belong to the answer to an error, in every front end that answers with HTTP statuses."""
     if isinstance(error, HttpError):
         return error.headers
     if isinstance(error, Overloaded | LoginNotChecked):

@@ -1,5 +1,4 @@
-"""One HTTP request and its answer: header fields, the preferred form, bounded body, parameters, whole or streamed
-answers, problems."""
+"""One HTTP request and its answer: header fields, content negotiation, body, parameters, streaming, problems."""
 
 from __future__ import annotations
 
@@ -20,12 +19,12 @@ from .body_memory import SMALL_BYTES, largest_within, memory_of
 from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
 
 DROPS_AT_MOST = "drops_at_most"
-"""The parameter of requests that may lead to the dropping of events."""
+"""The parameter of requests that may drop events."""
 _DIGITS_MAX = len(str(SEQUENCE_NUMBER_MAX))
 
 
 def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
-    """The parameter as a whole number from 0, or None if it is not given. Raises InvalidParameter."""
+    """The parameter as a whole number from 0, or None if it is absent. Raises InvalidParameter."""
     text = parameters.get(name)
     if text is None:
         return None
@@ -35,20 +34,20 @@ def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
 
 
 def drops_at_most(parameters: Mapping[str, str]) -> int:
-    """How many events the request may drop: none, unless that parameter says so. Raises InvalidParameter."""
+    """How many events the request may drop, by that parameter; none by default. Raises InvalidParameter."""
     return whole_number(parameters, DROPS_AT_MOST) or 0
 
 
 ACCEPT_BYTES_MAX = 4096
-"""Of an Accept header that are looked at: more than any client sends that means it."""
+"""How much of an Accept header is read: more than any serious client sends."""
 
 
 def preferred(accept: bytes | None, offered: Mapping[str, str], otherwise: str) -> str:
-    """The form that an Accept header prefers; `otherwise` where it prefers none.
+    """The form that an Accept header prefers; `otherwise` if it prefers none.
 
-    `offered` has the forms by media type, in lower case; several may stand for one form. One with a parameter
-    (`type/subtype;name=value`) is taken where the header has that parameter; others of the header count for nothing. Of
-    the header no more than ACCEPT_BYTES_MAX counts.
+    `offered` maps media types, in lower case, to forms; several may map to one form. One with a parameter
+    (`type/subtype;name=value`) matches if the header has that parameter; the header's other parameters are ignored. At
+    most ACCEPT_BYTES_MAX of the header are read.
     """
     best, best_quality = otherwise, 0.0
     for part in (accept or b"")[:ACCEPT_BYTES_MAX].decode("latin-1").lower().replace('"', "").split(","):
@@ -71,27 +70,29 @@ def _quality(text: str) -> float:
 JSON = b"application/json"
 PROBLEM = MEDIA_TYPE.encode()
 BODY_BYTES_MAX = 1024 * 1024
-"""Where a route names no other limit."""
+"""The default for routes without a limit of their own."""
 _LONG_BYTES = 4 * 1024 * 1024
-"""Once so much of a body has come, there is space for the longest that is allowed."""
+"""Once this much of a body has arrived, space for the longest allowed body is allocated."""
 COLLECTED_BYTES_MAX = 8 * 1024 * 1024
-"""Of a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
+"""Limit for a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
-"""Its events are always UTF-8; without the parameter some clients read it as any other text, as Latin-1."""
+"""Its events are always UTF-8. Without the parameter some clients read it like other text, as Latin-1."""
 
 _encode = msgspec.json.Encoder().encode
 
 
 def _with_space(grown: BytesIO, size: int) -> BytesIO:
-    """The same with space for so much. An allocator that moves what has grown copies up to 32 MiB in one step; space
-    that is not used yet is not even memory."""
+    """The same buffer with space for `size` bytes.
+
+    An allocator that moves a grown buffer copies up to 32 MiB in one step; unused space does not even take memory.
+    """
     spacious = BytesIO(bytes(size))
     spacious.write(grown.getbuffer())
     return spacious
 
 
 class _Collected:
-    """The pieces, so far, of an answer that is sent whole at its end."""
+    """The pieces so far of an answer that is sent whole at its end."""
 
     def __init__(self, fields: list[Header], hold: Callable[[int], None]) -> None:
         self.fields, self._hold = fields, hold
@@ -99,7 +100,7 @@ class _Collected:
         self.size = 0
 
     def add(self, piece: bytes) -> None:
-        """Add a piece. Raises HttpVersionTooOld, and keeps nothing, if they are too long together; NoMemory."""
+        """Add a piece. Raises HttpVersionTooOld, and keeps nothing, if the total is too long; NoMemory."""
         self.size += len(piece)
         if self.size > COLLECTED_BYTES_MAX:
             self.pieces.clear()
@@ -110,7 +111,7 @@ class _Collected:
 
 
 class Exchange:
-    """A request, and the one answer to it."""
+    """A request and its only answer."""
 
     __slots__ = (
         "_collected", "_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "scope",
@@ -118,22 +119,22 @@ class Exchange:
     )  # fmt: skip
 
     heeds_length: ClassVar[bool] = True
-    """Whether a body that says it is too long is refused unread. A client that sends first and listens later may then
-    find the connection broken, and no answer."""
+    """Whether a body is refused unread if its length is too large. A client that sends first and reads later may then
+    get a broken connection and no answer."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self._receive, self._send = receive, send
         self.arguments: Sequence[str] = ()
-        """What stands in the path where the route has a parameter, in order, percent-decoded."""
+        """The values of the route's path parameters, in order, percent-decoded."""
         self.body_bytes_max = BODY_BYTES_MAX
-        """The longest body that is read, as the route says; its handler may lower it, before it asks for the body."""
+        """The longest body that is read, as set by the route; its handler may lower it before reading the body."""
         self.user_name = ""
-        """Who asks, as soon as the host was asked for the user; empty if that is not known, or anybody."""
+        """The user's name, once the host was asked for the user; empty if unknown or ANYBODY."""
         self.expires_at: float | None = None
-        """When the login of who asks ends (seconds since 1970), if it does: a stream ends with it."""
+        """When the user's login ends (seconds since 1970), if it does: a stream ends with it."""
         self.has_started = False
-        """Whether the status line is on its way, so that no other answer can be given."""
+        """Whether the status line was sent, so that no other answer is possible."""
 
     @property
     def peer(self) -> str:
@@ -143,7 +144,7 @@ class Exchange:
 
     @property
     def share(self) -> Share:
-        """What the connection may hold in memory. Where no server counts, as under another one, nothing is refused."""
+        """What the connection may hold in memory. Under a server that does not count, nothing is refused."""
         found = self.scope.get(MEMORY)
         if found is None:
             account = MemoryAccount(2**62)
@@ -153,12 +154,12 @@ class Exchange:
 
     @property
     def login_s(self) -> float | None:
-        """For how many seconds more the login holds, at least 0; None = for ever."""
+        """For how many more seconds the login is valid, at least 0; None = forever."""
         return None if self.expires_at is None else max(0.0, self.expires_at - time.time())
 
     @property
     def is_head(self) -> bool:
-        """Whether the answer is asked for without its body (RFC 9110, 9.3.2)."""
+        """Whether the answer is requested without its body (RFC 9110, 9.3.2)."""
         return self.scope.get("method") == "HEAD"
 
     @property
@@ -180,11 +181,11 @@ class Exchange:
         return "" if value is None else value.partition(b";")[0].strip().lower().decode("latin-1")
 
     async def body(self) -> bytes:
-        """The request's body, whole. This is the one place where bodies are read: before, a request is but its head.
+        """The whole request body. All bodies are read here; until then only the request's head has been read.
 
-        There is memory for all of a body that says its length before any of it is read, or it is refused; one that
-        does not is refused where it finds no more. Nothing waits for memory: two half bodies would wait for each other.
-        Raises CodedBody and BodyTooLarge (without reading on), NoMemory, Disconnected.
+        If a body states its length, memory for all of it is reserved before reading, or it is refused; otherwise it is
+        refused when it finds no more room. Nothing waits for memory: two half bodies would wait for each other. Raises
+        CodedBody and BodyTooLarge (without reading on), NoMemory, Disconnected.
         """
         limit, length = self.body_bytes_max, b""
         for name, value in self.scope["headers"]:
@@ -203,7 +204,7 @@ class Exchange:
         chunk, is_last = await self._receive_chunk()
         if is_last and (size := len(chunk)) <= limit and (size <= SMALL_BYTES or size <= counted):
             return chunk
-        grown = BytesIO()  # it gives away what has grown: joining chunks would copy it all, and free them, in one step
+        grown = BytesIO()  # it gives its buffer away: joining chunks would copy it all, and free them, in one step
         size, space = 0, _LONG_BYTES
         while True:
             size += len(chunk)
@@ -232,7 +233,7 @@ class Exchange:
             raise self.share.refusal(more, "the body")
 
     def _take(self, size: int) -> bool:
-        """Count so many bytes until the request is answered, if there is room."""
+        """Count that many bytes until the request is answered, if there is room."""
         is_taken = self.share.take(size)
         if is_taken:
             self.scope[HELD] = self.scope.get(HELD, 0) + size
@@ -243,9 +244,9 @@ class Exchange:
             raise self.share.refusal(size, "the answer, which is collected for HTTP/1.0,")
 
     async def json_body(self, *allowed: str) -> bytes:
-        """The body, said to be JSON (or nothing said). Raises as `body`, and UnsupportedMediaType.
+        """The body, declared as JSON (or undeclared). Raises as `body`, and UnsupportedMediaType.
 
-        `allowed` is what to name where it is something else; by default JSON alone.
+        `allowed` are the media types to name in that error; by default only JSON.
         """
         given = self.header(b"content-type")
         if given is not None and given != JSON:
@@ -255,7 +256,7 @@ class Exchange:
         return await self.body()
 
     def parameters(self, *allowed: str) -> dict[str, str]:
-        """The query parameters. Raises InvalidParameter for one that is unknown or given twice."""
+        """The query parameters. Raises InvalidParameter for an unknown or repeated one."""
         query: bytes = self.scope.get("query_string", b"")
         found: dict[str, str] = {}
         if not query:
@@ -274,30 +275,30 @@ class Exchange:
             pass
 
     async def answer(self, status: int, body: bytes, media_type: bytes = JSON, headers: Iterable[Header] = ()) -> None:
-        """Give the whole answer; to HEAD all of it but the body."""
+        """Send the whole answer; for HEAD without the body."""
         self.has_started = True
         fields = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
         await self._send({"type": "http.response.start", "status": status, "headers": fields})
         await self._send({"type": "http.response.body", "body": b"" if self.is_head else body})
 
     def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> Awaitable[None]:
-        """Give the whole answer: the value as JSON, by msgspec."""
+        """Send the whole answer: the value as JSON, encoded by msgspec."""
         return self.answer(status, _encode(value), JSON, headers)
 
     async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
-        """Give an answer without a body: it has no media type, nor, as 204 and 304, a length (RFC 9110, 8.6)."""
+        """Send an answer without a body: it has no media type and, for 204 and 304, no length (RFC 9110, 8.6)."""
         self.has_started = True
         length = [] if status in (204, 304) else [(b"content-length", b"0")]
         await self._send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
         await self._send({"type": "http.response.body", "body": b""})
 
     async def answer_problem(self, problem: Problem) -> None:
-        """Answer what went wrong. Raises RuntimeError as `check_unanswered`."""
+        """Answer with a problem document. Raises RuntimeError as `check_unanswered`."""
         self.check_unanswered(problem.detail)
         await self.answer(problem.status, problem.to_json(), PROBLEM, problem.headers)
 
     def check_unanswered(self, problem: str) -> None:
-        """Raises RuntimeError if an answer has begun: it is broken off, so that nobody takes it for whole."""
+        """Raises RuntimeError if an answer has begun: it is broken off, so that it does not look complete."""
         if self.has_started:
             raise RuntimeError(f"the answer broke off: {problem}")
 
@@ -309,15 +310,14 @@ class Exchange:
         proves_itself: bool = False,
         length: int | None = None,
     ) -> None:
-        """Begin a streamed answer (200), of that length if it is known. Afterwards call `send`, and `finish` unless it
-        broke off.
+        """Begin a streamed answer (200), with its length if known. Then call `send`, and `finish` unless it broke off.
 
-        HTTP/1.0 has no chunks: a streamed answer that broke off would look whole. So an answer to HTTP/1.0 is
-        collected, and `finish` sends it with its length. Until then another answer may still replace it. One that
-        `proves_itself` streams: its reader demanded an end in its form, or goes on where it was, as there is none. So
-        does one of known length.
+        HTTP/1.0 has no chunks: a streamed answer that broke off would look complete. So an answer to HTTP/1.0 is
+        collected, and `finish` sends it with its length; until then another answer may replace it. An answer that
+        `proves_itself` streams: its reader either requires an end marker in its format or resumes where it was. So does
+        one of known length.
 
-        Raises Disconnected where HEAD has got all that it asked for, and nobody takes the rest.
+        Raises Disconnected if HEAD has received all it asked for and the rest is not needed.
         """
         fields = [(b"content-type", media_type), *headers]
         if length is not None:
@@ -333,10 +333,10 @@ class Exchange:
             raise Disconnected
 
     def send(self, chunk: bytes) -> Awaitable[None]:
-        """Send a piece of a streamed answer, before anything is awaited; the answer waits until the client takes more.
-        The next piece is made after that.
+        """Send a piece of a streamed answer, before anything is awaited. Make the next piece after awaiting this.
 
-        Raises HttpVersionTooOld for too long an answer to HTTP/1.0, NoMemory where there is no room to collect it.
+        It waits until the client reads more. Raises HttpVersionTooOld if an answer to HTTP/1.0 is too long, NoMemory if
+        there is no room to collect it.
         """
         if self._collected is None:
             return self._send({"type": "http.response.body", "body": chunk, "more_body": True})
@@ -344,7 +344,7 @@ class Exchange:
         return DONE
 
     async def finish(self, chunk: bytes = b"") -> None:
-        """The last piece of a streamed answer. Raises as `send`."""
+        """Send the last piece of a streamed answer. Raises as `send`."""
         collected, self._collected = self._collected, None
         if collected is not None:
             self._collect(collected, chunk)

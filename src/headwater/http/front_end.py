@@ -1,4 +1,4 @@
-"""An HTTP front end as an ASGI application: the frame around every handler (stopping, errors, clients that leave)."""
+"""An HTTP front end as an ASGI application: the frame around every handler (stopping, errors, disconnected clients)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def refuse_unready(
     detail: str,
     answer: Callable[[Exchange, Problem], Awaitable[None]] = Exchange.answer_problem,
 ) -> None:
-    """Answer 503 with this detail, and when to try again; `answer` has the form of the room that is asked."""
+    """Answer 503 with this detail and a Retry-After; `answer` has the front end's format."""
     if scope["type"] == "websocket":
         await refuse_websocket(send, detail, SERVICE_RESTART)
     else:
@@ -35,9 +35,9 @@ async def refuse_unready(
 
 
 class FrontEnd(Generic[H, E]):
-    """Finds the handler of each request, and answers what it raises: by default, with problem documents.
+    """Finds the handler of each request and answers the errors it raises: by default with problem documents.
 
-    When a handler is called, `find` has set what the request may cost (`body_bytes_max`), and none of it was read.
+    When a handler is called, `find` has set the request's limit (`body_bytes_max`), and no body has been read.
 
     Call `start` before the first request, `stop` before the HTTP server waits for its connections to end, and `close`
     after that.
@@ -50,14 +50,14 @@ class FrontEnd(Generic[H, E]):
         logger: logging.Logger,
         exchange: Callable[[Scope, Receive, Send], E],
     ) -> None:
-        """`find` raises HttpError where there is no handler; `logger` gets what is a fault of ours.
+        """`find` raises HttpError if there is no handler; `logger` gets internal errors.
 
-        `exchange` is the room's kind of Exchange.
+        `exchange` is the front end's subclass of Exchange.
         """
         self._host, self._find, self._logger, self._exchange = host, find, logger, exchange
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI 3. The `lifespan` of a server of its own starts and ends it; who mounts it must do so."""
+        """ASGI 3. A standalone server's `lifespan` starts and ends it; if it is mounted, the parent must do so."""
         if scope["type"] == "http":
             await self._serve(self._exchange(scope, receive, send))
         elif scope["type"] == "websocket":
@@ -66,18 +66,18 @@ class FrontEnd(Generic[H, E]):
             await live(receive, send, self.start, self._end)
 
     async def start(self) -> None:
-        """Be ready for requests; most front ends are."""
+        """Prepare for requests; most front ends have nothing to do."""
 
     def stop(self) -> None:
-        """End the streams in order, and refuse new requests with 503."""
+        """End the streams cleanly, and refuse new requests with 503."""
         self._host.stopping.set()
 
     async def close(self) -> None:
-        """Let go of the logs, which stay open for their owner to close."""
+        """Release the logs, which stay open for their owner to close."""
         self._host.close()
 
     async def refuse(self, exchange: E, error: Exception) -> None:
-        """Answer what a handler raised, or what kept a request from it. Raises RuntimeError if an answer has begun."""
+        """Answer an error raised by a handler, or before it. Raises RuntimeError if an answer has begun."""
         problem = problem_of(error)
         if problem is None:
             self._logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])

@@ -1,4 +1,4 @@
-"""What the handlers of a front end need of the server: who may do what, the open logs, and whether it stops."""
+"""What a front end's handlers need of the server: authorization, the open logs, and whether it is stopping."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .sessions import secret_of
 AT_LEAST = b"headwater-at-least"
 WAIT_S = 2.0
 LOOK_S = 0.1
-"""A log that is not there yet is looked for so often."""
+"""How often a missing log is looked up again."""
 T = TypeVar("T")
 
 
 async def await_log(exchange: Exchange, open_log: Callable[[], Awaitable[T]]) -> T:
-    """Open the log of a request that asks for a number: it may have been created elsewhere this moment.
+    """Open the log of a request that waits for a number: another server may just have created it.
 
-    Raises LogNotFound: it is not there after WAIT_S, or no number is asked for. InvalidParameter: it is no number.
+    Raises LogNotFound: it does not exist after WAIT_S, or no number is requested. InvalidParameter: it is not a number.
     """
     is_wanted = _wanted(exchange) is not None
     loop = asyncio.get_running_loop()
@@ -51,7 +51,7 @@ async def await_log(exchange: Exchange, open_log: Callable[[], Awaitable[T]]) ->
 async def await_number(exchange: Exchange, log: LocalLog) -> None:
     """Wait until the log has the number that a request asks for, if it names one.
 
-    Raises NumberNotHereYet: it has not after WAIT_S. InvalidParameter: it is no number.
+    Raises NumberNotHereYet: not reached after WAIT_S. InvalidParameter: it is not a number.
     """
     if (wanted := _wanted(exchange)) is None:
         return
@@ -73,7 +73,7 @@ async def await_number(exchange: Exchange, log: LocalLog) -> None:
 
 
 def _wanted(exchange: Exchange) -> int | None:
-    """The number that a request asks for, if it names one. Raises InvalidParameter."""
+    """The number that a request waits for, if it names one. Raises InvalidParameter."""
     if (given := exchange.header(AT_LEAST)) is None:
         return None
     text = given.decode("latin-1")
@@ -84,12 +84,13 @@ def _wanted(exchange: Exchange) -> int | None:
 
 
 USER_KEY = "headwater.user"
-"""Where the scope of a request has the name of its user, once that is known: the connection's entity tells it."""
+"""Scope key of the user's name, once known: shown in the connection's entity."""
 
 
 def own(share: Share, user: User) -> None:
-    """What the connection holds is that user's from now on: the one before may have been another, or have had other
-    rights.
+    """Charge the connection's memory to that user from now on.
+
+    The previous one may have been another user, or have had other rights.
     """
     owner = share.owner
     if owner is None or owner.name != user.name or owner.grants is not user.grants:
@@ -99,9 +100,9 @@ def own(share: Share, user: User) -> None:
 
 
 def own_by_address(share: Share, peer: str) -> None:
-    """What the connection holds belongs to its address, where there are no users.
+    """Charge the connection's memory to its address, if there are no users.
 
-    The next request on a proxy's connection may be another client's.
+    The next request on a proxy's connection may come from another client.
     """
     place = place_of(peer)
     if share.owner is None or share.owner.name != place:
@@ -109,7 +110,7 @@ def own_by_address(share: Share, peer: str) -> None:
 
 
 def _own_by_address(exchange: Exchange) -> None:
-    """The same for a request; most addresses are places, and most connections one client's."""
+    """The same for a request; most addresses are places, and most connections belong to one client."""
     scope = exchange.scope
     share, client = scope.get(MEMORY), scope.get("client")
     if share is None or not client or (owner := share.owner) is None or owner.name != client[0]:
@@ -117,15 +118,15 @@ def _own_by_address(exchange: Exchange) -> None:
 
 
 class Host:
-    """The guard, and the end."""
+    """The guard, and the server's stop."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
         self.stopping = asyncio.Event()
-        """Set when the server stops: streams end, and new requests are refused."""
+        """Set when the server stops: streams end and new requests are refused."""
 
     async def user(self, exchange: Exchange) -> User:
-        """Who asks. Raises Unauthenticated."""
+        """The user of a request. Raises Unauthenticated."""
         if self.guard.is_open:
             _own_by_address(exchange)
             return ANYBODY
@@ -140,7 +141,7 @@ class Host:
         return user
 
     def _user_shown_unasked(self, exchange: Exchange) -> User | None:
-        """The user of the console's session, else of the client's certificate. Raises Unauthenticated."""
+        """The user of the console's session, or of the client's certificate. Raises Unauthenticated."""
         secret = secret_of(exchange.scope)
         user = None if secret is None else self.guard.session_user(secret, exchange.peer)
         if user is None and (name := certified(exchange.scope)) is not None:
@@ -148,11 +149,11 @@ class Host:
         return user
 
     def close(self) -> None:
-        """Let go of what is held, when nothing runs any more."""
+        """Release everything, once nothing runs any more."""
 
 
 class LogHost(Host, Generic[T]):
-    """The same, and the logs of one store."""
+    """A Host that also has the logs of one store."""
 
     def __init__(
         self,
@@ -162,22 +163,22 @@ class LogHost(Host, Generic[T]):
         turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
-        """`view`: see OpenLogs. `turns` deals the loop's time to those who read; `readers` are who is sent events."""
+        """`view`: see OpenLogs. `turns` deals the loop's time to readers; `readers` are those that are sent events."""
         super().__init__(guard)
         self.readers = readers or Readers()
         self.turns = turns or FairScheduler()
         self.logs = OpenLogs(store, view, self.turns)
         self.stale: Callable[[str], str | None] = lambda name: None
-        """Why nothing of a log is to be read here at present; None if it may be."""
+        """Why a log must not be read here at present; None if it may be."""
         self.lacking: Callable[[str], Exception] = LogNotFound
-        """What to say of a log that is not here."""
+        """The error for a log that is not here."""
 
     def flow(self, exchange: Exchange) -> Flow:
-        """The share of the loop's time that a request has: that of its user, once `user` was asked for, or address."""
+        """The request's share of the loop's time: by its user, once `user` was called, or by its address."""
         return self.turns.flow(exchange.user_name, exchange.peer)
 
     async def authorize(self, exchange: Exchange, right: Right) -> str:
-        """The log's name, which the path names first, for a user who has the right, whether or not there is such a log.
+        """The log's name, from the path, for a user who has the right, whether or not the log exists.
 
         Raises Unauthenticated, Forbidden.
         """
@@ -188,7 +189,7 @@ class LogHost(Host, Generic[T]):
         return name
 
     async def log(self, exchange: Exchange, right: Right) -> OpenLog[T]:
-        """The log that the path names first, for a user who has the right.
+        """The log named in the path, for a user who has the right.
 
         Raises Unauthenticated, Forbidden, LogNotFound, StorageUnavailable, StorageCorrupted, NumberNotHereYet,
         AskPrimary.
@@ -211,5 +212,5 @@ class LogHost(Host, Generic[T]):
             raise self.lacking(name) from None
 
     def close(self) -> None:
-        """Let go of the logs, which stay open for their owner to close."""
+        """Release the logs, which stay open for their owner to close."""
         self.logs.close()

@@ -1,4 +1,4 @@
-"""Which problem document (RFC 9457) each error becomes: the one table of all front ends that answer problems."""
+"""The mapping of errors to problem documents (RFC 9457), shared by all front ends that send them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .errors import json_path
 
 
 def problem_of(error: Exception) -> Problem | None:
-    """The problem document of an error, or None where it is a fault of ours."""
+    """The problem document of an error, or None if it is an internal error."""
     for kind in type(error).__mro__:
         if kind in _TABLE:
             row = _TABLE[kind]

@@ -1,4 +1,4 @@
-"""Which handler serves a path: a tree of path segments, and the ways of paths that come again.
+"""Routing of paths to handlers: a tree of path segments, with a cache of recent paths.
 
 Segments are split before they are percent-decoded, so that a consumer's name may contain a slash (`%2F`).
 """
@@ -18,13 +18,13 @@ Handler = TypeVar("Handler")
 T = TypeVar("T")
 
 KNOWN_MAX, KNOWN_CHARS_MAX = 1024, 256
-"""Paths whose way is remembered; and how long one may be for that."""
+"""How many paths are cached, and how long a cached path may be."""
 
 
 def of_method(routes: Mapping[str, T], method: str) -> T:
-    """What a resource has for a method, of what it has by method. Raises MethodNotAllowed.
+    """The entry for a method among a resource's entries by method. Raises MethodNotAllowed.
 
-    HEAD is there where GET is (RFC 9110, 9.3.2): it is handled as GET, and Exchange leaves the body out.
+    HEAD exists wherever GET does (RFC 9110, 9.3.2): it is handled as GET, and Exchange omits the body.
     """
     route = routes.get(method)
     if route is None and method == "HEAD":
@@ -35,12 +35,12 @@ def of_method(routes: Mapping[str, T], method: str) -> T:
 
 
 class Route(NamedTuple, Generic[Handler]):
-    """What becomes of the requests of one method to one path: what they may cost is said here, before they are read."""
+    """The handling of one method on one path: its limits are declared here, before a request is read."""
 
     handler: Handler
     body_bytes_max: int
     has_parameters: bool
-    """Whether the handler looks at query parameters; where it does not, none is allowed."""
+    """Whether the handler reads query parameters; otherwise none is allowed."""
 
 
 class Routes(Generic[Handler]):
@@ -50,7 +50,7 @@ class Routes(Generic[Handler]):
         self._root = _Node[Handler]()
         self._known = lru_cache(KNOWN_MAX)(self._walk)
         self.patterns: list[tuple[str, str]] = []
-        """Every (method, path) that was added; what an OpenAPI document must cover."""
+        """Every added (method, path): what an OpenAPI document must cover."""
 
     def add(
         self,
@@ -73,10 +73,10 @@ class Routes(Generic[Handler]):
         self.patterns.append((method, path))
 
     def find(self, exchange: Exchange) -> Handler:
-        """The handler of a request, which gets the arguments and limits of its route.
+        """The handler of a request, which gets its route's arguments and limits.
 
-        `scope["route"]` becomes the path as it was added: what the request is counted under.
-        Raises RouteNotFound, MethodNotAllowed, InvalidParameter.
+        Sets `scope["route"]` to the path as it was added, under which the request is counted. Raises RouteNotFound,
+        MethodNotAllowed, InvalidParameter.
         """
         scope = exchange.scope
         path = raw_path(scope)
@@ -87,11 +87,11 @@ class Routes(Generic[Handler]):
         route = of_method(node.routes, scope["method"])
         exchange.arguments, exchange.body_bytes_max = arguments, route.body_bytes_max
         if not route.has_parameters:
-            exchange.parameters()  # allows none, so that `?limit=1` never passes in silence
+            exchange.parameters()  # allows none, so that `?limit=1` is never ignored silently
         return route.handler
 
     def _walk(self, path: str) -> tuple[_Node[Handler] | None, Sequence[str]]:
-        """The node that a path leads to, if any route has it, and what stands there for parameters."""
+        """The node that a path leads to, if any, and the values of its path parameters."""
         node = self._root
         arguments: list[str] = []
         for segment in path.split("/")[1:]:

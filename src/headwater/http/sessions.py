@@ -1,9 +1,9 @@
-"""The session that a request of a browser shows: a cookie, which counts only where no other site's page can send it.
+"""The session of a browser's request: a cookie, which counts only if no other site's page could have sent it.
 
-A cookie goes with every request that a browser makes to a host, whoever's page causes it, and to every port of the
-host, whoever listens there. So it counts only together with a second secret, which the page keeps and sends in a header
-field that no page of another origin can set without asking first, on a request that says that it comes from this
-origin's own page.
+A browser sends a cookie with every request to a host, whichever page causes it, and to every port of the host, whatever
+program listens there. So the cookie counts only together with a second secret, which the page keeps and sends in a
+header field that a page of another origin cannot set without a preflight, on a request that states that it comes from a
+page of this origin.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from .authentication import BASIC
 from .browsers import DEFAULT_PORTS, authority_of, head_of, origin_of, own_origin
 
 FIELD = b"headwater-console"
-"""The header field without which no cookie counts. Its value is the second secret of the session; 1 in a login."""
+"""The header field required for a cookie to count. Its value is the second secret of the session; 1 in a login."""
 NO_SECRET = b"1"
-"""The value of FIELD where a page has no session."""
+"""The value of FIELD if a page has no session."""
 SECRET_CHARS_MAX = 100
-"""Of each of the two."""
+"""Limit for each of the two."""
 NAME, SECURE_NAME = "headwater", "__Host-headwater"
 
 
 def cookie_name(scope: Scope) -> str:
-    """Of the cookie, with the port that was asked for: servers on other ports of the host have cookies of their own.
+    """The cookie's name, with the requested port: servers on other ports of the host have cookies of their own.
 
-    Over TLS it is one that a browser takes from this very host alone (RFC 6265bis, 4.1.3).
+    Over TLS it is a name that a browser accepts only from this very host (RFC 6265bis, 4.1.3).
     """
     scheme = "https" if scope.get("scheme") == "https" else "http"
     authority = authority_of(head_of(scope["headers"]).get(b"host", b""))
@@ -33,12 +33,12 @@ def cookie_name(scope: Scope) -> str:
 
 
 def both_secrets(of_cookie: str, of_field: str) -> str:
-    """The two secrets of a session as one: what `secret_of` answers, and the sessions find it by."""
+    """The two secrets of a session as one: the result of `secret_of`, and the key by which sessions are found."""
     return f"{of_cookie}.{of_field}"
 
 
 def secret_of(scope: Scope) -> str | None:
-    """Both secrets of the session that a request shows, or None where it shows none that counts."""
+    """Both secrets of a request's session, or None if it has none that counts."""
     own = field_of(scope)
     if not 0 < len(own) <= SECRET_CHARS_MAX or not is_of_own_page(scope):
         return None
@@ -53,12 +53,12 @@ def secret_of(scope: Scope) -> str | None:
 
 
 def field_of(scope: Scope) -> bytes:
-    """The value of FIELD in a request, which no page of another origin can set; empty where there is none."""
+    """The value of FIELD in a request, which no page of another origin can set; empty if it is absent."""
     return next((value for field, value in scope["headers"] if field == FIELD), b"")
 
 
 def unasked(send: Send) -> Send:
-    """Ask for no Basic credentials in an answer: a browser would ask its user by a window of its own."""
+    """Omit the challenge for Basic credentials from an answer: a browser would open its own login window."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start" and message["status"] == 401:

@@ -1,4 +1,4 @@
-"""An append that is checked in parts, because all of it at once would hold an event loop up."""
+"""An append checked in parts, because checking all of it at once would block the event loop."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ..limits import APPEND_BYTES_MAX, APPEND_EVENTS_MAX, EventColumns, check_ap
 from .slices import Slices
 
 PART_EVENTS = 512
-"""So many events are checked within about 1 ms."""
+"""This many events are checked within about 1 ms."""
 PART_MESSAGE_BYTES = 16 * 1024
-"""So much of messages of AMQP, data sections aside."""
+"""The most bytes of AMQP messages in one part, not counting data sections."""
 _INDEX = re.compile(r"events\[(\d+)\]")
 
 
 class AppendBuilder:
-    """Events that come in parts, for one append: the limits are those of the whole."""
+    """Events that arrive in parts, for one append: the limits apply to the whole."""
 
     def __init__(
         self, event_bytes_max: int, completed: Callable[[Sequence[Event]], Sequence[Event]] | None = None
     ) -> None:
-        """`event_bytes_max` is the setting of the log; `completed` adds to events what is known of the whole."""
+        """`event_bytes_max` is the log's setting; `completed` adds to events what only the whole append determines."""
         self._completed = completed
         self.event_bytes_max = event_bytes_max
         self._parts: list[EventColumns] = []
@@ -32,7 +32,7 @@ class AppendBuilder:
         self._bytes = 0
 
     def add(self, events: Sequence[Event]) -> None:
-        """The next events. Raises InvalidEvent or TooLarge, with the culprit's path in the whole."""
+        """Add the next events. Raises InvalidEvent or TooLarge, with the path in the whole append."""
         if self.count + len(events) > APPEND_EVENTS_MAX:
             raise TooLarge(self.count + len(events), APPEND_EVENTS_MAX, "events", "events")
         if not events:
@@ -51,7 +51,7 @@ class AppendBuilder:
         self.count += part.count
 
     async def add_all(self, events: Sequence[Event], slices: Slices) -> None:
-        """The next events, however many: others have their turn between some and the next. Raises as `add`."""
+        """Add the next events, however many; other tasks run in between. Raises as `add`."""
         start = 0
         while start < len(events):
             stop = _part_stop(events, start)
@@ -60,9 +60,9 @@ class AppendBuilder:
             await slices.pause()
 
     async def let_go(self) -> None:
-        """Forget the events, some at a time: memory in a few million pieces takes long to give back in one step.
+        """Release the events, some at a time: freeing memory in a few million pieces at once takes long.
 
-        To be called when nobody else has them any more, or soon will not.
+        Call it when nothing else refers to them, or soon will not.
         """
         slices = Slices()
         while self._parts:
@@ -70,14 +70,14 @@ class AppendBuilder:
             await slices.pause()
 
     def columns(self) -> EventColumns:
-        """All of them. Raises InvalidEvent if there is none."""
+        """All events as columns. Raises InvalidEvent if there is none."""
         if not self._parts:
             raise InvalidEvent("an append needs at least one event", "events")
         return EventColumns.join(self._parts)
 
 
 def _part_stop(events: Sequence[Event], start: int) -> int:
-    """Where the part that begins there ends. A part has fewer messages of AMQP, because they are looked through."""
+    """Where the part that begins there ends. A part has fewer AMQP messages, because they are checked in full."""
     stop = min(start + PART_EVENTS, len(events))
     size = 0
     for index in range(start, stop):
@@ -88,5 +88,5 @@ def _part_stop(events: Sequence[Event], start: int) -> int:
 
 
 def moved(where: str, by: int) -> str:
-    """The path of something in a part of the events as its path in all of them."""
+    """A path within a part of the events as the path within all of them."""
     return _INDEX.sub(lambda found: f"events[{int(found[1]) + by}]", where, count=1)

@@ -1,7 +1,7 @@
 """A local log for an asyncio event loop: awaitable appends, and reads and subscriptions in bounded steps.
 
-One wake of the loop per commit for all appends that it answers (`loop.batcher`), and one for all who wait for a commit:
-none where nobody does.
+Each commit wakes the loop once for all appends it answers (`loop.batcher`), and once for all tasks that wait for a
+commit; not at all if there are none.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from .traffic import Traffic
 
 
 class AsyncLog:
-    """The asyncio face of one local log; make one per event loop and log, on that loop."""
+    """The asyncio interface of one local log; create one per event loop and log, on that loop."""
 
     def __init__(self, log: LocalLog, turns: FairScheduler | None = None, traffic: Traffic | None = None) -> None:
-        """`turns` deals the loop's time to readers who have a flow; `traffic` counts what is appended."""
+        """`turns` deals the loop's time to readers that have a flow; `traffic` counts appended events."""
         self.log = log
         self.traffic = traffic or Traffic()
         self.turns = turns or FairScheduler()
         self._loop = asyncio.get_running_loop()
         self._advance: asyncio.Future[None] = self._loop.create_future()
         self._is_awaited = False
-        """Whether somebody may hold `_advance`. Set before it is given out, and so before who has it looks at the head;
-        cleared before the loop is woken. So of all who hold it, there is always the flag, or a wake under way."""
+        """Whether some task may hold `_advance`. Set before `_advance` is returned, so before its holder looks at the
+        head; cleared before the loop is woken. So for every holder, either the flag is set or a wake is under way."""
         self.batcher = AppendBatcher(log, traffic=self.traffic)
-        """For whoever has something short to do when an append is over, and no use for a future and its turn."""
+        """For callers with something short to do after an append, which need no future."""
         self._acknowledgements: list[Acknowledgement] = []
         """They go with the next commit."""
         self._acknowledging = GroupCommit(self._acknowledge_all)
@@ -48,16 +48,16 @@ class AsyncLog:
         self._stop = log.watch(self._wake_soon)
 
     def close(self) -> None:
-        """Stop watching the log. Whoever follows it comes to the end."""
+        """Stop watching the log; its followers end."""
         self._is_closed = True
         self._stop()
         self._wake()
 
     @property
     def next_commit(self) -> asyncio.Future[None]:
-        """Done at the next commit, and when the log or this face of it closes. Take it before reading what is there.
+        """Done at the next commit, and when the log or this object closes. Take it before reading the events there are.
 
-        Take it anew each time: commits wake the loop only for who took it since the last wake.
+        Take a new one each time: a commit wakes the loop only if one was taken since the last wake.
         """
         self._is_awaited = True
         return self._advance
@@ -79,7 +79,7 @@ class AsyncLog:
         *,
         partition: int | None = None,
     ) -> asyncio.Future[AppendResult]:
-        """Begin an append; the future is its end. Raises what is wrong with it at once.
+        """Begin an append; the future completes with its result. Raises input errors at once.
 
         It goes to the log at the end of this turn of the loop, with all others of the turn.
         """
@@ -90,7 +90,7 @@ class AsyncLog:
     def submit_one(self, event: Event, *, alone: bool = False) -> asyncio.Future[AppendResult]:
         """Begin an append of one event, joined with others of this turn: see `AppendBatcher.join`.
 
-        The future is where it went, or an EventLogError.
+        The future has the AppendResult, or an EventLogError.
         """
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.batcher.join(event, partial(settle, future), alone=alone)
@@ -99,7 +99,7 @@ class AsyncLog:
     async def append_columns(
         self, columns: EventColumns, condition: AppendCondition | None = None, *, partition: int | None = None
     ) -> AppendResult:
-        """As `append`, of events that were checked part by part (`append_builder`)."""
+        """As `append`, for events checked part by part (`append_builder`)."""
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.batcher.append_columns(columns, partial(settle, future), condition, partition)
         return await future
@@ -137,13 +137,13 @@ class AsyncLog:
         flow: Flow | None = None,
         page_bytes: Callable[[], int] | None = None,
     ) -> AsyncGenerator[Page, None]:
-        """Pages from `after` on, for ever; ends when the log, or this face of it, closes.
+        """Pages from `after` on, forever; ends when the log or this object closes.
 
-        `page_bytes`: see `read_pages`. A page is forgotten here once it is given out.
+        `page_bytes`: see `read_pages`. A page is released here once it is returned.
 
-        A page without events says that the cursor moved over what does not match, or that `idle_s` went by.
-        Each page is a step of the flow: by default, of one that all have who follow this log without one of their own.
-        Whoever leaves off before the end closes it (`contextlib.aclosing`).
+        A page without events means that the cursor moved past events that do not match, or that `idle_s` passed. Each
+        page is a step of the flow; the default flow is shared by all followers of this log without one of their own.
+        Close it (`contextlib.aclosing`) when leaving before the end.
         """
         cursor = after
         flow = flow or self.turns.flow("", self.log.name)
@@ -178,7 +178,7 @@ class AsyncLog:
             advance.set_result(None)
 
     def _call_soon(self, callback: object, *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody waits for it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits for it
             self._loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
 
 

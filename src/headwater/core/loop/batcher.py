@@ -1,31 +1,32 @@
-"""The way of appends from one event loop into one log: gathered, joined, split and answered here, and nowhere else.
+"""The only way for appends from one event loop into one log: gathers, joins, splits and answers them.
 
 A request costs the log as much as several events, and each wake of its threads takes the interpreter from the loop. So
-the unit of work is a turn of the loop: all that came in one goes to the log at its end.
+the unit of work is a turn of the loop: all appends of one turn go to the log at its end.
 
     call                             joined with                    goes to the log            refused
     -------------------------------  -----------------------------  -------------------------  ----------------------
     `append`: all or none            nothing                        at the end of the turn     as a whole
-    `join`: one event                the joint append that is open  at the end of the turn,    event by event, if it
-    `open`, `grown`: columns, added  (one of its kind, and of its   or when it is full         may be the fault of one
-      by those whose events they are partition)
+    `join`: one event                the open joint append          at the end of the turn,    event by event, if one
+    `open`, `grown`: columns, added  (one of its kind and           or when it is full         event may be at fault
+      by the owners of the events    partition)
     `add`: a joint append, complete  nothing                        at the end of the turn     the same
 
 Rules:
 
 1. *Order.* Appends go to the log in the order of the calls. The one exception: events of a joint append that the log
-   refuses after it has taken it are appended again, behind later ones. Whoever sends on before it has an
-   answer therefore lets an event that the log may know go alone.
-2. *One hand-over in a turn*, and one wake of the loop for all that one commit answers. A joint append that is full
+   refuses after accepting it are appended again, behind later ones. So a caller that sends more before it has an answer
+   sends separately any event that the log may already know.
+2. *One hand-over per turn*, and one wake of the loop for everything that one commit answers. A full joint append
    (`EVENTS_MAX`, `BYTES_MAX`) goes at once, with all before it, so that none waits behind very much.
-3. *No even share is lost.* A log that gives each append the next partition gets each share of a joint append by itself.
-4. *Splitting.* What may hold for one of several events, or for all of them together, but not for each (`_OF_ONE`),
-   divides a joint append into appends of one event. Each then has a refusal of its own.
-5. *Each share has one outcome.* A fault in one who is given it is none of the others'.
-6. *Room.* Where the log has none, an append is refused with Overloaded; or it waits, with all behind it, until `retry`.
+3. *No even share is lost.* A log that assigns the next partition to each append gets each share of a joint append
+   separately.
+4. *Splitting.* An error that may apply to one of several events, or to all together but not to each (`_OF_ONE`),
+   splits a joint append into appends of one event. Each then succeeds or fails by itself.
+5. *Each share has one outcome.* An exception in one callback does not affect the others.
+6. *Room.* If the log has none, an append is refused with Overloaded; or it waits, with all behind it, until `retry`.
 
-What several loops and threads append is gathered once more below this, under one sync of the disk: by the sequencer of
-the storage, which knows requests, not events.
+Appends of several loops and threads are gathered once more below this, under one sync of the disk: by the storage's
+sequencer, which knows requests, not events.
 """
 
 from __future__ import annotations
@@ -47,45 +48,45 @@ from .traffic import Traffic
 
 EVENTS_MAX = 256
 BYTES_MAX = 256 * 1024
-"""Of a joint append: whatever reaches one of both is appended at once."""
+"""Limits of a joint append: when it reaches either, it is appended at once."""
 _OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
 
 Outcome = AppendResult | BaseException
-"""Where events went, and whether they were stored before; or why they have no numbers."""
+"""Where events went, and whether they were stored before; or why they were not appended."""
 Ended = Callable[[Outcome], None]
-"""Takes an outcome, on the loop."""
+"""Receives an outcome, on the loop."""
 
 
 class Joint(Protocol):
-    """Events that are appended together, though each is by itself."""
+    """Independent events that are appended together."""
 
     @property
     def partition(self) -> int | None:
-        """The partition of all of them; None: the log's choice."""
+        """The partition of all of them; None: the log chooses."""
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """How many events it has."""
 
     @property
     def bytes(self) -> int:
-        """About how much they take."""
+        """Their approximate size."""
 
     def columns(self, settings: LogSettings) -> EventColumns:
-        """The events, checked by the settings of the log. Raises InvalidInput."""
+        """The events, checked by the log's settings. Raises InvalidInput."""
 
     def outcomes(self, outcome: Outcome) -> Iterable[tuple[Ended, Outcome]]:
-        """Each of those whose events they are, and what that one gets for an outcome of all."""
+        """Each owner's callback, with its part of an outcome of all."""
 
     def apart(self) -> Sequence[Joint] | None:
-        """The same events as joint appends of one event each, in their order; None if this is one already."""
+        """The same events as joint appends of one event each, in order; None if this is one already."""
 
 
 J = TypeVar("J", bound=Joint)
 
 
 class _Whole:
-    """An append that is all or none."""
+    """An append of all events or none."""
 
     __slots__ = ("_ended",)
 
@@ -132,18 +133,18 @@ class _Singles:
 
 
 class AppendBatcher:
-    """All appends of one event loop into one log. To be made and used on that loop."""
+    """All appends of one event loop into one log. Create and use it on that loop."""
 
     def __init__(self, log: LocalLog, *, traffic: Traffic | None = None, waits_for_room: bool = False) -> None:
         """`traffic` counts the appended events; `waits_for_room`: see rule 6."""
         self._log, self._traffic, self._waits_for_room = log, traffic, waits_for_room
         self._loop = asyncio.get_running_loop()
         self._open: Joint | None = None
-        """What single events and columns of this turn are added to."""
+        """The joint append to which this turn adds single events and columns."""
         self._gathered: list[AppendRequest] = []
-        """Appends of this turn, in their order."""
+        """Appends of this turn, in order."""
         self._waiting: deque[AppendRequest] = deque()
-        """Appends that the log had no room for."""
+        """Appends waiting for room in the log."""
         self._is_due = False
         self._is_spread = log.settings.partitions > 1
 
@@ -154,7 +155,7 @@ class AppendBatcher:
         condition: AppendCondition | None = None,
         partition: int | None = None,
     ) -> None:
-        """Append all of the events, or none. Raises errors of the events at once, as `LocalLog.request`."""
+        """Append all of the events, or none. Raises the events' errors at once, as `LocalLog.request`."""
         self._gather(self._log.request(events, condition, partition, self._deliver, _Whole(ended)))
 
     def append_columns(
@@ -164,13 +165,13 @@ class AppendBatcher:
         condition: AppendCondition | None = None,
         partition: int | None = None,
     ) -> None:
-        """As `append`, of checked columns. Raises as `LocalLog.request_columns`."""
+        """As `append`, for checked columns. Raises as `LocalLog.request_columns`."""
         self._gather(self._log.request_columns(columns, condition, partition, self._deliver, _Whole(ended)))
 
     def join(self, event: Event, ended: Ended, *, alone: bool = False) -> None:
-        """Append one event, with others of this turn. It is appended even if its caller has gone.
+        """Append one event, with others of this turn. It is appended even if its caller is gone.
 
-        `alone` is for one that the log may know: it costs no other event its place.
+        Set `alone` for an event that the log may already know: then no other event loses its place.
         """
         if alone:
             self.add(_single(event, ended))
@@ -179,7 +180,7 @@ class AppendBatcher:
             self.grown()
 
     def open(self, kind: Callable[[int | None], J], partition: int | None) -> J:
-        """The open joint append of that class for that partition: to add events to, and then to call `grown`."""
+        """The open joint append of that class for that partition: add events to it, then call `grown`."""
         joint = self._open
         if joint is None or joint.__class__ is not kind or joint.partition != partition:
             self._close()
@@ -189,7 +190,7 @@ class AppendBatcher:
         return joint  # type: ignore[return-value]
 
     def grown(self) -> None:
-        """The open joint append has one share more."""
+        """The open joint append has one more share."""
         joint = self._open
         assert joint is not None
         if self._is_spread and joint.partition is None:
@@ -204,29 +205,29 @@ class AppendBatcher:
         try:
             columns = joint.columns(self._log.settings)
             request = self._log.request_columns(columns, None, joint.partition, self._deliver, joint)
-        except Exception as error:  # as of `_is_taken`
+        except Exception as error:  # as in `_is_taken`
             self._divide(joint, error, is_soon=True)
         else:
             self._gather(request)
 
     def flush(self) -> None:
-        """Hand the gathered appends over to the log; called at the end of a turn, or before."""
+        """Hand the gathered appends to the log; called at the end of a turn, or earlier."""
         try:
             if self._open is not None:
-                self._close()  # while the end of the turn is due: it takes no further one
+                self._close()  # while the end of the turn is still scheduled, so that no other is
             while self._gathered:
                 gathered, self._gathered = self._gathered, []
                 for index, request in enumerate(gathered):
                     if self._waiting or not self._is_taken(request):
                         self._waiting.append(request)
-                    elif self._gathered:  # it was refused and divided: its events go before those behind it
+                    elif self._gathered:  # it was refused and split: its events go before those behind it
                         self._gathered += gathered[index + 1 :]
                         break
         finally:
             self._is_due = False
 
     def retry(self) -> None:
-        """There may be room in the log: hand over the appends that wait. To be called when the log commits."""
+        """The log may have room: hand over the waiting appends. Call it when the log commits."""
         while self._waiting and self._is_taken(self._waiting[0]):
             self._waiting.popleft()
 
@@ -247,10 +248,10 @@ class AppendBatcher:
             self._loop.call_soon(self.flush)
 
     def _is_taken(self, request: AppendRequest) -> bool:
-        """Submit; False if the request is to wait for room."""
+        """Submit; returns False if the request must wait for room."""
         try:
             self._log.submit(request)
-        except Exception as error:  # whatever it is, who asked gets it, and the others go on
+        except Exception as error:  # whatever it is, its caller gets it, and the others go on
             if self._waits_for_room and isinstance(error, Overloaded):
                 return False
             joint: Joint | _Whole = request.context  # type: ignore[assignment]
@@ -258,9 +259,9 @@ class AppendBatcher:
         return True
 
     def _divide(self, joint: Joint | _Whole, error: BaseException, *, is_soon: bool = False) -> None:
-        """The log refuses this: append each event by itself if one of them may be at fault, else say so.
+        """The log refuses this: append each event by itself if one of them may be at fault, else report the error.
 
-        `is_soon`: whoever asked for it is on the stack, and is answered later.
+        `is_soon`: the caller is on the stack, and is answered later.
         """
         if isinstance(error, _OF_ONE) and (parts := joint.apart()) is not None:
             for part in parts:
@@ -278,7 +279,7 @@ class AppendBatcher:
                 self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
 
     def _deliver(self, requests: list[AppendRequest]) -> None:
-        """Called by the log, from a thread of its own."""
+        """Called by the log, from the log's own thread."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._answer, requests)
 
@@ -295,7 +296,7 @@ class AppendBatcher:
 
 
 def settle(end: asyncio.Future[AppendResult], outcome: Outcome) -> None:
-    """Give a future the outcome of an append, unless it is done: whoever asked for it has gone then."""
+    """Give a future the outcome of an append, unless it is done because its caller is gone."""
     if end.done():
         return
     if isinstance(outcome, BaseException):

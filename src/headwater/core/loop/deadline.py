@@ -1,4 +1,4 @@
-"""A time by which something is due, set anew for each thing that is: with hardly any timers."""
+"""A deadline that can be moved often, with hardly any timers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 
 _EARLY_S = 0.001
-"""A timer may come so early."""
+"""A timer may fire this early."""
 
 
 def _nobody() -> None:
@@ -15,18 +15,18 @@ def _nobody() -> None:
 
 
 class Deadline:
-    """One time by which something is due. A timer for each would cost more than a call: one looks when it is due."""
+    """One deadline. A timer for each change would cost more than a call; instead, one timer checks when it fires."""
 
     __slots__ = ("_at", "_loop", "_passed", "_timer", "_timer_at")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, passed: Callable[[], None]) -> None:
-        """`passed` is called when the time has come."""
+        """`passed` is called when the deadline has passed."""
         self._loop, self._passed = loop, passed
         self._at = self._timer_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
 
     def set(self, seconds: float) -> None:
-        """It is due so long from now, and not when it was due before."""
+        """Set the deadline to this long from now, replacing the previous one."""
         self._at = at = self._loop.time() + seconds
         if at < self._timer_at:
             self.stop()
@@ -35,21 +35,21 @@ class Deadline:
 
     @property
     def is_set(self) -> bool:
-        """Whether something is due."""
+        """Whether a deadline is set."""
         return self._at != math.inf
 
     def clear(self) -> None:
-        """Nothing is due for now; the timer is left for what will be."""
+        """Clear the deadline; the timer stays for the next one."""
         self._at = math.inf
 
     def stop(self) -> None:
-        """Nothing will be due any more, and no timer is left."""
+        """Clear the deadline and cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
         self._timer, self._timer_at, self._at = None, math.inf, math.inf
 
     def end(self) -> None:
-        """As `stop`, for ever: it also forgets whom to call, which would be kept in memory by it, and it by that."""
+        """As `stop`, and also drop the callback, which would form a reference cycle."""
         self.stop()
         self._passed = _nobody
 

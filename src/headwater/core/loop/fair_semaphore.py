@@ -1,25 +1,25 @@
 """A few places, dealt round robin to payers: a hundred calls of one payer delay another payer by one.
 
-For work that holds something scarce while it runs: a thread, a core for 50 ms, the store of entities. The unit of
-fairness is the payer (a user, or the address of an unknown peer), since the number of calls is up to each of them.
+For work that holds a scarce resource while it runs: a thread, a core for 50 ms, the store of entities. The unit of
+fairness is the payer (a user, or the address of an unknown peer), because each payer decides how many calls it makes.
 
     event                      a place is free      none is free
     -------------------------  -------------------  ---------------------------------------------------------------
-    `enter`                    it is taken          the payer's queue is one longer; a payer without a queue is last
-    `leave`                    one more is free     the first of the payer whose turn it is has the place; that payer
+    `enter`                    it is taken          the payer's queue grows by one; a payer without a queue is last
+    `leave`                    one more is free     the first of the payer whose turn it is gets the place; that payer
                                                     is last now
-    cancelled while it waits   -                    its queue is one shorter
-    cancelled in the moment in which it has the     as `leave`
-      place
+    cancelled while waiting    -                    its queue shrinks by one
+    cancelled just as it gets  as `leave`
+      the place
 
 Rules:
 
-1. *No place is idle while somebody waits*, and none is lost: each `enter` that returns has one `leave`.
-2. *Of one payer, first come, first served.* A turn does not depend on how many of another payer wait.
-3. *Bounds.* At most so many of a payer wait, and so many in all. Where all is full, the payer with the longest queue
-   gives up its newest, for a payer whose queue is shorter by more than one. Others get `NoRoom`, unlooked at.
+1. *No place is idle while a call waits*, and none is lost: each `enter` that returns has one `leave`.
+2. *Within a payer, first come, first served.* A turn does not depend on how many calls of another payer wait.
+3. *Bounds.* The waiting calls are limited per payer and in total. When full, the payer with the longest queue gives up
+   its newest, for a payer whose queue is shorter by more than one. Others get `NoRoom`, unprocessed.
 
-All is done on one event loop; only what `run` is given runs on a thread.
+Everything happens on one event loop; only the work passed to `run` runs on a thread.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ T = TypeVar("T")
 
 
 class NoRoom(Exception):
-    """The queue is full, so this was not looked at."""
+    """The queue is full, so the call was not processed."""
 
 
 class FairSemaphore:
-    """So many places of one event loop."""
+    """A number of places on one event loop."""
 
     def __init__(self, places: int, *, waiting_max: float = math.inf, waiting_of_payer_max: float = math.inf) -> None:
-        """`waiting_max` is how many may wait, `waiting_of_payer_max` how many of one payer."""
+        """`waiting_max` limits the waiting calls, `waiting_of_payer_max` those of one payer."""
         self._free = places
         self._waiting_max, self._waiting_of_payer_max = waiting_max, waiting_of_payer_max
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
-        """Of each payer who waits, in the order of their turns."""
+        """The waiting calls of each payer, in the order of their turns."""
         self.waiting = 0
         """How many wait, of all payers."""
 
@@ -61,7 +61,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def place(self, payer: Hashable) -> AsyncIterator[None]:
-        """A place, as long as the context lasts; `payer` is whose turn it takes. Raises as `enter`."""
+        """A place for the duration of the context; `payer` is whose turn it takes. Raises as `enter`."""
         await self.enter(payer)
         try:
             yield
@@ -69,7 +69,7 @@ class FairSemaphore:
             self.leave()
 
     async def enter(self, payer: Hashable) -> None:
-        """Wait for a place, and take it; `leave` must be called when it is needed no more.
+        """Wait for a place and take it; call `leave` when it is no longer needed.
 
         Raises NoRoom: at once, or later to make room for a payer with a shorter queue.
         """
@@ -88,12 +88,12 @@ class FairSemaphore:
         except asyncio.CancelledError:
             if turn.cancelled():
                 self._withdraw(payer, turn)
-            elif turn.exception() is None:  # it was given in the same moment
+            elif turn.exception() is None:  # granted at the same moment
                 self.leave()
             raise
 
     def leave(self, _: object = None) -> None:
-        """Give a place to the payer whose turn it is, and pass over calls that were cancelled."""
+        """Give a place to the payer whose turn it is, skipping cancelled calls."""
         while self._queues:
             turn = self._take(next(iter(self._queues)))
             if not turn.done():
@@ -102,10 +102,10 @@ class FairSemaphore:
         self._free += 1
 
     async def run(self, payer: Hashable, work: Callable[[], T], is_wanted: Callable[[], bool]) -> T | None:
-        """The answer of that work, on a thread; raises what it raises, and as `enter`.
+        """The result of that work, run on a thread; raises what it raises, and as `enter`.
 
-        None, and not done, if it is wanted no more when its turn comes. Where this is cancelled, its place is not
-        given to others until the work has ended.
+        Returns None without running it if it is no longer wanted when its turn comes. If this is cancelled, its place
+        stays taken until the work has ended.
         """
         await self.enter(payer)
         if not is_wanted():
@@ -113,14 +113,14 @@ class FairSemaphore:
             return None
         try:
             running = asyncio.get_running_loop().run_in_executor(None, work)
-        except BaseException:  # there are no threads any more
+        except BaseException:  # no more threads can start
             self.leave()
             raise
         running.add_done_callback(self.leave)
         return await asyncio.shield(running)
 
     def _drop_one(self) -> None:
-        """The payer that has most waiting gives way; one that has been cancelled, and not left yet, is room too."""
+        """Drop a call of the payer with the most waiting; a cancelled one that has not left yet also makes room."""
         last = self._take(self._longest()[0], last=True)
         if not last.done():
             last.set_exception(NoRoom())
@@ -134,7 +134,7 @@ class FairSemaphore:
                 del self._queues[payer]
 
     def _take(self, payer: Hashable, *, last: bool = False) -> asyncio.Future[None]:
-        """The first of a payer, who is last in turn then; or the last of it, which changes nobody's turn."""
+        """The first call of a payer, which then moves to the end; or its last call, which changes no turn."""
         queue = self._queues[payer]
         turn = queue.pop() if last else queue.popleft()
         self.waiting -= 1
@@ -145,5 +145,5 @@ class FairSemaphore:
         return turn
 
     def _longest(self) -> tuple[Hashable, int]:
-        """The payer that has most waiting, and how many."""
+        """The payer with the most waiting, and how many."""
         return max(((payer, len(queue)) for payer, queue in self._queues.items()), key=lambda each: each[1])

@@ -1,10 +1,10 @@
-"""An event loop that is never idle gives the interpreter to the threads that wait for it.
+"""Lets a busy event loop yield the interpreter lock to waiting threads.
 
-Between two turns a busy loop lets go of the interpreter's lock while it asks for I/O, and has it again a microsecond
-later: sooner than a thread that waits for the lock can wake up. That thread is woken by each turn, finds the lock
-taken, and begins to wait anew; so `sys.setswitchinterval`, which counts from there, never helps it where turns are
-shorter. A loop with turns of 0.4 ms kept a thread waiting for seconds: the commit of somebody's event, say. So a loop
-that has been busy sleeps, every few milliseconds, for as long as a thread takes to wake up.
+Between two turns a busy loop releases the interpreter lock while it polls for I/O, and takes it again a microsecond
+later: sooner than a waiting thread can wake up. Each turn wakes that thread, which finds the lock taken and starts
+waiting again; so `sys.setswitchinterval`, which counts from there, never helps it if turns are shorter. A loop with
+turns of 0.4 ms kept a thread waiting for seconds, for example the commit of an event. So a loop that has been busy
+sleeps, every few milliseconds, for as long as a thread takes to wake up.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ import time
 from collections.abc import Callable
 
 PAUSE_S = 0.00002
-"""How long the loop sleeps. The operating system makes it some 0.05 ms longer, and a thread wakes up in that time."""
+"""How long the loop sleeps. The operating system adds some 0.05 ms, and a thread wakes up in that time."""
 BUSY_S = 0.002
-"""How often a busy loop does so: it costs some 3 % of its time, and bounds how long a thread waits."""
+"""How often a busy loop sleeps: it costs about 3 % of its time, and bounds how long a thread waits."""
 IDLE_S = 0.02
-"""How often an idle loop is asked whether it has become busy."""
+"""How often an idle loop checks whether it has become busy."""
 BUSY_SHARE = 0.25
-"""A loop that works for this share of the time counts as busy: the rest may be a processor that others had. A loop that
-works less waits for I/O, and threads run meanwhile."""
+"""A loop that works for this share of the time counts as busy: other processes may have had the processor for the rest.
+A loop that works less waits for I/O, during which threads run."""
 
 Clock = Callable[[], float]
 
 
 class GilYield:
-    """Pauses of one event loop, from `start` to `stop`, both of which are called on it."""
+    """Pauses of one event loop, from `start` to `stop`, both called on it."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class GilYield:
         wall: Clock = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`cpu` is the time that this thread has worked; both clocks are in s."""
+        """`cpu` is the CPU time of this thread; both clocks are in s."""
         self._cpu, self._wall, self._sleep = cpu, wall, sleep
         self._worked = self._at = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -44,23 +44,23 @@ class GilYield:
         """How often the loop has slept so far."""
 
     def start(self) -> None:
-        """Begin with the loop that runs."""
+        """Start on the running loop."""
         self._worked, self._at = self._cpu(), self._wall()
         self._again(IDLE_S)
 
     def stop(self) -> None:
-        """Pause no more."""
+        """Stop pausing."""
         if self._timer is not None:
             self._timer.cancel()
 
     def tick(self) -> float:
-        """Pause if the loop has been busy since the last time; answers in how many s to come again."""
+        """Pause if the loop has been busy since the last call; returns in how many s to call again."""
         worked, at = self._cpu(), self._wall()
         is_busy = worked - self._worked > BUSY_SHARE * (at - self._at)
         if is_busy:
             self.pauses += 1
             self._sleep(PAUSE_S)
-            at = self._wall()  # what was slept is not held against the loop
+            at = self._wall()  # the pause does not count as the loop's work
         self._worked, self._at = worked, at
         return BUSY_S if is_busy else IDLE_S
 

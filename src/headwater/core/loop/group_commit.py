@@ -1,6 +1,6 @@
 """Group commit on an event loop: calls during a commit share the next one, which begins as soon as that ends.
 
-So a lone caller waits for its own commit alone, and many share one, however long it takes.
+So a lone caller waits only for its own commit, and many callers share one, however long it takes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ class GroupCommit(Generic[T]):
         self._commit = commit
         self._turn = asyncio.Lock()
         self._next: asyncio.Task[T] | None = None
-        """A commit that waits for its turn, or None."""
+        """A commit waiting for its turn, or None."""
 
     async def committed(self) -> T:
-        """The answer of a commit that begins after this call; raises what that raises."""
+        """The result of a commit that begins after this call; raises what the commit raises."""
         if self._next is None:
             self._next = asyncio.create_task(self._run())
         return await asyncio.shield(self._next)

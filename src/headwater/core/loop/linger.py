@@ -1,8 +1,8 @@
-"""The end of a connection whose peer may still send: what it was answered can be read before the connection ends.
+"""Lingering close: the peer may still send, and can read its last answer before the connection ends.
 
-A connection that is closed with data unread is reset by the system, and the peer may lose the answer that it was
-sent: the 413 to a body of 200 MB, the error with which AMQP closes. So this side is closed first (where there is no
-TLS, which cannot), and what still comes is read and thrown away.
+The system resets a connection that is closed with unread data, and the peer may lose the answer: the 413 to a body of
+200 MB, the error with which AMQP closes. So this side is closed first (without TLS, which does not support it), and
+further input is read and discarded.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from collections.abc import Callable
 from .turn_reads import READ_BYTES, TurnReads
 
 LINGER_S = 30.0
-"""How long the peer may go on sending: clients that read no answer before they sent all need so long for 200 MB."""
+"""How long the peer may keep sending: clients that read no answer before they sent everything need this for 200 MB."""
 LINGER_PAUSE_S = 5.0
 """How long it may pause meanwhile."""
 UNSENT_PAUSE_S = 60.0
-"""How long it may take nothing of an answer that waits to be written."""
+"""How long it may leave a waiting answer unread."""
 LINGERING_MAX = 512
-"""Connections of one server that end so at a time; of more, the first one ends at once."""
+"""Limit of lingering connections of one server; above it, the oldest ends at once."""
 TURN_BYTES = 1024 * 1024
 """The most bytes that one turn of the loop discards: other tasks wait for less than a millisecond."""
 _LOOK_S = 1.0
 _thrown_away = memoryview(bytearray(READ_BYTES))
-"""Where bytes are read to, of whichever connection."""
+"""The buffer for discarded bytes, shared by all connections."""
 
 
 class LingeringConnections:
-    """Of one server."""
+    """The lingering connections of one server."""
 
     def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
         """`on_end` is called whenever one has ended."""
@@ -40,10 +40,10 @@ class LingeringConnections:
         return len(self._connections)
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Close it after the sent bytes, and when the peer could read that. It gets a protocol of its own here."""
+        """Close it after the sent bytes, once the peer could read them. It gets its own protocol here."""
         lingering = _Lingering(transport, self._reads, self._end)
         self._connections[lingering] = None
-        transport.pause_reading()  # what read into a buffer of the protocol before does not any more
+        transport.pause_reading()  # stops a read into the previous protocol's buffer
         transport.set_protocol(lingering)
         if transport.can_write_eof():
             transport.write_eof()
@@ -52,7 +52,7 @@ class LingeringConnections:
             next(iter(self._connections)).cut_off()
 
     def close(self) -> None:
-        """End them all now."""
+        """End all of them now."""
         for lingering in tuple(self._connections):
             lingering.cut_off()
 
@@ -66,12 +66,12 @@ class _Lingering(asyncio.BufferedProtocol):
         self._transport, self._reads, self._on_lost = transport, reads, on_lost
         self._loop = asyncio.get_running_loop()
         self._quiet_s = self._lasted_s = 0.0
-        """Of time in which the loop could read: each look counts one interval, however long the loop was held."""
+        """Counts only time in which the loop could read: one interval per check, however long the loop was blocked."""
         self._unsent = 0
         self._timer = self._loop.call_later(_LOOK_S, self._look)
 
     def cut_off(self) -> None:
-        """Close it now, whatever is still to be sent."""
+        """Close it now, whatever is still unsent."""
         self._timer.cancel()
         self._transport.abort()
 

@@ -32,27 +32,27 @@ from ..errors import EventLogError
 from ..shared_bytes import FREE_BYTES, STEP_BYTES, charge_of, largest_within, refusal_of
 
 STRANGERS = 8
-"""Peers whose messages are not verified yet have one part in so many of the budget, all of them together."""
+"""Peers whose messages are not verified yet share 1/`STRANGERS` of the budget."""
 KEPT = 16
-"""One part in so many of the budget is for administrators only."""
+"""1/`KEPT` of the budget is for administrators only."""
 SHORT = 4
-"""Memory is short while less than one part in so many is free."""
+"""Memory is short while less than 1/`SHORT` of it is free."""
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 16 * 1024, 256 * 1024
 """Bounds of one piece of a streamed answer."""
 STALLED_S = 60.0
-"""While memory is short, a peer that takes nothing for so long is disconnected."""
+"""While memory is short, a peer that reads nothing for this long is disconnected."""
 CHECK_S = 1.0
-"""How often stalled peers are looked for while memory is short."""
+"""How often stalled peers are checked for while memory is short."""
 
 
 class Reader(Protocol):
     """A connection whose peer may stop reading. Its methods are called on the event loop."""
 
     def unsent_bytes(self) -> int:
-        """Bytes that wait to be written to the peer now."""
+        """Bytes waiting to be written to the peer."""
 
     def end_stalled(self, reason: str) -> None:
-        """Disconnect the peer at once, and free what it held: it took nothing for `STALLED_S` while memory is short."""
+        """Disconnect the peer at once and free its memory: it read nothing for `STALLED_S` while memory is short."""
 
 
 class Owner:
@@ -61,10 +61,10 @@ class Owner:
     __slots__ = ("bytes", "bytes_max", "grants", "is_administrator", "name", "shares")
 
     def __init__(self, name: str, bytes_max: int | None = None, *, is_administrator: bool = False) -> None:
-        """`bytes_max` is a fixed bound; without it the owner may hold half of what others leave."""
+        """`bytes_max` is a fixed limit; without it the owner may hold half of what others leave."""
         self.name, self.bytes_max, self.is_administrator = name, bytes_max, is_administrator
         self.grants: object = None
-        """The user's, by which it is an administrator: where a user has others by now, that is looked at again."""
+        """The user's grants, which make it an administrator: checked again if the user's grants have changed."""
         self.bytes = self.shares = 0
         """Charged bytes; shares that belong to it."""
 
@@ -76,42 +76,42 @@ class MemoryAccount:
         self.bytes_max = bytes_max
         """The budget."""
         self.bytes = 0
-        """Charged at the moment."""
+        """Bytes currently charged."""
         self.readers = 0
-        """Connections that get a streamed answer at the moment."""
+        """Connections currently receiving a streamed answer."""
         self.refused = 0
-        """Requests and messages that found no room so far."""
+        """Requests and messages refused so far for lack of room."""
         self.ended = 0
-        """Connections ended so far because their peer took nothing while memory was short."""
+        """Connections ended so far because their peer read nothing while memory was short."""
         self.strangers = Owner("", bytes_max // STRANGERS)
         """The owner of messages whose sender is not verified yet."""
         self._owners: dict[str, Owner] = {}
         self._stalled: dict[Share, tuple[int, float]] = {}
-        """Shares whose peer does not read: unsent bytes, and since when they are so many."""
+        """Shares whose peer does not read: the unsent bytes, and since when there are that many."""
         self._check: asyncio.TimerHandle | None = None
         self.on_ended: Callable[[str, int], None] = lambda owner, size: None
-        """Called with the owner's name and the bytes it held, for each connection that is ended as stalled."""
+        """Called with the owner's name and the bytes it held, for each connection ended as stalled."""
 
     @property
     def free(self) -> int:
-        """Bytes that are not charged. Negative where answers exceed the budget."""
+        """Uncharged bytes. Negative if answers exceed the budget."""
         return self.bytes_max - self.bytes
 
     @property
     def is_short(self) -> bool:
-        """Whether so little is free that peers that do not read are ended."""
+        """Whether so little is free that peers that do not read are disconnected."""
         return self.free < self.bytes_max // SHORT
 
     @property
     def largest(self) -> int:
-        """The most that one share can ever take: more can never fit."""
+        """The most that one share can ever take."""
         return largest_within((self.bytes_max - self.bytes_max // KEPT) // 2)
 
     @property
     def piece_bytes(self) -> int:
-        """Bytes that the next piece of a streamed answer should have at most."""
+        """The most bytes that the next piece of a streamed answer should have."""
         piece = (self.bytes_max - self.bytes) // (self.readers or 1)
-        if piece >= PIECE_BYTES_MAX:  # most often there is plenty
+        if piece >= PIECE_BYTES_MAX:  # usually there is plenty
             return PIECE_BYTES_MAX
         return piece if piece > PIECE_BYTES_MIN else PIECE_BYTES_MIN
 
@@ -124,7 +124,7 @@ class MemoryAccount:
         return found
 
     def room(self, owner: Owner | None) -> int:
-        """How many bytes that owner may be charged with beside what it has."""
+        """How many more bytes may be charged to that owner."""
         if owner is None:
             return 0
         if owner.bytes_max is not None:
@@ -146,7 +146,7 @@ class MemoryAccount:
             del self._owners[owner.name]
 
     def _end_stalled(self) -> None:
-        """End peers that took nothing for long, the largest first, until memory is not short."""
+        """Disconnect peers that read nothing for long, the largest first, until memory is not short."""
         self._check = None
         now = asyncio.get_running_loop().time()
         overdue = []
@@ -166,12 +166,12 @@ class MemoryAccount:
 
 
 class Share:
-    """What one connection holds. Its owner is None until the peer is known."""
+    """The bytes held by one connection. Its owner is None until the peer is known."""
 
     __slots__ = ("_account", "_answers", "_charged", "_covered", "_is_closed", "_reader", "bytes", "owner")
 
     def __init__(self, account: MemoryAccount, reader: Reader | None = None) -> None:
-        """`reader` is the connection, if its peer may be ended for not reading."""
+        """`reader` is the connection, if its peer may be disconnected for not reading."""
         self._account, self._reader = account, reader
         self.owner: Owner | None = None
         self.bytes = 0
@@ -183,17 +183,17 @@ class Share:
 
     @property
     def account(self) -> MemoryAccount:
-        """The budget that it is a share of."""
+        """The budget it belongs to."""
         return self._account
 
     def serve(self, reader: Reader) -> None:
-        """From now on that is the connection: a WebSocket takes over that of its request."""
+        """Change the connection: a WebSocket replaces its request's connection."""
         self._reader = reader
 
     def belong(self, owner: Owner | None) -> None:
-        """From now on its bytes are those of that owner; None: the peer is not known (any more).
+        """Assign its bytes to that owner; None: the peer is not known (any more).
 
-        A share that is over, and holds nothing, has no owner any more.
+        A share that is closed and holds nothing has no owner any more.
         """
         if self._is_closed and not self.bytes:
             owner = None
@@ -210,7 +210,7 @@ class Share:
             self._account._forget(old)
 
     def take(self, size: int) -> bool:
-        """Count `size` bytes more, if there is room for all of them; else change nothing and answer False."""
+        """Count `size` bytes more if all of them fit; otherwise change nothing and return False."""
         if self.bytes + size > self._covered:
             step = charge_of(self.bytes + size) - self._charged
             if step > self._account.room(self.owner):
@@ -223,13 +223,13 @@ class Share:
     def claim(self, size: int, what: str) -> None:
         """As `take`; `what` is named in the error: "a body of 1000 bytes".
 
-        Raises NoMemory where there is no room now, TooLarge where there can never be.
+        Raises NoMemory if there is no room now, TooLarge if there can never be.
         """
         if not self.take(size):
             raise self.refusal(size, what)
 
     def refusal(self, size: int, what: str) -> EventLogError:
-        """What to tell a peer that `take` refused."""
+        """The error for a peer that `take` refused."""
         return refusal_of(size, self.largest, self._account.room(self.owner), what)
 
     @property
@@ -242,7 +242,7 @@ class Share:
         return self._account.largest
 
     def hold(self, size: int) -> None:
-        """Count `size` bytes more, which are there already."""
+        """Count `size` bytes more that already exist."""
         self.bytes += size
         if self.bytes > self._covered:
             self._move(charge_of(self.bytes) - self._charged)
@@ -257,9 +257,9 @@ class Share:
             self.belong(None)
 
     def close(self) -> None:
-        """The connection is over, and is no reader any more. May be called again.
+        """The connection is over, and no longer a reader. May be called again.
 
-        Whoever counted bytes still gives them back: a request that runs on holds what it holds.
+        Bytes counted before must still be given back: a request that goes on running holds what it holds.
         """
         self.flows()
         while self._answers:
@@ -272,39 +272,39 @@ class Share:
 
     @property
     def piece_bytes(self) -> int:
-        """Bytes that the next piece of a streamed answer should have at most."""
+        """The most bytes that the next piece of a streamed answer should have."""
         return self._account.piece_bytes
 
     def begin_answer(self) -> None:
-        """A streamed answer begins: the connection counts as a reader, once however many it has."""
+        """A streamed answer begins: the connection counts as one reader, however many answers it has."""
         self._answers += 1
         if self._answers == 1:
             self._account.readers += 1
 
     def end_answer(self) -> None:
-        """A streamed answer is over. Does nothing once the share is closed."""
+        """A streamed answer has ended. Does nothing once the share is closed."""
         if self._answers:
             self._answers -= 1
             if not self._answers:
                 self._account.readers -= 1
 
     def stalls(self) -> None:
-        """The peer does not take what it was sent (`pause_writing`)."""
+        """The peer stopped reading (`pause_writing`)."""
         if self._reader is not None:
             account = self._account
             account._stalled[self] = self._reader.unsent_bytes(), asyncio.get_running_loop().time()
             account._charge(None, 0)
 
     def flows(self) -> None:
-        """The peer took it (`resume_writing`)."""
+        """The peer resumed reading (`resume_writing`)."""
         self._account._stalled.pop(self, None)
 
     def reader_unsent(self) -> int:
-        """Bytes that wait to be written to the peer."""
+        """Bytes waiting to be written to the peer."""
         return 0 if self._reader is None else self._reader.unsent_bytes()
 
     def end_stalled(self) -> None:
-        """End the connection: see `Reader.end_stalled`."""
+        """Disconnect the peer: see `Reader.end_stalled`."""
         self._account._stalled.pop(self, None)
         if self._reader is not None:
             self._reader.end_stalled(f"you took nothing for {STALLED_S:g} s, and the server is short of memory")

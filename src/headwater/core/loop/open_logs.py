@@ -1,4 +1,4 @@
-"""The logs of one store that are open on one event loop: opened once, in a thread, and let go when closed."""
+"""The logs of one store that are open on one event loop: opened once, in a thread, and released when closed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Answer = TypeVar("Answer")
 
 
 class OpenLog(Generic[T]):
-    """A log, its asyncio face, and what a room makes of it."""
+    """A log, its asyncio interface, and the front end's view of it."""
 
     __slots__ = ("asynchronous", "log", "view")
 
@@ -27,14 +27,14 @@ class OpenLog(Generic[T]):
 
 
 class OpenLogs(Generic[T]):
-    """The logs that one room has opened, by name."""
+    """The logs that one front end has opened, by name."""
 
     def __init__(
         self, store: LogStore, view: Callable[[str, LocalLog], T], turns: FairScheduler, traffic: Traffic | None = None
     ) -> None:
-        """`view` makes of a log, and its name, what the room wants beside it. It is called where it may block.
+        """`view` creates what the front end wants beside a log, from the log and its name. It may block.
 
-        `turns` deals the loop's time to those who read; `traffic` counts what is appended.
+        `turns` deals the loop's time to readers; `traffic` counts appended events.
         """
         self._turns = turns
         self.traffic = traffic or Traffic()
@@ -42,10 +42,10 @@ class OpenLogs(Generic[T]):
         self._view = view
         self._opened: dict[str, OpenLog[T]] = {}
         self._turn = asyncio.Lock()
-        """One at a time changes which logs there are."""
+        """Serializes changes to the set of logs."""
 
     def get(self, name: str) -> OpenLog[T] | None:
-        """The log of that name, if it is open here; None says nothing."""
+        """The log of that name, if it is open here; None does not mean that it does not exist."""
         opened = self._opened.get(name)
         return None if opened is None or opened.log.is_closed else opened
 
@@ -60,7 +60,7 @@ class OpenLogs(Generic[T]):
             return opened
 
     async def change(self, name: str, change: Callable[[], Answer]) -> Answer:
-        """Create, change or delete a log: in a thread, one at a time. Whoever follows a deleted log is woken."""
+        """Create, change or delete a log: in a thread, one at a time. Followers of a deleted log are woken."""
         async with self._turn:
             try:
                 return await asyncio.to_thread(change)
@@ -69,7 +69,7 @@ class OpenLogs(Generic[T]):
                     self._drop(name)
 
     def close(self) -> None:
-        """Let go of the logs, which stay open for their owner to close. Whoever follows one comes to the end."""
+        """Release the logs, which stay open for their owner to close. Their followers end."""
         for name in list(self._opened):
             self._drop(name)
 

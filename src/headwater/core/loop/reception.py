@@ -1,4 +1,4 @@
-"""What a server says of connections before they are there: how many more there may be, and what those hear above."""
+"""A server's policy for connections before they are opened: how many more are accepted, and what refused ones get."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Callable
 
 LIMIT, HANDSHAKE = "limit", "handshake"
-"""Why a connection is not opened: there are too many, or it took too long to agree on TLS while others waited."""
+"""Why a connection is not opened: there are too many, or its TLS handshake took too long while others waited."""
 
 
 class Reception:
-    """A factory of protocols, as asyncio has them, which the server's event loop also asks for this.
+    """A factory of protocols, as in asyncio, that also tells the server's event loop its connection limits.
 
-    By itself it has room for everybody.
+    By default it accepts all connections.
     """
 
     def __init__(self, protocols: Callable[[], asyncio.BaseProtocol]) -> None:
-        """`protocols` makes the protocol of each connection."""
+        """`protocols` creates the protocol of each connection."""
         self._protocols = protocols
 
     def __call__(self) -> asyncio.BaseProtocol:
@@ -25,13 +25,13 @@ class Reception:
 
     @property
     def room(self) -> int:
-        """How many more connections there may be: so many may wait to be opened."""
+        """How many more connections are accepted: this many may wait to be opened."""
         return 2**31
 
     def takes(self, place: str, opening: int) -> bool:
-        """Whether a connection from that place (`client_subnet`) may be opened, beside the ones being opened."""
+        """Whether a connection from that place (`client_subnet`) may be opened, in addition to those being opened."""
         return True
 
     def refuse(self, place: str, reason: str) -> bytes:
-        """Count a connection that was accepted and is not opened; answers its message, if it speaks no TLS."""
+        """Count a connection that was accepted but not opened; returns the message to send if it does not use TLS."""
         return b""

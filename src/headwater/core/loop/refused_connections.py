@@ -1,4 +1,4 @@
-"""Notifications of connections that are refused: some in a second one by one, the others with a count."""
+"""Notifications of refused connections: the first ones in a second individually, the others as a count."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from ..watch.bus import Bus
 from ..watch.notification_types import NotificationType
 
 EACH_MAX = 10
-"""In one second: a burst may be of thousands, and each is a line in the server's log."""
+"""Individual ones per second: a burst may have thousands, and each is a line in the server's log."""
 INTERVAL_S = 1.0
 
 
 class RefusedConnections:
-    """Of one protocol, on one event loop. The counts of all its notifications together are all refusals."""
+    """Refused connections of one protocol, on one event loop. The counts in its notifications cover all of them."""
 
     def __init__(self, bus: Bus, protocol: str, clock: Callable[[], float] = time.monotonic) -> None:
-        """`protocol` as notifications name it; the clock counts seconds."""
+        """`protocol` is its name in notifications; the clock counts seconds."""
         self._bus, self._protocol, self._clock = bus, protocol, clock
         self._began = -INTERVAL_S
         self._told = self._more = 0
         self._last = "", ""
 
     def tell(self, peer: str, reason: str) -> None:
-        """A connection of that peer was refused."""
+        """Report that a connection of that peer was refused."""
         if (now := self._clock()) - self._began >= INTERVAL_S and not self._more:
             self._began, self._told = now, 0
         if self._told < EACH_MAX:

@@ -1,7 +1,7 @@
-"""Long work on an event loop in slices of a few ms, so that everybody else's requests are served between them.
+"""Long work on an event loop in slices of a few ms, so that other requests are served in between.
 
-All slices of one loop stand in one queue: between two of them, whatever job they are of, the loop goes round once. So
-a hundred jobs delay a request that is not one of them no longer than one does.
+All slices of one loop wait in one queue: between two of them, of whatever job, the loop goes round once. So a hundred
+jobs delay an unrelated request no longer than one does.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from time import perf_counter
 from weakref import WeakKeyDictionary
 
 SLICE_S = 0.003
-"""How long one slice lasts. What cannot be divided (one call into a decoder) is to be kept well below 20 ms."""
+"""How long one slice lasts. Keep indivisible work (one call into a decoder) well below 20 ms."""
 
 
 class Slices:
-    """One job; its first slice begins when this is made. Call `pause` between steps that are short by themselves."""
+    """One job; its first slice begins at construction. Call `pause` between steps that are short by themselves."""
 
     __slots__ = ("_ends",)
 
@@ -25,16 +25,16 @@ class Slices:
 
     @property
     def is_over(self) -> bool:
-        """Whether the slice has lasted long enough; a loop without `await` asks before it calls `pause`."""
+        """Whether the slice has lasted long enough; a loop without `await` checks this before it calls `pause`."""
         return perf_counter() >= self._ends
 
     async def pause(self) -> None:
-        """Let others have their turn if the slice is over; else go on at once."""
+        """Let other tasks run if the slice is over; otherwise continue at once."""
         if perf_counter() >= self._ends:
             await self.turn()
 
     async def turn(self) -> None:
-        """Let others have their turn in any case: the next step is a slice by itself."""
+        """Let other tasks run in any case: the next step is a slice by itself."""
         await turn()
         self._ends = perf_counter() + SLICE_S
 
@@ -43,7 +43,7 @@ _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None
 
 
 async def turn() -> None:
-    """Wait until the loop has gone round once for every slice that waits already.
+    """Wait until the loop has gone round once for every slice already waiting.
 
     If thousands of tasks are due at once, each for a little work, each waits for a turn.
     """
@@ -57,7 +57,7 @@ async def turn() -> None:
 
 
 def _next(loop: asyncio.AbstractEventLoop, queue: deque[asyncio.Future[None]]) -> None:
-    """Begin the next slice, and see to the one after it in the next round: so there is one in each."""
+    """Begin the next slice, and schedule the one after it for the next round: so each round has one."""
     if not queue[0].done():  # it is done only if its job was cancelled
         queue[0].set_result(None)
     queue.popleft()

@@ -1,4 +1,4 @@
-"""How many events came in and went out: what a room counts of itself, once for each batch that it handles anyway."""
+"""Counts events in and out: a front end updates it once per batch that it handles anyway."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from ..log import AppendRequest
 
 
 class Traffic:
-    """Events since the server started: those that were appended, and those that were given to readers.
+    """Events since the server started: appended, and sent to readers.
 
-    One thread counts; any may read. What was recognised as appended before is not counted again; what is sent again is.
+    One thread counts; any may read. Recognised repeats of appends are not counted; repeated deliveries are.
     """
 
     __slots__ = ("events_in", "events_out")
@@ -19,7 +19,7 @@ class Traffic:
         self.events_in = self.events_out = 0
 
     def came_in(self, requests: Iterable[AppendRequest]) -> None:
-        """What became of some appends."""
+        """Count the outcomes of some appends."""
         count = 0
         for request in requests:
             if (result := request.result) is not None and not result.was_stored:

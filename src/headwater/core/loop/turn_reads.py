@@ -1,5 +1,6 @@
-"""How much connections read in one turn of the event loop: it reads from a socket up to 32 times in a row, and all that
-is one turn, whether it is looked at or thrown away.
+"""Limits how much connections read in one turn of the event loop.
+
+The loop reads from a socket up to 32 times in a row, all in one turn, whether the data is processed or discarded.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import asyncio
 READ_BYTES = 64 * 1024
 """The most bytes of one read: only a full one may be followed by another in the same turn."""
 TURN_BYTES = 4 * 1024 * 1024
-"""Of all full reads in one turn. After that each connection reads once, and waits for the next turn. It takes some 4 ms
-to read so much, and to look at it.
+"""Limit for all full reads in one turn. Above it each connection reads once and waits for the next turn. Reading and
+processing this much takes about 4 ms.
 """
 
 
@@ -20,12 +21,12 @@ class TurnReads:
     __slots__ = ("_bytes", "turn_bytes")
 
     def __init__(self, turn_bytes: int = 0) -> None:
-        """`turn_bytes`: other than TURN_BYTES."""
+        """`turn_bytes`: overrides TURN_BYTES."""
         self._bytes = 0
         self.turn_bytes = turn_bytes or TURN_BYTES
 
     def are_over(self, size: int) -> bool:
-        """A connection has read so many bytes: whether it is to stop until the next turn."""
+        """A connection has read that many bytes: whether it must stop until the next turn."""
         if size < READ_BYTES:
             return False
         if not self._bytes:

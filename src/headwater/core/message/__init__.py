@@ -1,4 +1,4 @@
-"""Messages of AMQP as the gate sees them: where their sections are, and whether every receiver can decode them.
+"""AMQP messages at the gate: the places of their sections, and whether every receiver can decode them.
 
-Nothing is decoded here. The engine of AMQP (`amqp.protocol`) uses the same walks.
+Nothing is decoded here. The AMQP engine (`amqp.protocol`) uses the same functions.
 """

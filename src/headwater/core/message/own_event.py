@@ -1,11 +1,11 @@
-"""The event that a message says it is: a CloudEvent in binary mode (AMQP binding of CloudEvents 1.0.2), its group key.
+"""The event that a message declares: a CloudEvent in binary mode (AMQP binding of CloudEvents 1.0.2), its group key.
 
-Binary mode: every attribute but `datacontenttype` is an application property `cloudEvents:NAME` (in later versions of
-the binding `cloudEvents_NAME`; both are read), `datacontenttype` is the property content-type, the body is the
-payload. Structured mode, where the body is the event and content-type says so, is not looked into: payloads are bytes.
+Binary mode: every attribute except `datacontenttype` is an application property `cloudEvents:NAME` (`cloudEvents_NAME`
+in later versions of the binding; both are read), `datacontenttype` is the property content-type, the body is the
+payload. Structured mode, where the body is the event and content-type says so, is not parsed: payloads are bytes.
 
-The way in of AMQP stores the event that is found here. All others only check it, so each gives the same verdict.
-The message was looked through (`validity`): neither bounds nor what it has of AMQP's types are checked again.
+AMQP ingress stores the event found here. All other ways in only check it, so each gives the same verdict. The message
+was already checked (`validity`): its bounds and AMQP types are not checked again.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .values import SYMBOLS, check_values, key_of, map_bounds, type_name
 
 DEFAULT_TYPE = "amqp.message"
 WHOLE_MESSAGE_TYPE = "application/amqp"
-"""`datacontenttype` where `data` is a whole message: what content-type says is of the payload inside."""
+"""`datacontenttype` if `data` is a whole message: its content-type describes the payload inside."""
 PREFIX = "cloudEvents:"
 GROUP_KEY = b"event-streams-group-key"
 CONTENT_TYPE = 6
-"""Its place among the fields of the properties."""
+"""Its index among the fields of the properties."""
 NO_BATCHES = f"{BATCH} is not taken: the AMQP binding of CloudEvents has no batches; send each event by itself"
-"""The problem of a message that is one."""
+"""The problem of a message that is a batch."""
 
 _MARK = b"cloudEvents"
-"""What the name of every application property of a CloudEvent begins with, whatever separates it from the rest."""
+"""Prefix of every application property of a CloudEvent, whatever separates it from the rest of the name."""
 _PREFIXES = (PREFIX, "cloudEvents_")
 _NULL = b"\x40"
 _STR8, _SYM8, _MAP8 = 0xA1, 0xA3, 0xC1
@@ -54,25 +54,25 @@ _REMEMBERED_BYTES_MAX = 512
 
 
 class MediaType(NamedTuple):
-    """What content-type says."""
+    """A parsed content-type."""
 
     text: str
     attributes: Mapping[str, str]
-    """The attributes of an event that has no others."""
+    """The attributes of an event without others."""
     is_structured: bool
 
 
 NO_MEDIA_TYPE = MediaType("", NO_ATTRIBUTES, False)
 _names: dict[bytes, str] = {}
-"""Attribute names by their property's name; empty for a property that is no attribute. Senders use few."""
+"""Attribute names by their property's name; empty for a property that is not an attribute. Senders use few."""
 known_media_types: dict[bytes, MediaType] = {_NULL: NO_MEDIA_TYPE}
 """By encoded content-type."""
 
 
 def own_event(message: bytes, spans: Spans, places: Places) -> Event:
-    """All of the event that can break a rule: neither its data nor what plain properties say. Raises InvalidEvent.
+    """Everything in the event that can break a rule; excludes its data and plain properties. Raises InvalidEvent.
 
-    A message whose body is one section of data is judged as that, also where all of it is given as the event's data.
+    A message whose body is one data section is judged as such, even if the whole message is given as the event's data.
     """
     encoding = Encoding.DATA if DATA_SECTION in spans else Encoding.AMQP
     content_type = message[places[CONTENT_TYPE] : places[CONTENT_TYPE + 1]] if len(places) > CONTENT_TYPE + 1 else _NULL
@@ -88,7 +88,7 @@ def own_event(message: bytes, spans: Spans, places: Places) -> Event:
 
 
 def new_media_type(content_type: bytes) -> MediaType:
-    """That of an encoded content-type, if it could be the attribute of an event.
+    """The media type of an encoded content-type, if it could be the attribute of an event.
 
     Raises InvalidEvent, with the problem NO_BATCHES.
     """
@@ -107,7 +107,7 @@ def new_media_type(content_type: bytes) -> MediaType:
 
 
 def group_key_of(message: bytes, spans: Spans) -> str:
-    """The message annotation event-streams-group-key, a string or a symbol; empty where there is none.
+    """The message annotation event-streams-group-key, a string or a symbol; empty if absent.
 
     Raises InvalidEvent.
     """
@@ -137,13 +137,13 @@ def _group_key(message: bytes, at: int) -> str:
 
 
 def check_structured(media_type: MediaType, encoding: Encoding) -> None:
-    """Raises InvalidEvent: the body of a message in structured mode is not one section of data."""
+    """Raises InvalidEvent if the body of a structured-mode message is not one data section."""
     if encoding:
         raise InvalidEvent(f"the body of a message of {media_type.text} is one section of data", "content-type")
 
 
 def binary_event(message: bytes, spans: Spans, media_type: MediaType, encoding: Encoding, data: bytes) -> Event | None:
-    """The CloudEvent whose attributes are in the application properties; None if none are. Raises InvalidEvent."""
+    """The CloudEvent in the application properties; None if they have no attributes of one. Raises InvalidEvent."""
     if APPLICATION_PROPERTIES not in spans:
         return None
     at, stop = spans[APPLICATION_PROPERTIES]
@@ -164,7 +164,7 @@ def binary_event(message: bytes, spans: Spans, media_type: MediaType, encoding: 
 
 
 def timestamp_text(ms: int) -> str | None:
-    """A time of AMQP as RFC 3339; None where it lies outside the years 1 to 9999."""
+    """An AMQP timestamp as RFC 3339; None if it lies outside the years 1 to 9999."""
     second, rest = divmod(ms, 1000)
     try:
         return f"{_second_text(second)}.{rest:03}Z"
@@ -174,12 +174,12 @@ def timestamp_text(ms: int) -> str | None:
 
 @lru_cache(maxsize=64)
 def _second_text(second: int) -> str:
-    """Messages come in order of time, more or less, and many in a second."""
+    """Cached: messages come roughly in order of time, many of them in the same second."""
     return (_EPOCH + timedelta(seconds=second)).isoformat()
 
 
 def _attributes(message: bytes, at: int) -> dict[str, str]:
-    """Context attributes by name, in canonical string form, of the map at `at`."""
+    """Context attributes by name, in canonical string form, from the map at `at`."""
     if message[at] == _MAP8:
         left, at = message[at + 2], at + 3
     else:
@@ -213,7 +213,7 @@ def _attributes(message: bytes, at: int) -> dict[str, str]:
 
 
 def _name(key: bytes) -> str:
-    """The attribute behind a property's name, or empty; remembered, where it is short."""
+    """The attribute name of a property, or empty; cached if it is short."""
     text = key.decode()
     name = text[len(PREFIX) :] if text.startswith(_PREFIXES) else ""
     if name and not ATTRIBUTE_NAME.fullmatch(name):
@@ -227,9 +227,9 @@ def _name(key: bytes) -> str:
 
 
 def _canonical(name: str, message: bytes, at: int, after: int) -> str | None:
-    """The canonical string form of an attribute (CloudEvents 1.0.2, Type System); None for null: not there.
+    """The canonical string form of an attribute (CloudEvents 1.0.2, Type System); None for null: absent.
 
-    Every width of integer is taken, as the binding allows (3.1.3.2).
+    Accepts integers of every width, as the binding allows (3.1.3.2).
     """
     code = message[at]
     if code == _NULL[0]:

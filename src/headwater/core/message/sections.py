@@ -1,4 +1,4 @@
-"""Where the sections of a message are (AMQP part 3, section 3.2), found without decoding them."""
+"""Finds the sections of a message (AMQP part 3, section 3.2) without decoding them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ VALUE_SECTION: Final = 0x77
 FOOTER: Final = 0x78
 
 BODY_SECTIONS_MAX: Final = 10_000
-"""How many sections of data, or of a sequence, one body may have: finding so many takes 10 ms."""
+"""Limit of data or sequence sections in one body: finding this many takes 10 ms."""
 
 NONE: Final = 0
-"""No body at all, which the standard does not foresee."""
+"""No body, which the standard does not provide for."""
 DATA: Final = 1
 """One data section."""
 DATAS: Final = 2
@@ -38,10 +38,10 @@ HEADER_START: Final = b"\x00\x53\x70"
 
 
 class Sections:
-    """Where the sections of a message are: each a span of its bytes, the descriptor included, or None.
+    """The places of a message's sections: each a span of its bytes, including the descriptor, or None.
 
     `body` spans all data or sequence sections; `payload` is the content of the data section, if it is the only one.
-    `by_symbol` is where the first section begins that a symbol describes, or None.
+    `by_symbol` is the start of the first section described by a symbol, or None.
     """
 
     __slots__ = (
@@ -71,10 +71,10 @@ class Sections:
 
 
 def walk(message: bytes) -> Sections:
-    """Finds the sections; what lies in them is not checked.
+    """Finds the sections; their content is not checked.
 
-    Raises DecodeError: an unknown section, one of a wrong type, out of order or repeated, two kinds of body, more than
-    BODY_SECTIONS_MAX of them, cut short.
+    Raises DecodeError for an unknown section, one of a wrong type, out of order or repeated, two kinds of body, more
+    than BODY_SECTIONS_MAX of them, or truncation.
     """
     spans: list[Span | None] = [None] * 9
     end = len(message)
@@ -123,7 +123,7 @@ def walk(message: bytes) -> Sections:
 
 
 def header_stop(message: bytes) -> int:
-    """Where the header in its plain form, with which a stored message begins, ends; 0 if it begins with none."""
+    """The end of the plain-form header with which a stored message begins; 0 if it begins with none."""
     form = message[3:5]
     if not message.startswith(HEADER_START) or form[:1] != b"\xc0" or len(form) < 2:
         return 0
@@ -132,7 +132,7 @@ def header_stop(message: bytes) -> int:
 
 
 def section_code(message: bytes, at: int) -> tuple[int, int]:
-    """The code of the section that starts at `at`, and where its value begins; bounds are not checked."""
+    """The code of the section that starts at `at`, and the start of its value; bounds are not checked."""
     if message[at] != 0x00:
         raise DecodeError(f"section expected, constructor 0x{message[at]:02x} found", at)
     descriptor, after = descriptor_code(message, at + 1)
@@ -145,7 +145,7 @@ def section_code(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _behind(code: int, message: bytes, at: int, end: int) -> int:
-    """The position behind the section's value, which must be of the section's type."""
+    """The position after the section's value, which must be of the section's type."""
     if code == VALUE_SECTION:
         return skip(message, at, end)
     if not HEADER <= code <= FOOTER:
@@ -164,7 +164,7 @@ def _behind(code: int, message: bytes, at: int, end: int) -> int:
 
 
 def section_name(code: int) -> str:
-    """As the standard calls it."""
+    """Its name in the standard."""
     return _NAMES[code - HEADER] if HEADER <= code <= FOOTER else f"0x{code:x}"
 
 
@@ -181,13 +181,13 @@ _NAMES: Final = (
     "footer",
 )
 _CONSTRUCTORS: Final = (0xD0, 0xD1, 0xD1, 0xD0, 0xD1, 0xB0, 0xD0, 0, 0xD1)
-"""By the section: the long one of the constructors that its value may have."""
+"""By section: the long form of the constructors that its value may have."""
 
 _SHORT_CONSTRUCTORS: Final[list[int]] = [
     _CONSTRUCTORS[code - HEADER] - 0x10 if HEADER <= code <= FOOTER and code != VALUE_SECTION else -1
     for code in range(256)
 ]
-"""By the section's code: the short one, with a size of one byte."""
+"""By the section's code: the short form, with a size of one byte."""
 
 _CODES: Final = {
     f"amqp:{name}:{kind}".encode(): HEADER + index

@@ -1,4 +1,4 @@
-"""Where the sections of a message are, found without decoding any of them."""
+"""Finds the sections of a message without decoding any."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _FORMS = {
     )
     for form, width in forms
 }  # fmt: skip
-"""How sections usually begin: which one it is, and how many bytes its size has."""
+"""The usual beginnings of sections: which section it is, and the width of its size."""
 
 Spans = dict[int, tuple[int, int]]
-"""By section: where its value (list or map; of the data section: its content) begins, and where the section ends."""
+"""By section: where its value (list or map; for the data section: its content) begins, and where the section ends."""
 
 
 def usual_spans(message: bytes) -> Spans | None:
-    """The sections up to and with that of data, each found at its plain form; None for a message of another shape.
+    """The sections up to and including data, if all have their plain form; None for a message of another shape.
 
     Bytes of the last one's content may be missing, so that an envelope can be read alone: the caller compares the end.
     """
@@ -64,7 +64,7 @@ def usual_spans(message: bytes) -> Spans | None:
 
 
 def message_id_span(message: bytes, spans: Spans) -> tuple[int, int, int]:
-    """The constructor of the message-id, and where its value begins and ends; three times 0 where there is none."""
+    """The constructor of the message-id, and where its value begins and ends; three zeros if there is none."""
     if PROPERTIES not in spans:
         return 0, 0, 0
     at, stop = spans[PROPERTIES]
@@ -90,9 +90,9 @@ def any_spans(message: bytes) -> Spans:
 
 
 def spans_of(message: bytes, found: Sections) -> Spans:
-    """The sections that were found. That of data is named only if it is the whole body, and nothing comes after it.
+    """Converts found sections. The data section is included only if it is the whole body and nothing follows it.
 
-    Raises DecodeError: one is described by a symbol, which not every client decodes.
+    Raises DecodeError if a section is described by a symbol, which some clients cannot decode.
     """
     if (at := found.by_symbol) is not None:
         code, _ = section_code(message, at)

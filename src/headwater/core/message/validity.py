@@ -1,7 +1,7 @@
-"""Whether every receiver can decode a message, as it is delivered: looked at before it is stored, however it comes.
+"""Checks, before a message is stored, that every receiver can decode it as delivered, whatever protocol it came by.
 
 Client libraries decode all of a message, and many lose their connection, or their process, over a section that they
-cannot decode. So each section is looked through once, by the types of AMQP part 3, section 3.2.
+cannot decode. So each section is checked once, by the types of AMQP part 3, section 3.2.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ if IS_NATIVE:
     from ...speedups._native import look_through as look_through_usual
 
 VALUES_MAX = 32 * 1024
-"""A message may have so many values, besides its data, or one array of numbers."""
+"""Limit of values in a message, not counting its data or one array of numbers."""
 _COUNTED_BYTES = 16 * 1024
-"""A message with fewer bytes besides its data has never too many."""
+"""A message with fewer bytes besides its data never has too many."""
 STRINGS: Final = (0xA1, 0xB1)
 
 _Codes = frozenset[int]
@@ -79,10 +79,10 @@ _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 
 
 def look_through(message: bytes, size: int) -> tuple[Spans, Places]:
-    """The sections of a message of that size, each looked through, and where the fields of its properties begin.
+    """The checked sections of a message of that size, and where the fields of its properties begin.
 
-    The content of a data section may be missing, if it is the whole body. Raises DecodeError: not everybody can decode
-    the message.
+    The content of a data section may be missing, if it is the whole body. Raises DecodeError if some receivers cannot
+    decode the message.
     """
     if IS_NATIVE and (found := look_through_usual(message, size)) is not None:
         return found
@@ -90,7 +90,7 @@ def look_through(message: bytes, size: int) -> tuple[Spans, Places]:
 
 
 def look_through_any(message: bytes, size: int) -> tuple[Spans, Places]:
-    """As `look_through`, which asks this where a message is unusual or wrong: the twin of `speedups/message.c`."""
+    """As `look_through`, which calls this for unusual or invalid messages: the Python twin of `speedups/message.c`."""
     spans, found = usual_spans(message), None
     if spans is None or spans[DATA_SECTION][1] != size or len(message) not in spans[DATA_SECTION]:
         if len(message) != size:
@@ -104,9 +104,9 @@ def look_through_any(message: bytes, size: int) -> tuple[Spans, Places]:
 
 
 def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
-    """What keeps a receiver from decoding an event that is a message, as it is delivered; None where nothing does.
+    """Why some receivers cannot decode an event that is a message, as delivered; None if all can.
 
-    With `is_whole` the data is all of it (`Encoding.AMQP`), else it is the content of its one section of data.
+    With `is_whole` the data is the whole message (`Encoding.AMQP`), else it is the content of its only data section.
     """
     try:
         looked_through(envelope, data, is_whole)
@@ -116,19 +116,19 @@ def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
 
 
 def looked_through(envelope: bytes, data: bytes, is_whole: bool) -> tuple[Spans, Places]:
-    """As `look_through`, of an event that is a message, as `message_fault` gets it."""
+    """As `look_through`, for an event that is a message, with the arguments of `message_fault`."""
     return _check_whole(envelope + data) if is_whole else _check_envelope(envelope, data)
 
 
 def check_ids(form: int, ids: Callable[[], Iterator[bytes]], at: int) -> None:
-    """Look at the values of message-ids with that constructor, of messages that are alike. Raises DecodeError."""
+    """Check the values of message-ids with that constructor, of alike messages. Raises DecodeError."""
     if form in STRINGS and not b"".join(ids()).isascii():
         for id in ids():
             check_text(id, at)
 
 
 def _check_sections(message: bytes, spans: Spans) -> Places:
-    """All but the body; the content of the data section may be missing."""
+    """Check all sections except the body; the content of the data section may be missing."""
     if len(message) > _COUNTED_BYTES:
         _check_count(message, [span for section, span in spans.items() if section != DATA_SECTION])
     places: Places = []
@@ -182,7 +182,7 @@ def _check_whole(message: bytes) -> tuple[Spans, Places]:
 
 
 def _check_stored(message: bytes, spans: Spans) -> None:
-    """A delivery inserts delivery-annotations behind the header, and finds the header in its short form only."""
+    """A delivery inserts delivery-annotations after the header, and finds the header only in its short form."""
     if DELIVERY_ANNOTATIONS in spans:
         raise DecodeError("delivery-annotations are not stored: give the message without them", 0)
     if HEADER in spans and not header_stop(message):
@@ -197,7 +197,7 @@ def _check_count(message: bytes, spans: list[Span]) -> None:
 
 
 def _places(message: bytes, at: int, stop: int, fields: Sequence[_Codes]) -> Places:
-    """Of a list whose fields are null or of their types, where each begins. Bounds are not checked."""
+    """Where each field begins, in a list whose fields are null or of their types. Bounds are not checked."""
     start, form = at, message[at]
     if form == 0x45:
         return [stop]
@@ -239,12 +239,12 @@ def _check_field(message: bytes, at: int, fields: Sequence[_Codes], places: Plac
 
 
 def _name(fields: Sequence[_Codes], places: Places) -> str:
-    """Of the field that begins at the last of these places."""
+    """The name of the field that begins at the last of these places."""
     return (HEADER_FIELDS if fields is _HEADER_CODES else PROPERTIES_FIELDS)[len(places) - 1]
 
 
 def _check_application_properties(message: bytes, at: int, end: int) -> None:
-    """A map of strings to simple values; bounds are not checked."""
+    """Check a map of strings to simple values; bounds are not checked."""
     at, count, stop = map_bounds(message, at)
     start = at
     names: set[bytes] = set()
@@ -274,7 +274,7 @@ def _check_application_properties(message: bytes, at: int, end: int) -> None:
 
 
 def _check_annotations(message: bytes, at: int, end: int) -> None:
-    """A map of symbols to any values; bounds are not checked. Keys that are numbers are reserved (3.2.10)."""
+    """Check a map of symbols to any values; bounds are not checked. Numeric keys are reserved (3.2.10)."""
     at, count, stop = map_bounds(message, at)
     start = at
     keys: set[bytes] = set()
@@ -289,7 +289,7 @@ def _check_annotations(message: bytes, at: int, end: int) -> None:
 
 
 def _is_array_of_numbers(message: bytes, body: Span) -> bool:
-    """Whether an amqp-value is an array whose elements need no look: there may be many."""
+    """Whether an amqp-value is an array whose elements need no check: there may be many."""
     at, stop = section_code(message, body[0])[1], body[1]
     head = {0xE0: 1, 0xF0: 4}.get(message[at], 0)
     first = at + 1 + 2 * head

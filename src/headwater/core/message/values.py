@@ -1,8 +1,8 @@
-"""Values of AMQP (part 1, section 1.6) in bytes: skipped, counted and checked, without an object for any of them.
+"""AMQP values (part 1, section 1.6) in bytes: skipped, counted and checked, without creating objects.
 
-`check_value` takes and refuses what the decoder of `amqp.protocol` takes and refuses; it also refuses forms that some
-client library cannot decode (`Uncommon`). As there, no bounds are checked within a value: reading past the end is an
-IndexError or struct.error, or leaves a position past it, which whoever called finds. Positions only grow, so no byte is
+`check_value` accepts and refuses what the decoder of `amqp.protocol` does; it also refuses forms that some client
+library cannot decode (`Uncommon`). Like the decoder, it checks no bounds within a value: reading past the end raises
+IndexError or struct.error, or leaves a position past it, which the caller detects. Positions only grow, so no byte is
 read twice.
 """
 
@@ -13,21 +13,21 @@ from collections.abc import Callable
 from typing import Final
 
 DEPTH_MAX: Final = 32
-"""So many compound, array and described values may lie in one another."""
+"""Nesting limit of compound, array and described values."""
 DESCRIBED_MAX: Final = 1024
-"""How many described values one value may begin with that is not looked into."""
+"""How many described values one skipped value may begin with."""
 
 ARRAY_DESCRIPTORS_MAX: Final = 2
-"""So many descriptors may lie in one another in an array's constructor: each costs an object for each element."""
+"""Nesting limit of descriptors in an array's constructor: each costs an object per element."""
 
 ZERO_WIDTH_PER_BYTE_MAX: Final = 8
-"""So many elements that take no bytes (null, true, false, 0) may an array have for each of its own bytes.
+"""How many elements without bytes (null, true, false, 0) an array may have for each of its own bytes.
 
-Empty lists, which cost an object each: one.
+For empty lists, which cost an object each: one.
 """
 
 WEAK_KEYS_MAX: Final = 64
-"""So many keys of a map may be uuids (or described): a peer can make those collide in a hash table at will."""
+"""Limit of keys of a map that are uuids (or described): a peer can make those collide in a hash table at will."""
 
 SIZE8: Final = -1
 SIZE32: Final = -2
@@ -46,13 +46,13 @@ _BY_WIDTH: Final = {
 }
 _WIDTH_OF: Final = {code: width for width, codes in _BY_WIDTH.items() for code in codes}
 WIDTHS: Final[list[int]] = [_WIDTH_OF.get(code, UNKNOWN) for code in range(256)]
-"""By the constructor's byte: how many bytes the value takes, or how that is said."""
+"""By the constructor's byte: how many bytes the value takes, or how its length is encoded."""
 
 NUMBERS: Final = frozenset(code for code, width in _WIDTH_OF.items() if width > 0) - {0x56, 0x73}
-"""Constructors of fixed width after which any bytes are a value: all but boolean and char."""
+"""Constructors of fixed width for which any bytes are valid: all but boolean and char."""
 SYMBOLS: Final = (0xA3, 0xB3)
 ELEMENTS: Final = NUMBERS - {0x74, 0x84, 0x94} | {0x56, 0xA0, 0xA1, 0xA3, 0xB0, 0xB1, 0xB3, 0xC1, 0xD1}
-"""Constructors of the elements of an array that each client library decodes."""
+"""Constructors of array elements that every client library decodes."""
 _TYPE_NAMES: Final = {
     code: name
     for name, codes in {
@@ -66,17 +66,17 @@ _TYPE_NAMES: Final = {
     for code in codes
 }  # fmt: skip
 NO_KEYS: Final = frozenset((0x00, 0x45, 0xA0, 0xB0, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
-"""Constructors of what some client library cannot have as the key of a map: described, binary, list, map and array."""
+"""Constructors that some client library cannot use as the key of a map: described, binary, list, map and array."""
 NO_DESCRIPTORS: Final = frozenset(
     (b"__defineGetter__", b"__defineSetter__", b"__lookupGetter__", b"__lookupSetter__", b"__proto__", b"constructor",
      b"hasOwnProperty", b"isPrototypeOf", b"propertyIsEnumerable", b"toLocaleString", b"toString", b"valueOf")
 )  # fmt: skip
-"""What each object of JavaScript has: rhea takes a descriptor of that name for a type of AMQP, and fails."""
+"""Properties of every JavaScript object: rhea takes a descriptor of that name for an AMQP type, and fails."""
 _ODD_KEYS: Final = NO_KEYS | {0x98}
 _COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
 _ARRAYS: Final = (0xE0, 0xF0)
 _ANY_BYTES: Final = [width if width == 0 or code in NUMBERS else -1 for code, width in enumerate(WIDTHS)]
-"""By the constructor's byte: how many bytes follow, whichever they are; -1 where they must be looked at."""
+"""By the constructor's byte: how many bytes follow if any content is valid; -1 if they must be checked."""
 
 U32: Final = struct.Struct(">I")
 U32_U32: Final = struct.Struct(">II")
@@ -84,7 +84,7 @@ _U64: Final = struct.Struct(">Q")
 
 
 class DecodeError(ValueError):
-    """The bytes are no AMQP value, or not the one that is due here. `at` is the position in the buffer."""
+    """The bytes are not an AMQP value, or not the expected one. `at` is the position in the buffer."""
 
     def __init__(self, problem: str, at: int) -> None:
         self.problem = problem
@@ -93,18 +93,18 @@ class DecodeError(ValueError):
 
 
 def type_name(code: int) -> str:
-    """The type that a constructor's byte stands for, as the standard calls it."""
+    """The standard's name for the type of a constructor's byte."""
     return f"{_TYPE_NAMES.get(code, 'no type')} (0x{code:02x})"
 
 
 class Uncommon(DecodeError):
-    """It is AMQP, but some client libraries cannot decode it, and another form says the same."""
+    """Valid AMQP that some client libraries cannot decode, although another form means the same."""
 
 
 def skip(buffer: bytes, at: int, end: int) -> int:
-    """The position behind the value that starts at `at`, at most `end`; nothing is built, what lies inside not checked.
+    """The position after the value that starts at `at`, at most `end`; creates nothing and does not check the content.
 
-    Raises DecodeError: no such constructor, described values within described ones without end, or it is cut short.
+    Raises DecodeError: no such constructor, endlessly nested described values, or it is truncated.
     """
     start, pending, described = at, 1, 0
     try:
@@ -134,10 +134,10 @@ def skip(buffer: bytes, at: int, end: int) -> int:
 
 
 def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
-    """How many values lie between `at` and `end`, those in others included; nothing is built. Arrays are not looked
-    into: one counts as many as it says, or as it has bytes. Malformed values are left to `check_value`.
+    """How many values lie between `at` and `end`, including nested ones; creates nothing.
 
-    Raises DecodeError: more than `limit`.
+    Arrays are not entered: one counts as many as it declares, or as it has bytes. Malformed values are left to
+    `check_value`. Raises DecodeError: more than `limit`.
     """
     start, values = at, 0
     while at < end and values <= limit:
@@ -163,11 +163,12 @@ def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
 
 
 def check_value(buffer: bytes, at: int, end: int) -> int:
-    """The position behind the value that starts at `at`, which is looked through; `end` lies in the buffer.
+    """The position after the value that starts at `at`, which is checked; `end` lies in the buffer.
 
-    Raises DecodeError: the bytes are garbled or cut short, a string is not UTF-8, a symbol not ASCII, the value is too
-    deep, a map has a key twice or one of NO_KEYS, an array has too many elements for its bytes or other than ELEMENTS,
-    a value is described by other than a symbol or an ulong, by one of AMQP's own or of NO_DESCRIPTORS, or twice.
+    Raises DecodeError: the bytes are malformed or truncated, a string is not UTF-8, a symbol not ASCII, the value is
+    too deep, a map has a key twice or one of NO_KEYS, an array has too many elements for its bytes or other than
+    ELEMENTS, a value is described by other than a symbol or an ulong, by one of AMQP's own or of NO_DESCRIPTORS, or
+    twice.
     """
     try:
         after = check_values(buffer, at, 1, 0)
@@ -179,7 +180,7 @@ def check_value(buffer: bytes, at: int, end: int) -> int:
 
 
 def check_values(buffer: bytes, at: int, count: int, depth: int) -> int:
-    """The position behind so many values, `depth` of others around each; bounds are not checked. Raises DecodeError."""
+    """The position after `count` values at nesting depth `depth`; bounds are not checked. Raises DecodeError."""
     for _ in range(count):
         code = buffer[at]
         width = _ANY_BYTES[code]
@@ -197,7 +198,7 @@ def check_values(buffer: bytes, at: int, count: int, depth: int) -> int:
 
 
 def check_text(text: bytes, at: int) -> None:
-    """Raises DecodeError: it is not UTF-8."""
+    """Raises DecodeError if it is not UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError:
@@ -279,9 +280,9 @@ def _check_depth(at: int, depth: int) -> None:
 
 
 def map_bounds(buffer: bytes, at: int) -> tuple[int, int, int]:
-    """Of the map whose constructor is at `at`: where its elements begin, how many there are, and where they end.
+    """For the map whose constructor is at `at`: where its elements begin, how many there are, and where they end.
 
-    Raises DecodeError: it is no map, or it has a key without a value. Bounds are not checked.
+    Raises DecodeError: it is not a map, or it has a key without a value. Bounds are not checked.
     """
     code = buffer[at]
     if code == 0xC1:
@@ -331,7 +332,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
 
 
 def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None:
-    """Raises DecodeError: a map of so many elements and different keys ends elsewhere, or has a key twice."""
+    """Raises DecodeError if a map of that many elements and distinct keys ends elsewhere, or has a key twice."""
     if at != stop:
         raise DecodeError("a map's size is not that of its elements", start)
     if keys != count >> 1:
@@ -339,9 +340,9 @@ def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None
 
 
 def key_of(buffer: bytes, at: int, after: int) -> object:
-    """What the key of a map, checked already and none of NO_KEYS, is to a hash table.
+    """A hashable form of a map's key, which is checked already and not in NO_KEYS.
 
-    Keys that readers may take for one are equal.
+    Keys that readers may consider the same are equal.
     """
     code = buffer[at]
     width = WIDTHS[code]
@@ -400,7 +401,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
 
 
 def check_array_count(code: int, count: int, at: int, start: int, stop: int) -> None:
-    """May an array whose content is `start` to `stop`, and its elements `at` to `stop`, have so many of them?
+    """Check whether an array with content `start` to `stop` and elements `at` to `stop` may have that many elements.
 
     Raises DecodeError.
     """
@@ -408,7 +409,7 @@ def check_array_count(code: int, count: int, at: int, start: int, stop: int) -> 
     if width == UNKNOWN:
         raise DecodeError(f"no type has the constructor 0x{code:02x}", at - 1)
     if width == 0:
-        array_bytes = stop - start + 3  # with its constructor, size and count, at the least
+        array_bytes = stop - start + 3  # at least, with its constructor, size and count
         if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
             raise DecodeError(f"an array has {count} elements without width", start)
     elif count * max(width, 1) > stop - at:
@@ -433,25 +434,25 @@ def _described(buffer: bytes, at: int, depth: int) -> int:
 
 
 def _is_amqps_own(descriptor: int | bytes) -> bool:
-    """Clients read the value as that type. Numbers below 2^32 are of its domain (part 1, section 1.5)."""
+    """Whether clients read the value as that AMQP type. Numbers below 2^32 are AMQP's own (part 1, section 1.5)."""
     if isinstance(descriptor, bytes):
         return descriptor.startswith(b"amqp:")
     return descriptor < 1 << 32
 
 
 _Check = Callable[[bytes, int, int], int]
-"""(buffer, position behind the constructor, depth) -> the position behind the value."""
+"""(buffer, position after the constructor, depth) -> the position after the value."""
 _CHECK_OF: Final[dict[int, _Check]] = {
     0x00: _described, 0x56: _boolean, 0x73: _char,
     0xA0: _binary8, 0xA1: _string8, 0xA3: _symbol8, 0xB0: _binary32, 0xB1: _string32, 0xB3: _symbol32,
     0xC0: _list8, 0xC1: _map8, 0xD0: _list32, 0xD1: _map32, 0xE0: _array8, 0xF0: _array32,
 }  # fmt: skip
 _CHECKS: Final[list[_Check]] = [_CHECK_OF.get(code, _unknown) for code in range(256)]
-"""By the constructor's byte, where `_ANY_BYTES` has none."""
+"""By the constructor's byte, if `_ANY_BYTES` has none."""
 
 
 def descriptor_code(buffer: bytes, at: int) -> tuple[int | bytes | None, int]:
-    """The descriptor that starts at `at`, an ulong or the content of a symbol, and the position behind it.
+    """The descriptor that starts at `at`, an ulong or the content of a symbol, and the position after it.
 
     None: it is of another type. Bounds are not checked.
     """

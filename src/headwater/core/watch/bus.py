@@ -1,7 +1,7 @@
-"""The bus: how notifications come from where they are emitted to those who listen, at once; nothing is kept here.
+"""The bus that passes notifications from emitters to listeners at once; nothing is stored here.
 
-Whoever emits gets a bus by its constructor; with nobody listening, a notification costs a count. There is no other way
-from an emitter to a listener, and no bus is shared by accident: there is no global one.
+An emitter gets a bus in its constructor; without listeners, a notification costs one count. There is no other path from
+an emitter to a listener, and no global bus, so none is shared by accident.
 """
 
 from __future__ import annotations
@@ -17,53 +17,53 @@ from .notification_types import EVERY_TYPE, NotificationType
 _logger = logging.getLogger("headwater.bus")
 
 TEXT_CHARS_MAX = 1024
-"""Longer texts are cut: much of what is notified is what a peer has said."""
+"""Longer texts are cut: much of a notification is text from peers."""
 Value = str | int | float | bool
-"""What an attribute may be. `NotificationType` says which it is."""
+"""The types of an attribute. `NotificationType` says which one it has."""
 
 
 class Notification(NamedTuple):
-    """What listeners get. They share it: nobody may change the attributes."""
+    """A notification. Listeners share it: they must not change the attributes."""
 
     type: NotificationType
     time: int
     """ms since 1970 UTC."""
     attributes: Mapping[str, Value]
-    """All of them in their order, `eventType` and `time` included; one without a value is left out."""
+    """All attributes in order, including `eventType` and `time`; attributes without a value are left out."""
 
 
 Listener = Callable[[Notification], None]
-"""Called in the thread that emits, perhaps under its locks: hands the notification over, and returns."""
+"""Called in the emitting thread, perhaps under its locks: must hand the notification over and return."""
 
 
 class Bus:
-    """Hands each notification to all who listen to its type. Every method may be called from any thread."""
+    """Passes each notification to all listeners of its type. Every method may be called from any thread."""
 
     def __init__(self, clock: Callable[[], int] | None = None) -> None:
-        """`clock` answers ms since 1970 UTC."""
+        """`clock` returns ms since 1970 UTC."""
         self._clock = clock or wall_clock_ms
         self._changing = threading.Lock()
         self._listeners: dict[NotificationType, tuple[Listener, ...]] = {}
-        """Only types that somebody listens to. Replaced, never changed, so that it is read without a lock."""
+        """Only types with listeners. Replaced, never changed, so that it is read without a lock."""
         self._counting = threading.Lock()
         self._counts: dict[NotificationType, int] = {}
 
     @property
     def counts(self) -> Mapping[NotificationType, int]:
-        """How often each type was emitted, whether somebody listened or not; a copy. Types never emitted are not in."""
+        """How often each type was emitted, with or without listeners; a copy. Types never emitted are not included."""
         with self._counting:
             return dict(self._counts)
 
     def emit(self, type: NotificationType, /, **attributes: Value | None) -> None:
-        """Notify those who listen to that type, in the order in which they came.
+        """Notify the listeners of that type, in the order in which they subscribed.
 
-        Attributes come in the catalog's order; one that is None is left out. Raises nothing: what a listener raises is
-        logged, and is no business of the emitter.
+        Attributes come in the catalog's order; None values are left out. Raises nothing: a listener's exception is
+        logged and does not affect the emitter.
         """
         self.emit_built(type, lambda: attributes)
 
     def emit_built(self, type: NotificationType, build: Callable[[], Mapping[str, Value | None]]) -> None:
-        """As `emit`, where attributes take some work: `build` is called, once, only if somebody listens."""
+        """As `emit`, for attributes that take some work: `build` is called once, and only if there is a listener."""
         with self._counting:
             self._counts[type] = self._counts.get(type, 0) + 1
         if (listeners := self._listeners.get(type)) is None:
@@ -81,13 +81,13 @@ class Bus:
                 _logger.exception("a listener to %s failed", type.value)
 
     def subscribe(self, listener: Listener, types: Iterable[NotificationType] = EVERY_TYPE) -> Callable[[], None]:
-        """Call the listener with every notification of these types, until the answered callable is called.
+        """Call the listener with every notification of these types, until the returned callable is called.
 
-        It may still be called once more by a thread that was about to.
+        A thread that was about to call it may still do so once.
         """
         wanted = frozenset(types)
 
-        def listening(notification: Notification) -> None:  # one of its own, so that it is known from others
+        def listening(notification: Notification) -> None:  # a function of its own, so that it differs from the others
             listener(notification)
 
         with self._changing:
@@ -107,6 +107,6 @@ class Bus:
 
 
 def _bounded(text: str) -> str:
-    """Of bounded length, and what every listener can write: half a surrogate pair is replaced by a question mark."""
+    """Cut to the maximum length; lone surrogates, which some listeners cannot write, become question marks."""
     cut = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()

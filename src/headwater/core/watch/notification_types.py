@@ -1,4 +1,4 @@
-"""The types of notification, by name. For what each carries, and who may see it, see `management.notifications`."""
+"""The types of notification, by name. For their attributes and who may see them, see `management.notifications`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class NotificationType(StrEnum):
-    """A type of notification, by its name below the project's reversed domain."""
+    """A type of notification, by its name under the project's reversed domain."""
 
     SERVER_STARTED = "io.headwater.server.started"
     SERVER_STOPPING = "io.headwater.server.stopping"

@@ -1,8 +1,8 @@
-"""Threads and tasks that go on for as long as the server does: none of them ends without that being told.
+"""Threads and tasks that run as long as the server: if one ends early, it is reported.
 
-What one raises is logged, counted and notified; then it is begun again, after a pause that grows while it fails again
-and again. One that must not go on after a failure (the committer and the writer of a log) is none of these: there the
-process ends.
+An exception is logged, counted and notified; then the thread or task is restarted, after a pause that grows while it
+keeps failing. Threads that must not continue after a failure (a log's committer and writer) do not belong here: there
+the process ends.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _logger = logging.getLogger("headwater.threads")
 PAUSE_S_MIN = 0.1
 PAUSE_S_MAX = 10.0
 TROUBLE_S = 60.0
-"""What has gone on for so long after a failure is in order again."""
+"""A thread or task that has run this long after a failure counts as healthy again."""
 
 
 class Threads:
-    """The lasting threads and tasks of one server. Any thread may ask how they are."""
+    """The long-running threads and tasks of one server. Any thread may ask for their state."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Threads:
         pause_s: tuple[float, float] = (PAUSE_S_MIN, PAUSE_S_MAX),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`bus` is told of each failure; `pause_s` are the shortest and the longest pause before one begins again."""
+        """`bus` is notified of each failure; `pause_s` are the shortest and the longest pause before a restart."""
         self._bus, self._pauses, self._clock = bus or Bus(), pause_s, clock
         self._counting = threading.Lock()
         self._restarts: dict[str, int] = {}
@@ -43,19 +43,19 @@ class Threads:
 
     @property
     def restarts(self) -> dict[str, int]:
-        """How often each has begun again, by its name; a copy."""
+        """How often each was restarted, by name; a copy."""
         with self._counting:
             return dict(self._restarts)
 
     def troubles(self) -> list[str]:
-        """What to tell an operator: which of them have failed lately."""
+        """Problems for an operator: which of them have failed lately."""
         now = self._clock()
         with self._counting:
             failed = sorted(name for name, at in self._failed_at.items() if now - at < TROUBLE_S)
             return [f"{name} failed, and was restarted ({self._restarts[name]} times so far)" for name in failed]
 
     def start(self, name: str, run: Callable[[], None], is_stopping: threading.Event) -> threading.Thread:
-        """Start a thread that runs until `run` returns, or fails while it `is_stopping`. Raises RuntimeError."""
+        """Start a thread that runs until `run` returns, or fails while `is_stopping` is set. Raises RuntimeError."""
 
         def go_on() -> None:
             pause_s = self._pauses[0]
@@ -64,7 +64,7 @@ class Threads:
                 try:
                     run()
                     return
-                except Exception as error:  # whatever it is: nobody else would hear of it
+                except Exception as error:  # any exception: nothing else would report it
                     if is_stopping.is_set():
                         return
                     pause_s = self._next_pause(pause_s, began)
@@ -77,7 +77,7 @@ class Threads:
         return thread
 
     def task(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """The same on the running event loop: a task that runs until `run` returns, or is cancelled."""
+        """Start a task on the running event loop, likewise; it runs until `run` returns, or is cancelled."""
 
         async def go_on() -> None:
             pause_s = self._pauses[0]

@@ -1,4 +1,4 @@
-"""Events as Arrow columns: how large appends go from a record batch to a frame, without a Python object per event."""
+"""Events as Arrow columns: large appends go from a record batch to a frame without a Python object per event."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     EVENT_SCHEMA: pa.Schema
-    """The fields of `core.Event`, in their order, without the three that the log adds: how checked events lie."""
+    """The fields of `core.Event`, in order, without the three that the log adds: the layout of checked events."""
 else:
     from .lazy import pa, pc
 
     def __getattr__(name: str) -> Any:
-        if name == "EVENT_SCHEMA":  # made when it is asked for
+        if name == "EVENT_SCHEMA":  # created on first use
             return _event_schema()
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 OBJECTS_PER_ARROW = 4
-"""So many events become Arrow at the cost of making objects of one that is Arrow."""
+"""Converting this many events to Arrow costs as much as creating objects for one Arrow event."""
 
 VALUES_AT_ONCE = 8192
-"""So many Python objects are made in one call, within about 1 ms: no other thread runs meanwhile."""
+"""How many Python objects one call creates, within about 1 ms: no other thread runs meanwhile."""
 LISTS_AT_ONCE = 64
 
 Ints = npt.NDArray[np.int64]
 
 
 class Coded(NamedTuple):
-    """The texts of a column without its repetitions."""
+    """The distinct texts of a column, and their positions."""
 
     terms: pa.StringArray
-    """The distinct texts, in no order."""
+    """The distinct texts, unordered."""
     codes: npt.NDArray[np.int32]
-    """Which of them each value is."""
+    """For each value, the index of its text."""
     rows: Ints | None = None
-    """Of a column of lists: the row that each value belongs to, ascending."""
+    """For a column of lists: the row that each value belongs to, ascending."""
 
 
 class ArrowColumns(EventColumns):
-    """Checked events whose columns are Arrow arrays; as Python objects they come when somebody asks for them."""
+    """Checked events in Arrow arrays; their Python objects are created on first use."""
 
     __slots__ = ("_tag_terms", "_type_terms", "batch")
 
@@ -64,14 +64,14 @@ class ArrowColumns(EventColumns):
 
     @property
     def type_terms(self) -> Coded:
-        """The types without their repetitions: found when they are first asked for, of the whole group at once."""
+        """The distinct types: computed on first use, for the whole group at once."""
         if self._type_terms is None:
             self._type_terms = coded(self.batch.column("type"))
         return self._type_terms
 
     @property
     def tag_terms(self) -> Coded:
-        """The tags without their repetitions; as `type_terms`."""
+        """The distinct tags; as `type_terms`."""
         if self._tag_terms is None:
             self._tag_terms = coded_lists(self.batch.column("tags"))
         return self._tag_terms
@@ -107,7 +107,7 @@ def values_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> list[Any]:
 
 
 def parts_of(column: pa.Array, at_once: int = VALUES_AT_ONCE) -> Iterator[list[Any]]:
-    """The same, some after the others."""
+    """As `values_of`, in parts."""
     return (column.slice(start, at_once).to_pylist() for start in range(0, len(column), at_once))
 
 
@@ -159,21 +159,21 @@ def _event_schema() -> pa.Schema:
 
 
 def coded(column: pa.StringArray) -> Coded:
-    """A column of texts without its repetitions."""
+    """The distinct texts of a column."""
     encoded = column.dictionary_encode()
     return Coded(encoded.dictionary, numbers_of(encoded.indices))
 
 
 def coded_lists(column: pa.ListArray) -> Coded:
-    """The texts of a column of lists without their repetitions."""
+    """The distinct texts of a column of lists."""
     terms, codes, _ = coded(column.flatten())
     return Coded(terms, codes, np.repeat(np.arange(len(column)), np.diff(offsets_of(column))))
 
 
 def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
-    """The numbers, or truths, of an array without nulls, in place.
+    """The numbers or booleans of an array without nulls, in place.
 
-    Arrow's own `to_numpy` imports pandas where that is installed: half a second, and 25 MB that nobody uses.
+    Arrow's own `to_numpy` imports pandas if it is installed: half a second, and 25 MB that are never used.
     """
     if pa.types.is_boolean(column.type):
         return numbers_of(column.cast(pa.uint8())).view(np.bool_)
@@ -185,8 +185,10 @@ def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
-    """Numbers, or truths, as an Arrow array, in place where they lie together: the other way of `numbers_of`, for the
-    same reason (`pa.array` asks pandas whether an array is one of its own)."""
+    """Numbers or booleans as an Arrow array, in place if contiguous: the reverse of `numbers_of`.
+
+    For the same reason it avoids `pa.array`, which asks pandas whether an array is one of its own.
+    """
     if numbers.dtype == np.bool_:
         return array_of(numbers.view(np.uint8)).cast(pa.bool_())
     kind = pa.from_numpy_dtype(numbers.dtype)
@@ -194,14 +196,14 @@ def array_of(numbers: npt.NDArray[Any]) -> pa.Array:
 
 
 def lengths_of(column: pa.Array) -> Ints:
-    """How many elements each list has; none where it is null."""
+    """The number of elements of each list; 0 for null."""
     if not column.null_count and pa.types.is_list(column.type):
         return np.diff(offsets_of(column)).astype(np.int64)
     return numbers_of(pc.list_value_length(column).fill_null(0)).astype(np.int64)
 
 
 def sizes_of(column: pa.Array) -> Ints:
-    """Bytes of each value of an array without nulls."""
+    """The size in bytes of each value of an array without nulls."""
     offsets = offsets_of(column)
     return np.diff(offsets).astype(np.int64)
 

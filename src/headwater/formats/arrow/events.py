@@ -1,7 +1,7 @@
 """Events from Arrow: record batches become checked columns without a Python object per event.
 
-`columns_of` takes and refuses what `core.limits.check_append` takes and refuses, with the same errors. It looks at
-whole columns; only a batch that it does not find plainly fit is looked at event by event.
+`columns_of` accepts and refuses what `core.limits.check_append` does, with the same errors. It checks whole columns;
+only a batch that is not plainly valid is checked event by event.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ from .schema import check_schema, is_list
 _PLAIN = bytes(range(0x20, 0x7F))
 PIECE_BYTES = 1024 * 1024
 ORDERED_AT_ONCE = 32 * 1024
-"""So many texts are sorted in one go, within some ms."""
+"""How many texts are sorted at once, within some ms."""
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 _ZEROS = pa.py_buffer(bytes(4 * (APPEND_EVENTS_MAX + 1)))
-"""What columns that are not there are made of: offsets of empty texts and lists."""
+"""Offsets of empty texts and lists, from which missing columns are built."""
 _NOTHING = pa.py_buffer(b"")
 
 
 class Unclear(Exception):
-    """The batch is not plainly fit; event by event it will be told."""
+    """The batch is not plainly valid; it must be checked event by event."""
 
 
 def columns_of(
@@ -76,15 +76,15 @@ def columns_of(
     settings: LogSettings,
     completed: Callable[[Sequence[Event]], Sequence[Event]] | None = None,
 ) -> EventColumns:
-    """The events of a batch, checked as `check_append` checks them.
+    """The events of a batch, checked as by `check_append`.
 
-    Columns go by the names of `core.Event`; only `type` and `data` must be there. Texts may be of any Arrow string
-    type, dictionaries too; data, envelope may be binary or text; tags a list of texts; attributes a map, or a list of
-    structs of two texts. Null, as a whole value, is the default (not for `type`). The columns in IGNORED are ignored.
-    With `completed`, which adds to events what is known of the whole, they are made one by one.
+    Columns are named like the fields of `core.Event`; only `type` and `data` are required. Texts may be of any Arrow
+    string type, including dictionaries; data and envelope may be binary or text; tags a list of texts; attributes a
+    map, or a list of structs of two texts. A null value is the default (except for `type`). The columns in IGNORED are
+    ignored. With `completed`, which adds to events what only the whole append determines, they are created one by one.
 
-    Raises InvalidEvent (columns that are not there or not known, or have a wrong type; malformed Arrow; what
-    `check_append` finds) and TooLarge.
+    Raises InvalidEvent (missing or unknown columns, or a wrong type; malformed Arrow; errors of `check_append`) and
+    TooLarge.
     """
     batch = record_batch_of(given)
     check_schema(batch.schema)
@@ -101,7 +101,7 @@ def columns_of(
 
 
 def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
-    """What was given as a `pyarrow.RecordBatch`. Raises InvalidEvent for something else."""
+    """The given batch as a `pyarrow.RecordBatch`. Raises InvalidEvent for anything else."""
     if isinstance(given, pa.RecordBatch):
         return given
     if not hasattr(given, "__arrow_c_array__"):
@@ -113,7 +113,7 @@ def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
 
 
 def check_valid(batch: pa.RecordBatch) -> None:
-    """Raises InvalidEvent for a batch that lies about its own offsets, or about UTF-8, as one from elsewhere may."""
+    """Raises InvalidEvent if a batch has invalid offsets or UTF-8, as one from outside may."""
     try:
         batch.validate(full=True)
     except pa.ArrowInvalid as error:
@@ -124,7 +124,7 @@ def check_valid(batch: pa.RecordBatch) -> None:
 
 
 def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
-    """The batch in EVENT_SCHEMA, its events checked. Raises Unclear, TooLarge."""
+    """The batch in EVENT_SCHEMA, with its events checked. Raises Unclear, TooLarge."""
     data, envelopes = _bytes_column(batch, "data"), _bytes_column(batch, "envelope")
     payload = _payload_bytes(data, envelopes, event_bytes_max)
     types = _text_column(batch, "type", has_default=False)
@@ -145,7 +145,7 @@ def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
 
 
 def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_max: int) -> int:
-    """The bytes of all data and envelopes. Raises Unclear where an event has more than it may."""
+    """The bytes of all data and envelopes. Raises Unclear if an event has too many."""
     sizes = np.diff(offsets_of(data))
     if envelope_bytes := buffer_of(envelopes).size:
         sizes = sizes.astype(np.int64) + np.diff(offsets_of(envelopes))
@@ -155,7 +155,7 @@ def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_
 
 
 def _check_messages(data: pa.BinaryArray, envelopes: pa.BinaryArray, encodings: pa.Int8Array) -> None:
-    """Raises InvalidEvent where an event is a message of AMQP that not every receiver can decode."""
+    """Raises InvalidEvent if an event is an AMQP message that some receivers cannot decode."""
     is_message = (sizes_of(envelopes) > 0) | (numbers_of(encodings) != Encoding.DATA)
     for index in np.flatnonzero(is_message).tolist():
         encoding = Encoding(encodings[index].as_py())
@@ -163,7 +163,7 @@ def _check_messages(data: pa.BinaryArray, envelopes: pa.BinaryArray, encodings: 
 
 
 def _column(batch: pa.RecordBatch, name: str) -> pa.Array | None:
-    """A column that has values, decoded; None if it is not there or has none."""
+    """A column that has values, decoded; None if it is absent or has none."""
     index = batch.schema.get_field_index(name)
     if index < 0:
         return None
@@ -210,9 +210,9 @@ def _label_column(batch: pa.RecordBatch, name: str, chars_max: int) -> tuple[pa.
 
 
 def _check_texts(column: pa.StringArray, chars_max: int, *, least: int = 0) -> int:
-    """How many characters all texts have together.
+    """The total number of characters of all texts.
 
-    Raises Unclear unless every one plainly has `least` to `chars_max` of them, none of which is a control character.
+    Raises Unclear unless every text plainly has `least` to `chars_max` characters, without control characters.
     """
     if not (buffer_of(column).size or least):
         return 0
@@ -225,7 +225,7 @@ def _check_texts(column: pa.StringArray, chars_max: int, *, least: int = 0) -> i
 
 
 def _plain_chars(column: pa.StringArray) -> int:
-    """How many characters all texts have together. Raises Unclear for control characters."""
+    """The total number of characters of all texts. Raises Unclear for control characters."""
     chars, decoder = 0, None
     for content in _pieces(column):
         if decoder is None and not content.translate(None, _PLAIN):
@@ -240,7 +240,7 @@ def _plain_chars(column: pa.StringArray) -> int:
 
 
 def _pieces(column: pa.Array) -> Iterator[bytes]:
-    """All values joined, some bytes after the others: no other thread runs while they are looked at."""
+    """All values joined, a piece at a time: no other thread runs while a piece is checked."""
     content = memoryview(buffer_of(column))
     return (bytes(content[start : start + PIECE_BYTES]) for start in range(0, len(content), PIECE_BYTES))
 
@@ -251,7 +251,7 @@ def _check_each(values: Sequence[str | None], check: Callable[[str], str | None]
 
 
 def _filled(ids: pa.StringArray) -> pa.StringArray:
-    """Ids for those that have none."""
+    """The ids, with new ones where they are missing."""
     missing = sizes_of(ids) == 0
     count = int(missing.sum())
     if not count:
@@ -274,7 +274,7 @@ def _encoding_column(batch: pa.RecordBatch) -> pa.Int8Array:
 
 
 def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
-    """Tags sorted and distinct per event; how many characters were given."""
+    """Tags sorted and distinct per event, and how many characters were given."""
     count = batch.num_rows
     column = _column(batch, "tags")
     if column is None or pa.types.is_null(column.type.value_type):
@@ -296,19 +296,19 @@ def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
 
 
 def _are_ascending(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> bool:
-    """Whether the texts of each list are sorted and distinct, as most often: UTF-8 sorts as its characters do."""
+    """Whether the texts of each list are sorted and distinct, as they usually are: UTF-8 sorts like its characters."""
     if len(values) < 2:
         return True
     is_fine = numbers_of(pc.less(values.slice(0, len(values) - 1), values.slice(1)))
     if is_fine.all():
         return True
-    starts = offsets[1:-1]  # where a list begins, any text may come
+    starts = offsets[1:-1]  # a list may begin with any text
     is_fine[starts[(starts > 0) & (starts < len(values))] - 1] = True
     return bool(is_fine.all())
 
 
 def _in_order(values: pa.StringArray, offsets: npt.NDArray[np.int32]) -> tuple[pa.StringArray, Ints]:
-    """The texts of each row sorted and distinct, and how many each row has: some rows after the others."""
+    """The texts of each row sorted and distinct, and how many each row has; processed some rows at a time."""
     texts, lengths = [], []
     start, count = 0, len(offsets) - 1
     while start < count:
@@ -334,7 +334,7 @@ def _part_in_order(values: pa.StringArray, lengths: Ints) -> tuple[pa.StringArra
 
 
 def _distinct(numbers: Ints) -> Ints:
-    """The numbers in order, each once: a sort takes a tenth of the time of `np.unique`, which hashes integers."""
+    """The distinct numbers, sorted: sorting takes a tenth of the time of `np.unique`, which hashes integers."""
     ordered = np.sort(numbers)
     is_first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
@@ -354,19 +354,19 @@ def _attributes_column(batch: pa.RecordBatch) -> tuple[pa.MapArray, int]:
     _check_each(terms.to_pylist(), check_attribute_name)
     chars = _chars(names) + _check_texts(values, ATTRIBUTE_CHARS_MAX)
     places = np.repeat(np.arange(count), lengths) * max(len(terms), 1) + codes.astype(np.int64)
-    if len(_distinct(places)) != len(places):  # a name comes twice in one event
+    if len(_distinct(places)) != len(places):  # an event has a name twice
         raise Unclear
     _check_rules(terms, codes, values)
     return pa.MapArray.from_arrays(array_of(_list_offsets(lengths)), names, values), chars
 
 
 def _check_rules(names: pa.StringArray, codes: npt.NDArray[np.int32], values: pa.StringArray) -> None:
-    """Raises Unclear where the value of an attribute breaks the rule that its name has."""
+    """Raises Unclear if the value of an attribute breaks the rule for its name."""
     for code, name in enumerate(names.to_pylist()):
         rule = RULES.get(name)
         if rule is not None:
             given = values.filter(array_of(codes == code))
-            if name == "time":  # seldom the same twice
+            if name == "time":  # rarely the same twice
                 given = given.filter(pc.invert(pc.match_substring_regex(given, f"^(?:{PLAIN_TIME})$")))
             else:
                 given = given.unique()
@@ -376,7 +376,7 @@ def _check_rules(names: pa.StringArray, codes: npt.NDArray[np.int32], values: pa
 
 
 def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
-    """The names and the values of all attributes, one after the other, and how many each event has."""
+    """The names and values of all attributes, one after the other, and how many each event has."""
     if not pa.types.is_map(column.type):
         pairs = column.flatten()
         if pairs.null_count:
@@ -392,7 +392,7 @@ def _pairs(column: pa.Array) -> tuple[pa.StringArray, pa.StringArray, Ints]:
 
 
 def _ranges(starts: Ints, lengths: Ints) -> Ints:
-    """The numbers from each start on, so many, one after the other."""
+    """For each start, the next `length` numbers, one range after the other."""
     before = np.cumsum(lengths) - lengths
     return np.asarray(np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths))
 
@@ -404,7 +404,7 @@ def _list_offsets(lengths: Ints) -> npt.NDArray[np.int32]:
 
 
 def _no_lists(count: int) -> pa.Int32Array:
-    """The offsets of so many lists without an element."""
+    """The offsets of `count` empty lists."""
     return pa.Array.from_buffers(pa.int32(), count + 1, [None, _zeros(4 * (count + 1))])
 
 
@@ -415,16 +415,16 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
 
 
 def _chars(column: pa.StringArray) -> int:
-    """How many characters all texts have together."""
+    """The total number of characters of all texts."""
     content = content_of(column)
     return len(content) if content.isascii() else len(content.decode())
 
 
-# Event by event: slowly, to say what is wrong.
+# Event by event: slow, to report what is wrong.
 
 
 def _one_by_one(batch: pa.RecordBatch, builder: AppendBuilder) -> EventColumns:
-    """In parts, because other threads wait while the values of a column are made."""
+    """In parts, because other threads wait while the values of a column are created."""
     _check_attribute_counts(batch)
     for start in range(0, batch.num_rows, PART_EVENTS):
         builder.add(_events(batch.slice(start, PART_EVENTS)))
@@ -432,7 +432,7 @@ def _one_by_one(batch: pa.RecordBatch, builder: AppendBuilder) -> EventColumns:
 
 
 def _check_attribute_counts(batch: pa.RecordBatch) -> None:
-    """Raises InvalidEvent where an event has more attributes than any may: before all of them are objects."""
+    """Raises InvalidEvent if an event has too many attributes: before all of them become objects."""
     if (column := _column(batch, "attributes")) is None:
         return
     counts = np.diff(numbers_of(column.offsets)) if pa.types.is_map(column.type) else lengths_of(column)
@@ -443,7 +443,7 @@ def _check_attribute_counts(batch: pa.RecordBatch) -> None:
 
 
 def _events(batch: pa.RecordBatch) -> list[Event]:
-    """The events as a caller would have made them: null is the default, where there is one."""
+    """The events as a caller would have created them: null is the default, if there is one."""
     fields = [
         [_FROM_ARROW.get(name, _as_it_is)(value) for value in _objects(batch.column(name))]
         if name in batch.schema.names
@@ -454,8 +454,11 @@ def _events(batch: pa.RecordBatch) -> list[Event]:
 
 
 def _objects(column: pa.Array) -> list[Any]:
-    """The values as objects. Of a list of texts, one more than there may be: it says how many it has, and null ones
-    take no bytes, so that a stream of some hundred bytes would fill the memory."""
+    """The values as objects, of lists at most one text more than allowed.
+
+    The extra one shows how many there are. Null texts take no bytes, so a stream of a few hundred bytes could fill the
+    memory.
+    """
     kind = column.type
     if not is_list(kind) or pa.types.is_struct(kind.value_type) or int(lengths_of(column).max()) <= TAGS_MAX:
         values: list[Any] = column.to_pylist()
@@ -482,7 +485,7 @@ def _encoding(value: int | None) -> Any:
 def _mapping(value: Any) -> Any:
     if not value:
         return NO_ATTRIBUTES
-    if None in value:  # of no use, as the check will say
+    if None in value:  # not usable, as the check will report
         return value
     return dict(tuple(pair.values()) if isinstance(pair, dict) else pair for pair in value)
 
@@ -505,10 +508,10 @@ _FROM_ARROW: dict[str, Callable[[Any], Any]] = {
 def appends_of(
     batches: Iterable[pa.RecordBatch], settings: LogSettings, bytes_max: int = APPEND_BYTES_MAX
 ) -> Iterator[EventColumns]:
-    """Batches of one schema as the fewest appends that fit, in order: small ones together, large ones cut.
+    """Batches of one schema as the fewest appends that fit, in order: joins small ones and splits large ones.
 
-    An append has at most `bytes_max`, or one event. Raises as `columns_of`; paths of errors count from the beginning
-    of the append.
+    An append has at most `bytes_max`, or one event. Raises as `columns_of`; paths of errors count from the beginning of
+    the append.
     """
     held: list[pa.RecordBatch] = []
     rows = size = 0
@@ -543,7 +546,7 @@ def _joined(batches: list[pa.RecordBatch], settings: LogSettings, bytes_max: int
     except TooLarge as error:
         if error.where != "events" or batch.num_rows == 1:
             raise
-        half = batch.num_rows // 2  # it takes more than it weighs
+        half = batch.num_rows // 2  # its counted bytes exceed its estimated weight
         yield from _joined([batch.slice(0, half)], settings, bytes_max)
         yield from _joined([batch.slice(half)], settings, bytes_max)
     else:

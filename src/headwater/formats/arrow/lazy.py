@@ -1,7 +1,7 @@
-"""pyarrow, loaded when it is needed: it takes a tenth of a second and 20 MiB, and many servers never need it.
+"""Loads pyarrow on first use: it takes a tenth of a second and 20 MiB, and many servers never need it.
 
-`pa` and `pc` stand for `pyarrow` and `pyarrow.compute`; who takes something of them loads them. What has another way,
-and is not to wait (an event loop does not), asks `arrow_is_loaded` first.
+`pa` and `pc` stand for `pyarrow` and `pyarrow.compute`; accessing an attribute loads them. Code that must not wait
+(such as an event loop) and has an alternative checks `arrow_is_loaded` first.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ __all__ = ["LazyModule", "arrow_is_loaded", "pa", "pc"]
 
 
 class LazyModule:
-    """A module that is imported when something of it is asked for; from then on it is as quick as the module itself."""
+    """A module that is imported on first attribute access; afterwards it is as fast as the module itself."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # who asks what this is needs no answer of the module
+        if name.startswith("__"):  # introspection does not need the module
             raise AttributeError(name)
         value = getattr(importlib.import_module(self._name), name)
         setattr(self, name, value)
@@ -40,7 +40,7 @@ _is_loaded = False
 
 
 def arrow_is_loaded() -> bool:
-    """Whether pyarrow is there; if not, it is loaded by a thread from the first call on."""
+    """Whether pyarrow is loaded; if not, the first call starts a thread that loads it."""
     return _is_loaded or _begin()
 
 

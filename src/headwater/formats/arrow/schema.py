@@ -1,4 +1,4 @@
-"""Which Arrow columns events can be made of."""
+"""The Arrow columns from which events can be created."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...core.errors import InvalidEvent
 from .columns import EVENT_SCHEMA
 
 IGNORED = ("sequence_number", "recorded_at", "log", "partition")
-"""Columns of stored events that an append does not take: a batch that was read can be appended elsewhere as it is."""
+"""Columns of stored events that an append ignores: a batch that was read can be appended elsewhere unchanged."""
 
 
 def check_schema(schema: pa.Schema) -> None:
-    """Raises InvalidEvent if events cannot be made of batches of that schema."""
+    """Raises InvalidEvent if a schema does not describe events."""
     known = [*EVENT_SCHEMA.names, *IGNORED]
     seen: set[str] = set()
     try:
@@ -39,7 +39,7 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_plain(schema: pa.Schema) -> None:
-    """Raises InvalidEvent for columns whose values may stand in many rows at once: small here, without bound later."""
+    """Raises InvalidEvent for columns whose values may be shared by many rows: small here, unbounded when expanded."""
     for field in schema:
         if not _is_plain(field.type):
             problem = f"column {field.name!r} has type {field.type}; no dictionaries and no views are taken, cast them"
@@ -72,7 +72,7 @@ def _is_bytes(kind: pa.DataType) -> bool:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether it is some kind of list (a map is none)."""
+    """Whether it is some kind of list (maps excluded)."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 

@@ -1,8 +1,8 @@
-"""A stream of Arrow IPC as one batch of events: what it says of itself is checked before anything is made of it.
+"""Reads an Arrow IPC stream as one batch of events, checking what the stream declares before using it.
 
-Arrow trusts what a stream says: how many rows there are, where a buffer lies, and what compressed bytes become. So the
-messages are looked at one by one (Arrow Columnar Format, Encapsulated message format), and a batch is made only of
-plain columns, whose values cannot take more than the bytes that came.
+Arrow trusts a stream's declarations: the number of rows, where a buffer lies, the size of decompressed bytes. So the
+messages are checked one by one (Arrow Columnar Format, Encapsulated message format), and a batch is built only from
+plain columns, whose values cannot take more than the bytes received.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from .events import check_valid
 from .schema import check_plain, check_schema
 
 SCHEMA_BYTES_MAX = 64 * 1024
-"""The longest schema, with all that is said about its columns."""
+"""The longest schema, including the metadata of its columns."""
 BATCHES_MAX = 1024
-"""So many batches at most are made one."""
+"""How many batches are joined at most."""
 _HEADER, _LENGTH, _COMPRESSION = 2, 0, 3
 """Fields of the tables Message and RecordBatch (Message.fbs)."""
 
 
 def batch_of_stream(content: bytes) -> pa.RecordBatch:
-    """The batches of a stream, valid, as one; the rows were not looked at.
+    """The batches of a stream, valid, as one; the rows are not checked.
 
-    Raises InvalidEvent (no stream, a schema of which no events can be made, something compressed or malformed), and
-    TooLarge, with what is wrong of which batch.
+    Raises InvalidEvent (not a stream, a schema that does not describe events, compressed or malformed content), and
+    TooLarge; both name the batch.
     """
     messages = _messages(content)
     first = next(messages, None)
@@ -56,7 +56,7 @@ def batch_of_stream(content: bytes) -> pa.RecordBatch:
 
 
 def stream_of_batch(batch: pa.RecordBatch) -> bytes:
-    """The other way round."""
+    """The reverse of `batch_of_stream`."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
@@ -86,7 +86,7 @@ def _schema_of(message: pa.ipc.Message) -> pa.Schema:
 
 
 def _rows_of(message: pa.ipc.Message, where: str) -> int:
-    """How many rows a batch says that it has. Raises InvalidEvent for what is no plain batch."""
+    """The declared number of rows of a batch. Raises InvalidEvent for anything but a plain batch."""
     if message.type != "record batch":
         raise InvalidEvent(f"a batch is expected, a message of type {message.type!r} given", where)
     with _reading(where):
@@ -101,7 +101,7 @@ def _rows_of(message: pa.ipc.Message, where: str) -> int:
 
 
 class _Table:
-    """A table of a FlatBuffer, which Arrow has verified: its fields by their number."""
+    """A table of a FlatBuffer that Arrow has verified: its fields by number."""
 
     def __init__(self, content: bytes, at: int) -> None:
         self._content, self._at = content, at
@@ -109,11 +109,11 @@ class _Table:
         self._vtable_bytes = self._read("<H", self._vtable)
 
     def has(self, field: int) -> bool:
-        """Whether the field is there."""
+        """Whether the field is present."""
         return self._offset(field) > 0
 
     def long(self, field: int) -> int:
-        """A field of 64 bits; 0 where it is not there."""
+        """A 64-bit field; 0 if absent."""
         offset = self._offset(field)
         return self._read("<q", self._at + offset) if offset else 0
 
@@ -135,7 +135,7 @@ class _Table:
 
 @contextmanager
 def _reading(where: str) -> Iterator[None]:
-    """What Arrow cannot read is the client's mistake."""
+    """Reports what Arrow cannot read as the client's mistake."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:

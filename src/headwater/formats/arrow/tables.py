@@ -1,4 +1,4 @@
-"""Stored events as Arrow tables: the one schema that streams over HTTP and Parquet files of events have."""
+"""Stored events as Arrow tables: the schema shared by HTTP streams and Parquet files of events."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SCHEMA = pa.schema(
         pa.field("encoding", pa.int8(), nullable=False),
     ]
 )
-"""The fields of `core.SequencedEvent`, in their order."""
+"""The fields of `core.SequencedEvent`, in order."""
 
 STREAM = "application/vnd.apache.arrow.stream"
 OPENING: bytes = SCHEMA.serialize().to_pybytes()
-"""What a stream of events begins with (Arrow IPC streaming format): then come pages, then the closing."""
+"""The start of a stream of events (Arrow IPC streaming format), followed by pages, then the closing."""
 CLOSING = b"\xff\xff\xff\xff\0\0\0\0"
 
 _sequenced = partial(tuple.__new__, SequencedEvent)
@@ -53,21 +53,21 @@ def encode_page(events: Sequence[SequencedEvent]) -> bytes:
 
 
 def large_page(event: SequencedEvent, data: memoryview) -> list[bytes | memoryview]:
-    """The message of that one event, with that data, in parts. The data is one of them, and is not copied."""
+    """The message of a page with that one event and that data, in parts. One part is the data, which is not copied."""
     sink = _Parts()
     writer = pa.ipc.RecordBatchStreamWriter(pa.PythonFile(sink, "w"), SCHEMA)
     offsets = pa.py_buffer(struct.pack("<2i", 0, len(data)))
     column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
     writer.write_batch(record_batch([event]).set_column(SCHEMA.names.index("data"), SCHEMA.field("data"), column))
     parts, schema = sink.parts, len(OPENING)
-    while schema > 0:  # it comes first, however it was cut
+    while schema > 0:  # the schema comes first, however it was split
         schema -= len(parts.pop(0))
     assert not schema, "the schema is written by itself"
     return parts
 
 
 class _Parts:
-    """A file that keeps all writes, and buffers as views."""
+    """A file that keeps all writes, with buffers as views."""
 
     closed = False
 
@@ -101,7 +101,7 @@ def events_of(batch: pa.RecordBatch) -> list[SequencedEvent]:
 
 
 def _lists(column: pa.ListArray) -> Iterator[tuple[str, ...]]:
-    """Each row as a tuple; all of them in one go, because Arrow takes its time over each list."""
+    """Each row as a tuple; all at once, because Arrow is slow for each list."""
     offsets = column.offsets.to_pylist()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0]).to_pylist()
     return (tuple(values[low - offsets[0] : high - offsets[0]]) for low, high in pairwise(offsets))

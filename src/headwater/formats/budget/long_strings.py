@@ -1,8 +1,8 @@
-"""Long strings of JSON, taken out before it is decoded, and decoded in spans with others' turns between.
+"""Takes long strings out of JSON before it is decoded, and decodes them in spans; other tasks run in between.
 
-No decoder stops half way, and of a string of 60 MiB each call takes 60 to 190 ms. So a short, random string stands
-in for each string of LONG_BYTES or more. The decoder gets the short text; then the data of the events get their strings
-back. A body without such a string is only sampled.
+No decoder can stop half way, and on a string of 60 MiB each call takes 60 to 190 ms. So a short, random string replaces
+each string of LONG_BYTES or more. The decoder gets the short text; then the data of the events get their strings back.
+A body without such a string is only sampled.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from ...core.loop.slices import Slices
 from .. import jsontext
 
 LONG_BYTES = 1024 * 1024
-"""How long a string is that is taken out: to decode a shorter one takes 3 ms at most."""
+"""The minimum length of a string that is taken out: decoding a shorter one takes at most 3 ms."""
 SPAN_BYTES = 128 * 1024
-"""About how much is looked at, or decoded, in one call."""
+"""About how much one call checks or decodes."""
 _SAMPLE_BYTES = 4096
 _RANDOM_BYTES = 15
 _NUMBER_BYTES = 3
@@ -35,7 +35,7 @@ _WHOLE_CHARACTERS = re.compile(rb"(?:[^\\]++|\\u[dD][89abAB]..\\u....|\\u(?![dD]
 """The same without half of a surrogate pair."""
 _QUOTE, _BACKSLASH = ord('"'), ord("\\")
 _QUOTES_MAX = 256
-"""With more of them in a span, they are looked at by one expression for all, and not one by one."""
+"""If a span has more, one expression checks them all instead of each one individually."""
 _NEAR_BYTES = 256
 _PAIR_HALF = 6
 _HIGH_HALF, _LOW_HALF = re.compile(rb"\\u[dD][89abAB]"), re.compile(rb"\\u[dD][c-fC-F]")
@@ -56,10 +56,10 @@ class Shortened:
         self._prefix = b64encode(secret)
         self._left = set(range(len(found)))
         self.text = b""
-        """To be decoded in place of the original."""
+        """The text to decode in place of the original."""
 
     async def shorten(self, slices: Slices) -> None:
-        """Make the text."""
+        """Create the text."""
         out = _Output(len(self.original))
         at = 0
         for number, (start, end) in enumerate(self._found):
@@ -78,9 +78,9 @@ class Shortened:
         return at
 
     async def restore(self, events: Sequence[Event], slices: Slices, bytes_max: int) -> list[Event]:
-        """Events that were decoded from the text, or a part of it, with the data of the original.
+        """Events decoded from the text, or a part of it, with their original data.
 
-        Raises InvalidInput where a string is none, TooLarge where one of JSON is longer than that.
+        Raises InvalidInput if a string is invalid, TooLarge if one that contains JSON is longer than `bytes_max`.
         """
         found = []
         for index, event in enumerate(events):
@@ -92,7 +92,7 @@ class Shortened:
         return found
 
     def check_all_used(self) -> None:
-        """Raises InvalidInput where a long string was neither data nor in them: nothing else is so long."""
+        """Raises InvalidInput if a long string was neither data nor inside data: nothing else may be that long."""
         for number in self._left:
             start, end = self._found[number]
             raise InvalidInput(f"a string of {end - start} bytes given where none so long is allowed")
@@ -120,7 +120,7 @@ class Shortened:
         return found
 
     async def _decoded(self, string: _Long, slices: Slices) -> bytes:
-        """The text of a string, in UTF-8."""
+        """The decoded string, in UTF-8."""
         out = _Output(string.end - string.start)
         for at, end in _spans(self.original, string):
             out.write(self._text(at, end).encode())
@@ -142,7 +142,7 @@ class Shortened:
         return out.value()
 
     async def _expanded(self, content: bytes, slices: Slices, bytes_max: int, where: str) -> bytes:
-        """JSON in which strings stand for long ones, with these as they were given."""
+        """JSON whose placeholders are replaced by the original strings."""
         strings = [
             (found.start(), self._taken(b64decode(found[0]), bytes_max, where))
             for found in re.finditer(re.escape(self._prefix) + rb".{%d}" % (_TEXT_BYTES - len(self._prefix)), content)
@@ -152,7 +152,7 @@ class Shortened:
         for place, string in strings:
             await out.copy(content, begin, place, slices)
             for at, end in _spans(self.original, string):
-                self._text(at, end)  # so that it is JSON
+                self._text(at, end)  # checks that it is JSON
                 out.write(self.original[at:end])
                 await slices.pause()
             begin = place + _TEXT_BYTES
@@ -160,7 +160,7 @@ class Shortened:
         return out.value()
 
     def _text(self, at: int, end: int) -> str:
-        """A span of a string, decoded. Raises MalformedJson, with the place in the text that was shortened."""
+        """A decoded span of a string. Raises MalformedJson, with the place in the shortened text."""
         span = b'"%b"' % self.original[at:end]
         try:
             return jsontext.decode(_text, span)
@@ -193,13 +193,13 @@ async def shortened(text: bytes, slices: Slices) -> Shortened | None:
 
 
 def _may_be_inside(text: bytes, at: int) -> bool:
-    """Whether so many bytes from there on may all be inside one string: no quote there ends it."""
+    """Whether the next bytes may all be inside one string: no quote there ends it."""
     sample = text[at : at + _SAMPLE_BYTES]
     return sample.count(b'"', 1) <= sample.count(b'\\"')
 
 
 async def _end(text: bytes, start: int, slices: Slices) -> int:
-    """Where the string ends that begins there; the end of the text if it does not end."""
+    """The end of the string that begins there; the end of the text if it is not closed."""
     at = start
     while at < len(text):
         stop = min(at + SPAN_BYTES, len(text))
@@ -223,7 +223,7 @@ async def _end(text: bytes, start: int, slices: Slices) -> int:
 
 
 def _is_escaped(text: bytes, start: int, at: int) -> bool:
-    """Whether an odd number of backslashes is before a character of the string that begins at `start`."""
+    """Whether an odd number of backslashes precedes a character of the string that begins at `start`."""
     count, size = 0, 16
     while True:
         run = text[max(start, at - size) : at]
@@ -234,7 +234,7 @@ def _is_escaped(text: bytes, start: int, at: int) -> bool:
 
 
 def _spans(text: bytes, string: _Long) -> Iterator[tuple[int, int]]:
-    """Where spans of a string begin and end, so that no escape and no character is cut in two."""
+    """The bounds of spans of a string; no escape and no character is split."""
     at, last = string
     while at < last:
         end = min(at + SPAN_BYTES, last)
@@ -245,7 +245,7 @@ def _spans(text: bytes, string: _Long) -> Iterator[tuple[int, int]]:
 
 
 def _whole(text: bytes, at: int, end: int) -> int:
-    """The last place up to `end` that is inside no character, escape or pair of escapes; later than `at`."""
+    """The last place up to `end` that is not inside a character, escape or pair of escapes; after `at`."""
     low = max(at + 1, end - _NEAR_BYTES)
     first = text.rfind(b"\\", low, end)
     if first >= 0:
@@ -254,7 +254,7 @@ def _whole(text: bytes, at: int, end: int) -> int:
         if first > low + _PAIR_HALF and _LOW_HALF.match(text, first) and _HIGH_HALF.match(text, first - _PAIR_HALF):
             first -= _PAIR_HALF
             is_known = text[first - 1] != _BACKSLASH
-        else:  # a backslash behind another character begins an escape
+        else:  # a backslash after another character begins an escape
             is_known = first > low and not _LOW_HALF.match(text, first)
         if is_known:
             return first
@@ -267,7 +267,7 @@ def _whole(text: bytes, at: int, end: int) -> int:
 
 
 class _Output:
-    """Bytes that grow in spans, in space that is there before: what grows by itself is copied in one step at times."""
+    """Bytes written in spans into preallocated space: a growing buffer is sometimes copied in one step."""
 
     def __init__(self, size: int) -> None:
         self._out = BytesIO(bytes(size))

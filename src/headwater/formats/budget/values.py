@@ -1,7 +1,7 @@
-"""A budget before building: how many values JSON or MessagePack holds is known before one of them is made.
+"""Counts the values of JSON or MessagePack before any is created.
 
 Commas and opening brackets count the values of JSON, and are found as fast as memory is read. Those inside strings are
-told apart only where there seem to be too many. MessagePack is walked, no further than the limit.
+excluded only if there seem to be too many. MessagePack is walked, up to the limit.
 """
 
 from __future__ import annotations
@@ -11,31 +11,31 @@ from typing import NamedTuple
 from ...core.errors import InvalidInput
 
 PLAIN_BYTES = 16 * 1024
-"""A text so short is not looked at: whatever it holds is built in a few ms."""
+"""A text this short is not checked: whatever it contains is built in a few ms."""
 
 
 def check_values(text: bytes, limit: int, where: str = "") -> None:
-    """Raises InvalidInput where JSON of more than PLAIN_BYTES holds more values than that.
+    """Raises InvalidInput if JSON of more than PLAIN_BYTES contains more than `limit` values.
 
-    `[1, {"a": 2}]` holds four: the array, the object and two numbers. What is no JSON has some number too.
+    `[1, {"a": 2}]` contains four: the array, the object and two numbers. Text that is not JSON gives some number too.
     """
     if len(text) > PLAIN_BYTES and holds_more(text, limit):
         raise InvalidInput(f"more than {limit} values in {len(text)} bytes of JSON given", where)
 
 
 def holds_more(text: bytes, limit: int) -> bool:
-    """Whether JSON holds more than so many values (empty arrays and objects may count as two)."""
+    """Whether JSON contains more than `limit` values (empty arrays and objects may count as two)."""
     if len(text) <= limit or _openings(text) <= limit:
         return False
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
-    if text.count(b'"') > 4 * limit:  # two around each string; each value is one, and has one as its name
+    if text.count(b'"') > 4 * limit:  # two per string; each value is one string and has another as its name
         return True
     return _openings(b"".join(text.split(b'"')[::2])) > limit
 
 
 def packed_holds_more(content: bytes, limit: int) -> bool:
-    """Whether MessagePack holds, or says that it holds, more than so many values, keys of maps included."""
+    """Whether MessagePack contains, or declares, more than `limit` values, including keys of maps."""
     if len(content) <= limit:
         return False
     _, values, left = packed_walk(content, 0, limit)
@@ -43,20 +43,20 @@ def packed_holds_more(content: bytes, limit: int) -> bool:
 
 
 class Walk(NamedTuple):
-    """How far a walk came."""
+    """The state of a walk."""
 
     end: int
-    """Where the next value begins, or would: beyond the content if that ends too early."""
+    """Where the next value begins, or would: beyond the content if that is truncated."""
     values: int
-    """How many values were passed, keys of maps included."""
+    """The number of values passed, including keys of maps."""
     left: int
-    """How many are known to be there still."""
+    """The number of values still known to follow."""
 
 
 def packed_walk(content: bytes, at: int, limit: int) -> Walk:
-    """Step over the value of MessagePack that begins at `at`, and all that is in it: over `limit` values at most.
+    """Step over the value of MessagePack at `at`, and everything in it: over at most `limit` values.
 
-    About 10,000 of them take a ms. It ends early where more values are left than bytes. Nothing is made of any.
+    About 10,000 take a ms. Stops early if more values are left than bytes. Creates none of them.
     """
     size, left = len(content), 1
     for values in range(limit):
@@ -65,10 +65,10 @@ def packed_walk(content: bytes, at: int, limit: int) -> Walk:
         kind = content[at]
         at += 1
         widths, weight = _KINDS[kind]
-        if weight:  # a map or an array: its length is in the byte itself, or behind it
+        if weight:  # a map or an array: its length is in the byte itself, or after it
             left += weight * (int.from_bytes(content[at : at + widths], "big") if widths else kind & 0x0F)
             at += widths
-        elif widths < 0:  # bytes or a text, as long as is said behind it (an extension has one byte more)
+        elif widths < 0:  # bytes or text, whose length follows (an extension has one byte more)
             ends = at + (-widths & 0x0F)
             at = ends + int.from_bytes(content[at:ends], "big") + (-widths >> 4)
         else:
@@ -78,7 +78,7 @@ def packed_walk(content: bytes, at: int, limit: int) -> Walk:
 
 
 def _kind(first: int) -> tuple[int, int]:
-    """Of a first byte: how many bytes follow (negative: in how many their number is), and values for each element."""
+    """For a first byte: how many bytes follow (negative: the width of the length), and the values per element."""
     if first < 0x80 or first >= 0xE0:
         return 0, 0
     if first < 0xA0:
@@ -103,5 +103,5 @@ _KINDS = [_kind(first) for first in range(256)]
 
 
 def _openings(text: bytes) -> int:
-    """How many values begin, in a text without strings: one behind each comma and each opening bracket."""
+    """The number of values in a text without strings: one after each comma and each opening bracket."""
     return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")

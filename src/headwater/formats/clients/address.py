@@ -1,4 +1,4 @@
-"""What every client checks of a server's address, whatever it speaks: the URL, and how its user shows who he is."""
+"""Checks of a server's address that all clients share: the URL and the user's credentials."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...core.limits import show
 
 URLS_MAX = 64
 _BETWEEN = re.compile(r",(?=\s*[a-z+]+://)", re.IGNORECASE)
-"""A comma before another URL; one within a path is none."""
+"""A comma before another URL; a comma within a path is not a separator."""
 
 
 def urls_of(url: str | Sequence[str]) -> list[str]:
-    """The URLs of one server: a sequence, or a text with commas between them. Raises InvalidInput."""
+    """The URLs of one server: from a sequence, or a text separated by commas. Raises InvalidInput."""
     urls = _BETWEEN.split(url) if isinstance(url, str) else list(url)
     urls = [each.strip().rstrip("/") for each in urls]
     if not urls:
@@ -29,7 +29,7 @@ def urls_of(url: str | Sequence[str]) -> list[str]:
 
 
 def parts_of(url: str, schemes: Iterable[str], *, may_have_path: bool = False) -> SplitResult:
-    """The parts of a server's URL: one of these schemes, a host, perhaps a port. Raises InvalidInput."""
+    """The parts of a server's URL: one of these schemes, a host, an optional port. Raises InvalidInput."""
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -45,7 +45,7 @@ def parts_of(url: str, schemes: Iterable[str], *, may_have_path: bool = False) -
 
 
 def authorization_of(user: str | None, password: str | None, token: str | None) -> str | None:
-    """The value of the Authorization header, None for nobody. Raises InvalidInput where these do not go together."""
+    """The value of the Authorization header, None without credentials. Raises InvalidInput if they conflict."""
     if token is not None:
         if user is not None or password is not None:
             raise InvalidInput("give a token, or a user and a password, not both", "token")

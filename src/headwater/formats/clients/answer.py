@@ -1,4 +1,4 @@
-"""One answer as it comes in (RFC 9112): bytes in, its fields and its body out. No I/O; httptools parses."""
+"""Parses one answer as it arrives (RFC 9112): bytes in, its fields and its body out. No I/O; uses httptools."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import httptools
 
 
 class NotHttp(ValueError):
-    """What came is no answer in HTTP/1."""
+    """The input is not an HTTP/1 answer."""
 
 
 class Answer:
-    """An answer, and how much of it has come."""
+    """An answer and the part of it received so far."""
 
     __slots__ = (
         "_parser",
@@ -23,32 +23,32 @@ class Answer:
     )
 
     def __init__(self, *, is_lenient: bool = False) -> None:
-        """A lenient one takes what harms only who sends it, such as lines that end with LF (RFC 9112, 2.2)."""
+        """A lenient one accepts deviations that harm only the sender, such as lines ending with LF (RFC 9112, 2.2)."""
         self.status = 0
-        """Of a head that is complete; 0 before."""
+        """The status once the head is complete; 0 before."""
         self.interim = 0
-        """Interim answers (1xx) that came before."""
+        """Interim answers (1xx) received before."""
         self.pieces: list[bytes] = []
-        """Of the body, those that nobody took yet."""
+        """Received pieces of the body that were not taken yet."""
         self.is_complete = False
         self.is_reusable = False
         """Whether the connection may carry another request after this answer."""
         self.fields: dict[bytes, bytes] = {}
-        """Header fields by name, in lower case; of several of one name the last."""
+        """Header fields by name, in lower case; the last one of each name."""
         self._parser = _Parser(self, is_lenient)
 
     def receive_data(self, data: bytes) -> None:
-        """What came next. Raises NotHttp."""
+        """Process received data. Raises NotHttp."""
         self._parser.receive_data(data)
 
     def receive_eof(self) -> None:
-        """Nothing more comes: the end of a body whose length was not said (RFC 9112, 6.3), and of no other."""
+        """End of input: ends a body without a declared length (RFC 9112, 6.3), and no other."""
         if self.status and not self.is_complete:
             coding = self.fields.get(b"transfer-encoding", b"").lower()
             self.is_complete = b"content-length" not in self.fields and b"chunked" not in coding
 
     def body(self) -> bytes:
-        """What came of the body since it was last asked for; all of it, if the answer is complete and was not asked."""
+        """The body received since the last call; all of it, if the answer is complete and none was taken."""
         pieces = self.pieces
         if not pieces:
             return b""
@@ -57,7 +57,7 @@ class Answer:
 
     @property
     def retry_after_s(self) -> float | None:
-        """What `Retry-After` asks for, in seconds."""
+        """The value of `Retry-After`, in seconds."""
         value = self.fields.get(b"retry-after", b"")
         return float(value) if value.isdigit() else None
 
@@ -86,7 +86,7 @@ class _Parser:
             self._answer.is_reusable = False
 
     def on_message_begin(self) -> None:
-        """Called by the parser: also for what nobody asked for."""
+        """Called by the parser, also for unrequested answers."""
         self._answer.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -95,7 +95,7 @@ class _Parser:
             self._answer.fields[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """Called by the parser; there is more to come after a head of 1xx (RFC 9110, 15.2)."""
+        """Called by the parser; more follows after the head of a 1xx (RFC 9110, 15.2)."""
         answer, status = self._answer, int(self._parser.get_status_code())
         if not answer.is_complete and status >= 200:
             answer.status = status
@@ -106,7 +106,7 @@ class _Parser:
             self._answer.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser, which knows only now whether the connection is kept."""
+        """Called by the parser, which only now knows whether the connection is kept."""
         answer = self._answer
         if answer.is_complete:
             return

@@ -1,7 +1,7 @@
-"""Several addresses of one server: which is in use, and which rest after a failure, whatever a client speaks. No I/O.
+"""Several addresses of one server: the current one, and those that rest after a failure, for any client. No I/O.
 
-One address is in use until it fails; then the next one that does not rest is, and stays so. Each address rests after a
-failure, twice as long after each further one, with jitter, so that none of them is hammered.
+One address is current until it fails; then the next one that does not rest becomes and stays current. After a failure
+an address rests, twice as long after each further failure, with jitter, so that no address is hammered.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from .retry import PAUSE_S_MAX, PAUSE_S_MIN, Attempts
 
 
 class Endpoint:
-    """One address, and how it has fared."""
+    """One address and its record."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.has_answered = False
         self.problem: str | None = None
-        """Why it does not answer; None if it did when it was last asked, or was not asked yet."""
+        """Why it does not answer; None if it last answered or was not asked yet."""
         self.failures = 0
-        """Ever: who counted fewer has not seen what stands there now."""
+        """The total so far. A caller that counted fewer has not seen the present `problem`."""
         self.rests_until = 0.0
         self.rest_s = PAUSE_S_MIN
 
     def succeeded(self) -> None:
-        """It has answered."""
+        """The address has answered."""
         self.has_answered = True
         if self.problem is not None:
             self.problem, self.rests_until, self.rest_s = None, 0.0, PAUSE_S_MIN
 
     def failed(self, problem: str, now: float) -> None:
-        """It has not. Failures while it rests are of requests that were under way, and count as one."""
+        """The address has failed. Failures while it rests belong to requests already under way, and count as one."""
         self.failures += 1
         self.problem = problem
         if now >= self.rests_until:
@@ -56,15 +56,15 @@ class Endpoints(Generic[E]):
         self._changing = threading.Lock()
         self.current = self._all[0]
         self.is_single = len(self._all) == 1
-        """Whether there was never more than one address: then nothing but the patience of its clients counts."""
+        """Whether there was only ever one address: then only its clients' patience counts."""
 
     def __len__(self) -> int:
         return len(self._all)
 
     def best(self, without: Container[E] = ()) -> E:
-        """The one to ask: the current one, if it rests one that does not, if all do the one that rested longest.
+        """The one to ask: the current one; if it rests, one that does not; if all rest, the one that rested longest.
 
-        None of those `without`, as long as there is another one.
+        Avoids those in `without` as long as there is another one.
         """
         current = self.current
         if self.is_single or (current.problem is None and current not in without):
@@ -72,7 +72,7 @@ class Endpoints(Generic[E]):
         return self._rested(time.monotonic(), without)
 
     def failed(self, endpoint: E, error: OSError | EventLogError) -> None:
-        """One has not answered: the next one is current, if it was."""
+        """One has not answered: if it was current, the next one becomes current."""
         now = time.monotonic()
         with self._changing:
             endpoint.failed(str(error) or type(error).__name__, now)
@@ -82,7 +82,7 @@ class Endpoints(Generic[E]):
     def turn_s(
         self, attempts: Attempts, error: EventLogError, without: Container[E] = (), *, is_busy: bool = False
     ) -> float:
-        """How long to wait before another one is asked, in seconds; where no attempt is left, raises the error.
+        """How long to wait before another one is asked, in seconds; raises the error if no attempt is left.
 
         `is_busy`: see Attempts.
         """
@@ -96,11 +96,11 @@ class Endpoints(Generic[E]):
 
     @property
     def urls(self) -> str:
-        """All of them, for messages."""
+        """All URLs, for messages."""
         return ",".join(each.url for each in self._all)
 
     def problems(self) -> str:
-        """What each one said that is away; empty if none is."""
+        """The problem of each address that does not answer; empty if all do."""
         return "; ".join(f"{each.url}: {each.problem}" for each in self._all if each.problem is not None)
 
     def _rested(self, now: float, without: Container[E] = ()) -> E:

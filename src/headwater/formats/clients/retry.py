@@ -1,4 +1,4 @@
-"""When a client tries again, whatever it speaks: which errors may pass, and how long to wait between attempts."""
+"""Retries of any client: which errors are temporary, and how long to wait between attempts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ from ...core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
 PASSING = (Overloaded, TooManyLogins, IssuerUnavailable, Closed, StorageUnavailable)
-"""Answers of a server that may be better in a moment: it has too much to do, or it stops."""
+"""Answers of a server that may change in a moment: it is overloaded or stopping."""
 WAITING_S = 1.0
-"""After so long, whoever waits is told what for."""
+"""After this long, a waiting user is told the reason."""
 BUSY_S = 600.0
-"""How long to wait for a place at a server that is busy."""
+"""How long to wait for a place at a busy server."""
 
 
 class ServerUnreachable(EventLogError):
-    """No answer came from the server. Over HTTP an append was not sent, or it is OutcomeUnknown. Over Flight it is
-    unknown whether it went in: repeat it with the same ids.
+    """No answer came from the server.
+
+    Over HTTP an append was not sent, or it is OutcomeUnknown. Over Flight it is unknown whether it was stored: repeat
+    it with the same ids.
     """
 
     def __init__(self, url: str, problem: str) -> None:
@@ -30,9 +32,9 @@ class ServerUnreachable(EventLogError):
 
 
 class Attempts:
-    """How often to try. The pauses in between double, with jitter, and are never shorter than the server asks for.
+    """Limits retries. The pauses double, with jitter, and are never shorter than the server asks for.
 
-    A busy server is well, and has others before us: waiting for it is no failed attempt, for BUSY_S.
+    A busy server works, but serves others first: waiting for it is not a failed attempt, for up to BUSY_S.
     """
 
     def __init__(
@@ -43,33 +45,33 @@ class Attempts:
         sleep: Callable[[float], object] = time.sleep,
         on_waiting: Callable[[EventLogError], object] | None = None,
     ) -> None:
-        """At most so many retries in a row, none of them later than `within_s` after the first failure in a row.
+        """At most `retries` in a row, none later than `within_s` after the first failure in a row.
 
-        `on_waiting` is called once for failures in a row that go on for WAITING_S, with the last of them.
+        `on_waiting` is called once per series of failures that lasts for WAITING_S, with the last failure.
         """
         self._retries, self._within_s, self.sleep, self._on_waiting = retries, within_s, sleep, on_waiting
         self.succeeded()
 
     def succeeded(self) -> None:
-        """The next failure is a first one again."""
+        """The next failure starts a new series."""
         self._left, self._pause_s, self._busy_s = self._retries, PAUSE_S_MIN, 0.0
         self.elsewhere = 0
-        """How often something else was asked instead, without a pause."""
+        """How often another address was asked instead, without a pause."""
         self._failed_at: float | None = None
         self._has_told = False
 
     def turned(self) -> None:
-        """Something else is asked at once, which is no matter of patience."""
+        """Another address is asked at once, which does not count against the limit."""
         self.elsewhere += 1
         if self._failed_at is None:
             self._failed_at = time.monotonic()
 
     def failed(self, error: EventLogError, *, is_busy: bool = False) -> None:
-        """Pause before the next attempt; where there is none left, raises the error."""
+        """Pause before the next attempt; raises the error if none is left."""
         self.sleep(self.pause_s(error, is_busy=is_busy))
 
     def pause_s(self, error: EventLogError, *, is_busy: bool = False, wait_s: float | None = None) -> float:
-        """The same for whoever pauses in its own way: so many seconds; `wait_s` where something else says how many."""
+        """As `failed`, but returns the seconds to pause; `wait_s` overrides the computed pause."""
         now = time.monotonic()
         if self._failed_at is None:
             self._failed_at = now

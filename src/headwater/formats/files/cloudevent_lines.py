@@ -1,7 +1,7 @@
-"""Stored events as CloudEvents on lines of a file, both ways: what `headwater export` writes and an import takes back.
+"""Stored events as CloudEvents in lines of a file, both ways: written by `headwater export`, read back by an import.
 
-What CloudEvents cannot say is in extension attributes of ours, which taking back removes: any other reader has a valid
-CloudEvent, and an import the event as it was.
+What CloudEvents cannot express is in extension attributes of Headwater, which an import removes: any other reader gets
+a valid CloudEvent, and an import gets the original event.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from ...core.limits import check_attribute_name, check_attribute_value
 from .. import cloudevents
 
 _ADDED = "headwateradded"
-"""Which attributes the export added, joined with commas; the event has them not. Every exported event has this one."""
+"""The attributes that the export added, joined with commas; the event does not have them. Present in every export."""
 _ATTRIBUTES = "headwaterattributes"
-"""All attributes as JSON, where some are none of CloudEvents."""
+"""All attributes as JSON, if some are not valid in CloudEvents."""
 _DATA = "headwaterdata"
-"""The data in base64, where the CloudEvent shows the payload inside of it."""
+"""The data in base64, if the CloudEvent shows the payload inside it."""
 _ENVELOPE = "headwaterenvelope"
-"""The envelope in base64, where there is one."""
+"""The envelope in base64, if there is one."""
 _ENCODING = "headwaterencoding"
-"""The name of the encoding, where it is not that of plain data."""
+"""The name of the encoding, unless it is plain data."""
 _OURS = "headwater"
 _attributes = msgspec.json.Decoder(dict[str, str])
 
 
 def exported_line(event: SequencedEvent, default_source: str) -> bytes:
-    """The event in the JSON format, on one line without its end; `default_source` is that of events without one."""
+    """The event in the JSON format, on one line without its end; events without a source get `default_source`."""
     attributes = {name: value for name, value in event.attributes.items() if _is_sayable(name, value)}
     is_document = bool(event.envelope) and cloudevents.is_structured(event.attributes)
     more = {_ADDED: ",".join(["sequence"] + ["source"] * (not event.source) + ["time"] * ("time" not in attributes))}
@@ -47,7 +47,7 @@ def exported_line(event: SequencedEvent, default_source: str) -> bytes:
 
 
 def taken_back(event: Event) -> Event:
-    """The event that was exported, of what a CloudEvent of a file says; any other as it is. Raises InvalidInput."""
+    """The original event, if a file's CloudEvent was exported; any other event unchanged. Raises InvalidInput."""
     said = dict(event.attributes)
     if (added := said.pop(_ADDED, None)) is None:
         return event
@@ -73,7 +73,7 @@ def taken_back(event: Event) -> Event:
 
 
 def _is_sayable(name: str, value: str) -> bool:
-    """Whether an attribute of an event can be one of its CloudEvent, and is not taken for another thing there."""
+    """Whether an event's attribute can be an attribute of its CloudEvent without being mistaken for another."""
     is_taken = name in ("sequence", "partitionkey") or name.startswith(_OURS)
     return not (is_taken or check_attribute_name(name) or check_attribute_value(name, value))
 

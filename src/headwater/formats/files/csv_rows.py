@@ -1,7 +1,7 @@
-"""A stored event as a row of a CSV file, both ways: what `headwater export` writes and `headwater import` takes back.
+"""A stored event as a row of a CSV file, both ways: written by `headwater export`, read back by `headwater import`.
 
-Data that is UTF-8 stands as it is, other data is base64 in a column of its own; attributes but `time` are JSON. Nothing
-of an event is lost.
+Data that is UTF-8 is written unchanged, other data as base64 in a separate column; attributes except `time` are JSON.
+No part of an event is lost.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ..envelope import EventJson, producer_event
 COLUMNS = ("sequence_number", "recorded_at", "partition", "type", "tags", "id", "source", "time", "data",
            "data_base64", "attributes", "group_key", "envelope_base64", "encoding")  # fmt: skip
 COLUMNS_BEFORE = COLUMNS[:10]
-"""Those of 0.1.0, which left out the others."""
+"""The columns of 0.1.0, which omitted the others."""
 
 _attributes = msgspec.json.Decoder(dict[str, str])
 
 
 def is_exported(header: Sequence[str]) -> bool:
-    """Whether the rows below such a first line are stored events."""
+    """Whether the rows below such a header line are stored events."""
     return tuple(header) in (COLUMNS, COLUMNS_BEFORE)
 
 
@@ -57,7 +57,7 @@ def row_of(event: SequencedEvent) -> tuple[object, ...]:
 
 
 def exported_reader(header: Sequence[str]) -> Callable[[Sequence[str], int], Event]:
-    """What makes the event of a row of a table whose header `is_exported`, as `tabular.row_reader` does."""
+    """Returns a function that makes an event from a row, like `tabular.row_reader`; the header `is_exported`."""
 
     def event_of(row: Sequence[str], position: int) -> Event:
         if len(row) != len(header):

@@ -1,4 +1,4 @@
-"""Which format a file of events has, by its name and its beginning. No I/O: name and bytes come in."""
+"""Detects the format of a file of events from its name and its beginning. No I/O: name and bytes come in."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...core.limits import show
 
 FORMATS = ("ndjson", "csv", "cloudevents", "ocel", "parquet")
 BEGINNING_BYTES = 64 * 1024
-"""How much of a file is enough to tell."""
+"""How much of a file is enough for detection."""
 _ENDINGS = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -22,7 +22,7 @@ _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]', re.DOTALL)
 
 
 def guess_format(name: str, beginning: bytes) -> str:
-    """One of FORMATS, by the ending, or by what the format requires. Raises InvalidInput where nothing fits."""
+    """One of FORMATS, by the extension or by what the format requires. Raises InvalidInput if none matches."""
     stem = name.lower().removesuffix(".gz")
     for ending, format in _ENDINGS.items():
         if stem.endswith(ending):
@@ -45,7 +45,7 @@ def guess_format(name: str, beginning: bytes) -> str:
 
 
 def _members(text: bytes) -> set[str]:
-    """The names in the first object, which may be the first element of an array, as far as they are there."""
+    """The names in the first object (which may be the first element of an array), as far as the text contains them."""
     found, depth, top = set(), 0, 2 if text.startswith(b"[") else 1
     for token in _TOKEN.finditer(text):
         if token[1] is not None:

@@ -1,4 +1,4 @@
-"""The events of a Parquet file that `headwater export` wrote, or anybody who keeps its columns."""
+"""The events of a Parquet file written by `headwater export`, or by any program with the same columns."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ROWS = 1000
 
 
 def parquet_events(source: IO[bytes]) -> Iterator[Event]:
-    """The events of the rows, in their order. The file can be read from any place in it.
+    """The events of the rows, in order. The file must be seekable.
 
-    Raises InvalidInput: a column is not there or of another type, or the file is damaged.
+    Raises InvalidInput: a column is missing or of another type, or the file is damaged.
     """
     try:
         with open_parquet(source) as file:

@@ -1,6 +1,6 @@
-"""The one way in which a command writes a file that the user names: whole or not at all, and over no other file.
+"""Writes a file that the user names: completely or not at all, and never over another file.
 
-A name that is taken is refused, also that of a link. So no command writes over its source.
+An existing name is refused, including that of a link. So no command overwrites its source.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ...core.errors import InvalidInput
 
 
 def check_place(file: Path, *, overwrite: bool | None = None) -> None:
-    """Raises InvalidInput, with what to do next, for a name under which no file can be made, or something is already.
+    """Raises InvalidInput, with the remedy, for a name under which no file can be created, or that exists.
 
-    With `overwrite` a file may be replaced; None = the command cannot be asked to.
+    With `overwrite` a file may be replaced; None = the command has no such option.
     """
     if file.is_dir():
         raise InvalidInput("a file is expected, this is a directory", str(file))
@@ -35,10 +35,10 @@ def check_place(file: Path, *, overwrite: bool | None = None) -> None:
 
 @contextmanager
 def new_file(file: Path, *, overwrite: bool | None = None) -> Iterator[BinaryIO]:
-    """The file to write. It gets its name at the end, so that no reader takes half a file for a whole one; until then
-    it has a name that no other writer of this file has.
+    """The file to write. It gets its name at the end, so that no reader mistakes half a file for a whole one.
 
-    Raises InvalidInput as `check_place`, before and after: something may have come meanwhile.
+    Until then it has a name that no other writer of this file uses. Raises InvalidInput as `check_place`, before and
+    after, in case the name was taken meanwhile.
     """
     check_place(file, overwrite=overwrite)
     part = file.with_name(f"{file.name}.{secrets.token_hex(4)}.part")

@@ -1,7 +1,7 @@
-"""Object-centric event logs (OCEL 1.0 and 2.0, in JSON) as events: the objects that an event refers to are its tags.
+"""Object-centric event logs (OCEL 1.0 and 2.0, in JSON) as events; the objects of an event become its tags.
 
-OCEL 1.0: ocel-standard.org, "ocel:events" by id. OCEL 2.0: a list of events with qualified relationships. Attributes
-of objects and relationships between objects are not events, and are left out.
+OCEL 1.0: ocel-standard.org, "ocel:events" by id. OCEL 2.0: a list of events with qualified relationships. Attributes of
+objects and relationships between objects are not events, and are left out.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ class _Log2(msgspec.Struct):
 
 
 class RefusedElement(NamedTuple):
-    """An element of a document that is no event."""
+    """An element of a document that is not a valid event."""
 
     position: int
-    """As it stands in the document, the first being 1."""
+    """Its position in the document, from 1."""
     text: bytes
     problem: str
 
@@ -76,11 +76,10 @@ _event2 = msgspec.json.Decoder(_Event2)
 
 
 def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], list[RefusedElement]]:
-    """The events of an OCEL document in order of time (and as they stand, where times are equal), and the elements
-    that are none.
+    """The events of an OCEL document in order of time (in document order for equal times), and the invalid elements.
 
     An event keeps its own id, its time, and as data `{"attributes": {...}, "objects": [{"id", "type", "qualifier"}]}`;
-    its tags are `type:id` of its objects, made fit by `foreign.fit_tag`. Raises InvalidInput for a document as such.
+    its tags are `type:id` of its objects, made valid by `foreign.fit_tag`. Raises InvalidInput for an invalid document.
     """
     try:
         if b'"ocel:events"' in document:

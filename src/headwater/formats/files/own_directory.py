@@ -1,6 +1,6 @@
-"""The one look at a directory before anything is made in it: is it empty, or does it hold our own files only?
+"""Checks, before anything is created in a directory, that it is empty or contains only our own files.
 
-A user may give the wrong path. So no directory with files of other programs is taken, and its modes stay as they are.
+A user may give the wrong path. So a directory with files of other programs is refused, and its modes stay unchanged.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from ...core.errors import InvalidInput
 from ...core.quoting import show
 
 LOST_AND_FOUND = "lost+found"
-"""A new file system has it at its top. A directory with nothing else is empty."""
+"""Present at the top of a new file system. A directory with nothing else is empty."""
 
 
 def names_in(directory: Path) -> set[str]:
     """The names in a directory, except `lost+found`; none if it does not exist. Raises OSError."""
     try:
         return {each.name for each in directory.iterdir()} - {LOST_AND_FOUND}
-    except (FileNotFoundError, NotADirectoryError):  # the call that makes it fails
+    except (FileNotFoundError, NotADirectoryError):  # the call that creates it fails
         return set()
 
 
 def foreign_name(directory: Path, is_ours: Callable[[str], object] = lambda name: False) -> str | None:
-    """The first name in a directory that is not ours; None if the directory can be taken. Raises OSError."""
+    """The first name in a directory that is not ours; None if the directory can be used. Raises OSError."""
     return min((name for name in names_in(directory) if not is_ours(name)), default=None)
 
 

@@ -1,7 +1,8 @@
-"""Parquet files with checksums: written with them, and verified when they are read.
+"""Writes Parquet files with checksums and verifies them when they are read.
 
-A flipped bit is often read as other values: that is no error to Parquet. Files whose names have checksums are verified
-by these (`parquet_checksums`), others by those of their pages; what other programs wrote without is read unverified.
+A flipped bit often reads as other values, which is no error to Parquet. Files with checksums in their names are
+verified by these (`parquet_checksums`), others by the checksums of their pages; files that other programs wrote without
+any are read unverified.
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ from .parquet_checksums import ChecksumMismatch, VerifiedFile, add_checksums, ch
 from .summed_file import SummedFile
 
 SPARK_READS: Mapping[str, str] = {"parquet.page.verify-checksum.enabled": "true"}
-"""Options of Spark's own reader, which does not verify by default."""
+"""Options for Spark's own reader, which does not verify by default."""
 SPARK_WRITES: Mapping[str, str] = {"parquet.page.write-checksum.enabled": "true"}
-"""Options of Spark's own writer."""
+"""Options for Spark's own writer."""
 _TIMES: dict[str, Any] = {"coerce_int96_timestamp_unit": "us"}
 _WHOLE_BYTES_MAX = 256 * 1024
-"""A file up to that size is read whole, and compared with its own checksum: that is cheaper than chunk by chunk."""
+"""A file up to this size is read whole and compared with its own checksum: that is cheaper than chunk by chunk."""
 _BUFFER_BYTES = 1024 * 1024
 
 
@@ -32,8 +33,8 @@ _BUFFER_BYTES = 1024 * 1024
 def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> Iterator[pq.ParquetFile]:
     """A Parquet file, verified as it is read: by the checksums in its name, or else those of its pages.
 
-    Times in INT96 are read in microseconds: in nanoseconds, years before 1678 or after 2261 would become others.
-    Raises OSError, pa.ArrowInvalid where it is damaged.
+    INT96 times are read in microseconds: in nanoseconds, years before 1678 or after 2261 would become others. Raises
+    OSError, pa.ArrowInvalid if it is damaged.
     """
     checksums = checksums_in(str(source)) if isinstance(source, str | Path) else None
     if checksums is None:
@@ -54,10 +55,10 @@ def open_parquet(source: str | Path | IO[bytes], filesystem: Any = None) -> Iter
 def batches_of(
     file: pq.ParquetFile, size: int, row_groups: Sequence[int] | None = None, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, of all row groups or of some, in batches of at most `size` rows.
+    """The rows of a file, of all or some row groups, in batches of at most `size` rows.
 
-    Raises pa.ArrowInvalid at the end where rows are missing: Parquet skips a page whose header says another kind, and
-    the values that follow in that column then belong to other rows. Do not use rows that were read before the error.
+    Raises pa.ArrowInvalid at the end if rows are missing: Parquet skips a page whose header states another kind, and
+    the values that follow in that column then belong to other rows. Do not use rows read before the error.
     """
     groups = range(file.num_row_groups) if row_groups is None else row_groups
     found = 0
@@ -68,7 +69,7 @@ def batches_of(
 
 
 def table_of(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.Table:
-    """All rows of a file. Raises pa.ArrowInvalid where some are missing."""
+    """All rows of a file. Raises pa.ArrowInvalid if some are missing."""
     table = file.read(columns=columns)
     for column in table.columns:
         _check_rows(len(column), file.metadata.num_rows)
@@ -76,7 +77,7 @@ def table_of(file: pq.ParquetFile, columns: Sequence[str] | None = None) -> pa.T
 
 
 def check_pages(file: pq.ParquetFile) -> None:
-    """Read every page of a file, in little memory. Raises OSError, pa.ArrowInvalid where it is damaged."""
+    """Read every page of a file, in little memory. Raises OSError, pa.ArrowInvalid if it is damaged."""
     _check_rows(file.scan_contents(), file.metadata.num_rows)
 
 
@@ -87,10 +88,10 @@ def parquet_writer(
     *,
     repeated: Sequence[str] | None = None,
 ) -> pq.ParquetWriter:
-    """A writer of a Parquet file with checksums of pages; to be closed. `written` gets the file's metadata then.
+    """A writer of a Parquet file with page checksums. Close it; `written` then gets the file's metadata.
 
     `repeated`: the columns, by Parquet's paths, whose values repeat; by default any may. The others are written without
-    a dictionary: that is shorter, and costs less.
+    a dictionary, which is shorter and cheaper.
     """
     return pq.ParquetWriter(
         target,
@@ -103,13 +104,13 @@ def parquet_writer(
 
 
 class NewParquet:
-    """A context that makes a Parquet file with checksums in its name; `path` is its path after it.
+    """A context that writes a Parquet file with checksums in its name; afterwards `path` is its path.
 
-    Where it ends by an exception, there is no file.
+    If it ends with an exception, there is no file.
     """
 
     def __init__(self, path: Path, schema: pa.Schema, repeated: Sequence[str] | None = None) -> None:
-        """`path` ends in `.parquet`; the checksums come before that. `repeated`: see `parquet_writer`."""
+        """`path` ends in `.parquet`; the checksums are inserted before that. `repeated`: see `parquet_writer`."""
         self.path = path
         self._schema, self._repeated = schema, repeated
 
@@ -121,10 +122,10 @@ class NewParquet:
         return self._writer
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Read the file back, and name it. Raises ChecksumMismatch where other bytes are read than were written."""
+        """Read the file back, and name it. Raises ChecksumMismatch if the bytes read differ from those written."""
         try:
             self._writer.close()
-            self._stream.close()  # and the file below it
+            self._stream.close()  # and the underlying file
             if error is None:
                 self.path = add_checksums(self.path, self._file.crc, *self._metadata)
         finally:
@@ -134,9 +135,9 @@ class NewParquet:
 
 @contextmanager
 def refusing_damage(path: str, refused: Callable[[str, str], Exception], remedy: str) -> Iterator[None]:
-    """Around reading: raises `refused(path, problem)` where the file is damaged or cannot be read.
+    """Wraps reading: raises `refused(path, problem)` if the file is damaged or cannot be read.
 
-    The problem ends with the remedy, what to do about a damaged file.
+    The problem ends with the remedy for a damaged file.
     """
     try:
         yield

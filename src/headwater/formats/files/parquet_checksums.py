@@ -1,9 +1,9 @@
 """Checksums of a whole Parquet file: of each column chunk, of the footer, and of the file.
 
-Names of files that we write end in `.crc-FOOTER-FILE.parquet`, two CRC32C in hexadecimal. Those of the chunks lie in a
-block before the footer, where Parquet's readers do not look: they cover the headers of pages too, which Parquet's own
-checksums do not. FOOTER is that of block and footer: the Parquet library sees neither before they are verified. See
-docs/data-file-format.md.
+Names of files that Headwater writes end in `.crc-FOOTER-FILE.parquet`, two CRC32C in hexadecimal. Those of the chunks
+are in a block before the footer, where Parquet's readers do not look: they also cover the headers of pages, which
+Parquet's own checksums do not. FOOTER covers block and footer: the Parquet library sees neither before they are
+verified. See docs/data-file-format.md.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from google_crc32c import extend, value
 
 _NAME = re.compile(r".+\.crc-([0-9a-f]{8})-([0-9a-f]{8})\.parquet")
 _BLOCK_END = struct.Struct("<I8s")
-"""How many checksums are before it, and the block's magic."""
+"""The number of checksums before it, and the block's magic."""
 _MAGIC = b"HWPQCRC1"
 _FOOTER_END = struct.Struct("<I4s")
-"""How many bytes of metadata are before it, and Parquet's magic."""
+"""The number of bytes of metadata before it, and Parquet's magic."""
 _PARQUET = b"PAR1"
 _TAIL_BYTES, _BLOCK_BYTES = 64 * 1024, 4 * 1024 * 1024
 
@@ -40,23 +40,23 @@ class ChecksumMismatch(OSError):
 
 
 class Checksums(NamedTuple):
-    """Those in the name of a file."""
+    """The checksums in the name of a file."""
 
     footer: int
     file: int
 
 
 def checksums_in(name: str) -> Checksums | None:
-    """The checksums at the end of a file's name; None where it has none: older files, and those of others."""
+    """The checksums at the end of a file's name; None if there are none: older files, and those of other programs."""
     found = _NAME.fullmatch(os.path.basename(name))
     return None if found is None else Checksums(int(found[1], 16), int(found[2], 16))
 
 
 def add_checksums(path: Path, written: int | None = None, metadata: pq.FileMetaData | None = None) -> Path:
-    """Add checksums to a new file that no reader has open, and rename it; answers its new path.
+    """Add checksums to a new file that no reader has open, and rename it; returns its new path.
 
-    `written` is the CRC32C of all bytes that were written to it, `metadata` what its writer has put into its footer.
-    Raises ChecksumMismatch where the bytes that are read back have another.
+    `written` is the CRC32C of all bytes written to it, `metadata` what its writer put into its footer. Raises
+    ChecksumMismatch if the bytes read back have another one.
     """
     with open(path, "r+b") as file:
         size = os.fstat(file.fileno()).st_size
@@ -82,7 +82,7 @@ def add_checksums(path: Path, written: int | None = None, metadata: pq.FileMetaD
 
 
 def check_whole(path: Path) -> None:
-    """Read a file whole. Raises ChecksumMismatch where its name has another checksum; older names have none."""
+    """Read a whole file. Raises ChecksumMismatch if its name has another checksum; older names have none."""
     if (expected := checksums_in(path.name)) is None:
         return
     crc = 0
@@ -94,7 +94,7 @@ def check_whole(path: Path) -> None:
 
 
 def verified_whole(content: pa.NativeFile, expected: int) -> pa.Buffer:
-    """All bytes of a small file. Raises ChecksumMismatch where its name has another checksum of it."""
+    """All bytes of a small file. Raises ChecksumMismatch if its name has another checksum."""
     whole = content.read_buffer()
     if value(whole) != expected:
         raise ChecksumMismatch("the file")
@@ -102,13 +102,13 @@ def verified_whole(content: pa.NativeFile, expected: int) -> pa.Buffer:
 
 
 class VerifiedFile:
-    """A file for the Parquet library to read: it gets no byte of a column chunk that was not verified.
+    """A file for the Parquet library to read, which gets only verified bytes of column chunks.
 
-    Until `know`, it gets the footer alone, verified, and zeros in the place of all before it.
+    Until `know` is called, it gets only the verified footer, and zeros for everything before it.
     """
 
     def __init__(self, content: pa.NativeFile, footer: int) -> None:
-        """Raises ChecksumMismatch where the file's name has another checksum of block and footer."""
+        """Raises ChecksumMismatch if the file's name has another checksum of block and footer."""
         self.closed = False
         self._content, self._at, self._size = content, 0, content.size()
         self._footer, self._chunks = _verified_tail(content, self._size, footer)
@@ -116,7 +116,7 @@ class VerifiedFile:
         self._ranges: list[tuple[int, int, int]] | None = None
 
     def know(self, metadata: pq.FileMetaData) -> None:
-        """What the library has found in the footer. Raises ChecksumMismatch where the block has other chunks."""
+        """Pass what the library has found in the footer. Raises ChecksumMismatch if the block has other chunks."""
         ranges = [(begin, begin + length) for begin, length in _chunks(metadata)]
         if len(ranges) != len(self._chunks):
             raise ChecksumMismatch("the footer")
@@ -124,7 +124,7 @@ class VerifiedFile:
         self._begins = [begin for begin, _ in ranges]
 
     def read(self, count: int = -1) -> bytes:
-        """The next bytes. Raises ChecksumMismatch where a column chunk among them has changed."""
+        """The next bytes. Raises ChecksumMismatch if a column chunk among them has changed."""
         begin = self._at
         self._at = end = self._size if count < 0 else min(begin + count, self._size)
         if self._ranges is None:
@@ -145,39 +145,39 @@ class VerifiedFile:
         return content
 
     def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """As a file's."""
+        """See `io.RawIOBase`."""
         self._at = offset + (0, self._at, self._size)[whence]
         return self._at
 
     def tell(self) -> int:
-        """As a file's."""
+        """See `io.RawIOBase`."""
         return self._at
 
     def readable(self) -> bool:
-        """As a file's."""
+        """See `io.RawIOBase`."""
         return True
 
     def seekable(self) -> bool:
-        """As a file's."""
+        """See `io.RawIOBase`."""
         return True
 
     def writable(self) -> bool:
-        """As a file's."""
+        """See `io.RawIOBase`."""
         return False
 
     def close(self) -> None:
-        """Close the file below."""
+        """Close the underlying file."""
         self.closed = True
         self._content.close()
 
 
 def _slices(content: bytes) -> Callable[[int, int], bytes]:
-    """`os.pread` of a file that has been read."""
+    """`os.pread` for a file that has been read into memory."""
     return lambda count, offset: content[offset : offset + count]
 
 
 def _tail(read_at: Callable[[int, int], bytes], size: int) -> bytes:
-    """The footer: metadata, their length, magic. Raises pa.ArrowInvalid where there is none."""
+    """The footer: metadata, their length, magic. Raises pa.ArrowInvalid if there is none."""
     end = read_at(_FOOTER_END.size, max(0, size - _FOOTER_END.size))
     length, magic = _FOOTER_END.unpack(end) if len(end) == _FOOTER_END.size else (0, b"")
     begin = size - _FOOTER_END.size - length
@@ -187,7 +187,7 @@ def _tail(read_at: Callable[[int, int], bytes], size: int) -> bytes:
 
 
 def _verified_tail(content: pa.NativeFile, size: int, expected: int) -> tuple[bytes, tuple[int, ...]]:
-    """The footer, and the checksums of all column chunks; mostly in one read."""
+    """The footer, and the checksums of all column chunks; usually in one read."""
     end = content.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
     if len(end) < _FOOTER_END.size:
         raise ChecksumMismatch("the footer")
@@ -202,7 +202,7 @@ def _verified_tail(content: pa.NativeFile, size: int, expected: int) -> tuple[by
 
 
 def _longer(content: pa.NativeFile, size: int, end: bytes, wanted: int) -> bytes:
-    """So many bytes of the file's end. Raises ChecksumMismatch where it does not have them."""
+    """The last `wanted` bytes of the file. Raises ChecksumMismatch if it is shorter."""
     if wanted > size:
         raise ChecksumMismatch("the footer")
     return end if wanted <= len(end) else content.read_at(wanted, size - wanted)
@@ -215,7 +215,7 @@ def _metadata_of(tail: bytes) -> pq.FileMetaData:
 
 
 def _chunks(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
-    """Where each column chunk begins, and its bytes, in the order of the file."""
+    """The start and length of each column chunk, in the order of the file."""
     found = []
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for column in map(group.column, range(group.num_columns)):
@@ -224,7 +224,7 @@ def _chunks(metadata: pq.FileMetaData) -> list[tuple[int, int]]:
 
 
 def _parts(metadata: pq.FileMetaData, end: int) -> Iterator[tuple[int, int, bool]]:
-    """Column chunks and the gaps between them: where each begins, its bytes, whether it is a chunk."""
+    """Column chunks and the gaps between them: start, length, and whether it is a chunk."""
     at = 0
     for begin, length in _chunks(metadata):
         if begin > at:

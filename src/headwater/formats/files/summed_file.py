@@ -1,4 +1,4 @@
-"""A new file, with the CRC32C of all bytes written to it. Arrow and Parquet write to it as to any file."""
+"""A new file that computes the CRC32C of all bytes written. Arrow and Parquet write to it like any file."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..arrow.lazy import pa
 
 
 class SummedFile:
-    """A file that is being written, from its first byte to its last. Methods raise OSError."""
+    """A file being written from its first byte to its last. Methods raise OSError."""
 
     def __init__(self, path: Path, *, replaces: bool = False) -> None:
-        """Make it. Raises FileExistsError if it is there, unless it `replaces` that."""
+        """Create it. Raises FileExistsError if it exists, unless it `replaces` that."""
         self._file = path.open("wb" if replaces else "xb")
         self.crc = 0
-        """Of all bytes so far."""
+        """The checksum of all bytes so far."""
 
     def write(self, content: pa.Buffer | bytes) -> int:
-        """Add bytes; answers how many."""
+        """Add bytes; returns how many."""
         self.crc = google_crc32c.extend(self.crc, content)
         return self._file.write(content)
 
@@ -28,7 +28,7 @@ class SummedFile:
         self._file.flush()
 
     def tell(self) -> int:
-        """How many bytes were written."""
+        """How many bytes have been written."""
         return self._file.tell()
 
     def close(self) -> None:
@@ -41,13 +41,13 @@ class SummedFile:
         return self._file.closed
 
     def readable(self) -> bool:
-        """It is not."""
+        """False: it is write-only."""
         return False
 
     def writable(self) -> bool:
-        """It is."""
+        """True."""
         return True
 
     def seekable(self) -> bool:
-        """It is not: the checksum goes on from byte to byte."""
+        """False: the checksum is computed sequentially."""
         return False

@@ -1,7 +1,7 @@
-"""Tables of text (CSV and its kin) as events: one row, one event, by a mapping of columns. No I/O: lines come in.
+"""Text tables (CSV and similar) as events: one row, one event, by a mapping of columns. No I/O: lines come in.
 
-The data of an event is its row as a JSON object, every column as it stands. A table that `headwater export` wrote comes
-back as it went (`csv_rows`), unless a column is named.
+The data of an event is its row as a JSON object, every column unchanged. A table written by `headwater export` is
+restored to its original events (`csv_rows`), unless a column is named.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from .csv_rows import exported_reader, is_exported
 DELIMITERS = ",;\t|"
 TYPE_COLUMNS = ("type", "event_type", "eventtype", "event", "activity", "concept:name")
 TIME_COLUMNS = ("time", "timestamp", "time:timestamp", "event_time", "datetime", "date")
-"""Names by which a column is guessed where none is named, in this order; capitals do not matter."""
+"""Column names tried in this order if none is named; case is ignored."""
 
 NOTHING = frozenset({"", "NA", "NULL", "null", "None"})
-"""What tables write where there is no value: such a cell gives no tag and no time."""
+"""Values that tables use for a missing value: such a cell gives no tag and no time."""
 
 _SEEN_MAX = 8192
-"""Tags and times are the same again and again: so many of each are remembered."""
+"""Tags and times repeat: this many of each are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableMapping:
-    """Which column becomes what."""
+    """Which column becomes which field."""
 
     source: str
-    """The source of all events, part of their identity."""
+    """The source of all events; part of their identity."""
     type_column: str | None = None
     """None = guessed by name."""
     time_column: str | None = None
@@ -48,17 +48,18 @@ class TableMapping:
     time_format: str | None = None
     """A `strptime` format; None = ISO 8601 or numbers since 1970."""
     delimiter: str | None = None
-    """None = the one of `DELIMITERS` that the first line has most of."""
+    """None = the one of `DELIMITERS` most frequent in the first line."""
 
     @property
     def names_columns(self) -> bool:
-        """Whether it says of any column what it is."""
+        """Whether it names any column."""
         return bool(self.type_column or self.time_column or self.id_column or self.tags)
 
 
 def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]:
-    """The events of a table whose first line names the columns. Raises InvalidInput, with the line, as `table_rows` and
-    for the first row that is no event.
+    """The events of a table whose first line names the columns.
+
+    Raises InvalidInput, with the line, as `table_rows`, and for the first row that is not a valid event.
     """
     for line, _, found in table_rows(lines, mapping):
         if isinstance(found, InvalidInput):
@@ -69,9 +70,9 @@ def table_events(lines: Iterable[str], mapping: TableMapping) -> Iterator[Event]
 def table_rows(lines: Iterable[str], mapping: TableMapping) -> Iterator[tuple[int, str, Event | InvalidInput]]:
     """The rows of a table whose first line names the columns: the line where each ends, its text, and the event.
 
-    In place of an event is the fault of the row: its quotes are wrong, it is no UTF-8 (its bytes come as surrogates),
-    it has another length, an empty type or id, or a time that cannot be read. Raises InvalidInput, with the line, for a
-    column that is not there, and for a quote that no line closes.
+    Instead of the event, an invalid row has its error: its quotes are wrong, it is not UTF-8 (its bytes come as
+    surrogates), it has another length, an empty type or id, or an unreadable time. Raises InvalidInput, with the line,
+    for a missing column, and for a quote that is never closed.
     """
     taken = _Taken(lines)
     header, delimiter = heading(next(taken, ""), mapping.delimiter)
@@ -107,7 +108,7 @@ def table_rows(lines: Iterable[str], mapping: TableMapping) -> Iterator[tuple[in
 
 
 class _Taken:
-    """Lines that a reader takes; `row` has the lines of the present row."""
+    """The lines that a reader takes; `row` has those of the present row."""
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._lines = iter(lines)
@@ -127,7 +128,7 @@ class _Taken:
         return line
 
     def check_utf8(self) -> None:
-        """Raises InvalidInput where the row holds bytes that are no UTF-8."""
+        """Raises InvalidInput if the row contains bytes that are not UTF-8."""
         for line in self.row:
             if not line.isascii():
                 try:
@@ -137,9 +138,9 @@ class _Taken:
 
 
 def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], str]:
-    """The names of the columns, and the delimiter: the one given, or the one of DELIMITERS that the line has most of.
+    """The names of the columns, and the delimiter: the given one, or the one of DELIMITERS most frequent in the line.
 
-    Raises InvalidInput where there are no names.
+    Raises InvalidInput if there are no names.
     """
     delimiter = delimiter or max(DELIMITERS, key=first_line.count)
     header = next(csv.reader([first_line], delimiter=delimiter), [])
@@ -149,7 +150,7 @@ def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], s
 
 
 def guessed(header: Sequence[str], mapping: TableMapping) -> TableMapping:
-    """The mapping with its columns of type and time found by name where they are not given, and all of them checked.
+    """The mapping with its type and time columns found by name if not given, and all columns checked.
 
     Raises InvalidInput for a column that is not in the table.
     """
@@ -172,9 +173,9 @@ def _first_of(names: Sequence[str], header: Sequence[str]) -> str | None:
 
 
 def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequence[str], int], Event]:
-    """What makes an event of a row and its position, the first being 1; the mapping is one that `guessed` has checked.
+    """Returns a function that makes an event from a row and its position (from 1); the mapping is from `guessed`.
 
-    Raises InvalidInput, without a place, for what is wrong with the row.
+    The function raises InvalidInput, without a place, for an invalid row.
     """
 
     def place(column: str | None) -> int | None:

@@ -1,1 +1,1 @@
-"""Settings: declaration, parsing, and the settings that several rooms share."""
+"""Settings: declaration, parsing, and the settings that several packages share."""

@@ -1,4 +1,4 @@
-"""The environment variables of clients: the one list of what commands, pipelines and applications read.
+"""The environment variables of clients: the only list of those read by commands, pipelines and applications.
 
 A server in the same environment ignores them: they are not its settings.
 """

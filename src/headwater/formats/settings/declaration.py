@@ -1,11 +1,11 @@
-"""How a setting is declared, and its value read from TOML, the environment and flags, and written back as TOML.
+"""Declares settings, reads their values from TOML, the environment and flags, and writes them back as TOML.
 
-A room declares its settings as the fields of a dataclass; those made by `setting` are read from the configuration, by
-their names. Where one line does not say enough of one, the docstring below the field does: that is what the reference
-page of the configuration says of it.
+A package declares its settings as the fields of a dataclass; those created by `setting` are read from the configuration
+by name. If one line is not enough for a setting, the docstring below the field adds to it: the configuration's
+reference page contains it.
 
-A reader takes what TOML gives (a number, a string, a list) or the string of a variable or flag, and raises ValueError
-with a message that says what was given and what is allowed. It knows nothing of where the value stands.
+A reader takes a TOML value (a number, a string, a list) or the string of a variable or flag, and raises ValueError with
+a message that says what was given and what is allowed. It does not know where the value comes from.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .local_paths import scheme_of
 
 
 class InvalidConfiguration(InvalidInput):
-    """A setting is unknown, malformed or out of its range; `where` is the file and key, the variable, or the flag."""
+    """A setting is unknown, malformed or out of range; `where` is the file and key, the variable, or the flag."""
 
 
 class InvalidArgument(InvalidInput):
-    """An argument or option of a command can never be right, whatever the server or a file holds."""
+    """An argument or option of a command is never valid, whatever the server or a file contains."""
 
 
 T = TypeVar("T")
@@ -58,13 +58,13 @@ _BOOLEANS = {"true": True, "false": False}
 
 
 def setting(default: T, read: Reader[T], summary: str) -> T:
-    """A field of a dataclass that the configuration reads, with one line of documentation; `metadata` keeps both."""
+    """A dataclass field that is read from the configuration, with one line of documentation; `metadata` keeps both."""
     made: T = field(default=default, metadata={"read": read, "summary": summary})
     return made
 
 
 def shown_as(metavar: str) -> Callable[[R], R]:
-    """Decorates a reader: what stands for its value in the help of a flag."""
+    """Decorates a reader with the placeholder of its value in the help of a flag."""
 
     def name(read: R) -> R:
         _METAVARS[read] = metavar
@@ -74,7 +74,7 @@ def shown_as(metavar: str) -> Callable[[R], R]:
 
 
 def metavar(read: Reader[Any]) -> str:
-    """What stands for the value of a setting in the help of its flag: `SIZE`."""
+    """The placeholder of a setting's value in the help of its flag: `SIZE`."""
     return _METAVARS.get(read, "VALUE")
 
 
@@ -118,7 +118,7 @@ def boolean(value: object) -> bool:
 
 @shown_as("TEXT")
 def text(value: object) -> str:
-    """Reads a string that is not empty."""
+    """Reads a non-empty string."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{show(value)} given, a string that is not empty is allowed")
     return value.strip()
@@ -126,7 +126,7 @@ def text(value: object) -> str:
 
 @shown_as("NAME")
 def name(value: object) -> str:
-    """Reads a name of one segment of a path, or nothing."""
+    """Reads a name that is a single path segment, or an empty string."""
     if not isinstance(value, str) or "/" in value:
         raise ValueError(f"{show(value)} given, a string without a slash is allowed")
     return value.strip()
@@ -186,8 +186,10 @@ def hosts(value: object) -> tuple[str, ...]:
 
 @shown_as("HOST,...")
 def trusted_hosts(value: object) -> tuple[str, ...]:
-    """Reads a list of hosts that are trusted. A network with bits set behind its prefix is refused: it may have been
-    meant as one machine."""
+    """Reads a list of trusted hosts.
+
+    A network with host bits set is refused: it may have been meant as one machine.
+    """
     found = hosts(value)
     for host in found:
         network = ipaddress.ip_network(host, strict=False) if "/" in host else None
@@ -199,7 +201,7 @@ def trusted_hosts(value: object) -> tuple[str, ...]:
 
 @shown_as("HOST,...")
 def host_names(value: object) -> tuple[str, ...]:
-    """Reads a list of names of hosts, without ports; answers them in lower case."""
+    """Reads a list of host names, without ports; returns them in lower case."""
     found = texts(value)
     for host in found:
         if not _HOST_NAME.fullmatch(host):
@@ -209,7 +211,7 @@ def host_names(value: object) -> tuple[str, ...]:
 
 @shown_as("ORIGIN,...")
 def origins(value: object) -> tuple[str, ...]:
-    """Reads a list of origins of web pages: scheme, host, and port; or `null`, or `*`. Answers them in lower case."""
+    """Reads a list of origins of web pages: scheme, host, and port; or `null`, or `*`. Returns them in lower case."""
     found = texts(value)
     for origin in found:
         if origin not in ("null", "*") and not _ORIGIN.fullmatch(origin):

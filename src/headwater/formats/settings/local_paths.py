@@ -1,4 +1,4 @@
-"""Paths of this machine. A URL is refused, and no directory is made that is named like one."""
+"""Paths of this machine. A URL is refused, so that no directory is created with a URL as its name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def scheme_of(given: str) -> str | None:
 
 
 def check_local(given: str, where: str, what: str = "a path") -> None:
-    """Raises InvalidInput for what cannot be a path of this machine; `what` is expected."""
+    """Raises InvalidInput for a value that cannot be a path of this machine; `what` is expected."""
     if given and scheme_of(given) is None:
         return
     hint = f"; {scheme_of(given)}:// is not served" if given else ""

@@ -1,4 +1,4 @@
-"""A log's settings in JSON, as every protocol that creates or changes logs takes them."""
+"""A log's settings in JSON, for every protocol that creates or changes logs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ _DEFAULTS = LogSettings()
 
 
 def attribute_name(field: str) -> str:
-    """What management calls a field of a log, as of its entity and in what is told of it: `retention_ms` is
-    `retentionMs`.
-    """
+    """The management name of a log's field, in its entity and its notifications: `retention_ms` is `retentionMs`."""
     head, *rest = field.split("_")
     return head + "".join(map(str.capitalize, rest))
 
@@ -35,7 +33,7 @@ class SettingsJson(Struct, forbid_unknown_fields=True, omit_defaults=True, froze
 
 
 def named_settings(given: SettingsJson) -> dict[str, Any]:
-    """The settings that are named, with their values; null is the default."""
+    """The given settings, with their values; null is the default."""
     return {
         name: getattr(_DEFAULTS, name) if value is None else value
         for name in SettingsJson.__struct_fields__

@@ -1,8 +1,7 @@
-"""Calls others over HTTP/1.1, on connections that are kept for each origin. Redirects are not followed.
+"""Makes HTTP/1.1 calls on connections kept per origin. Redirects are not followed.
 
-A call is one request in one write, and one future that its answer completes: no task, and hardly a timer. TLS verifies
-the peer, always; files of certificates that change are read again for the next connection, so that a renewed one needs
-no restart.
+A call is one request in one write, and one future that its answer completes: no task, and hardly a timer. TLS always
+verifies the peer. Changed certificate files are read again for the next connection, so a renewal needs no restart.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ _Stamp = tuple[int, int, int]
 
 
 class NotSent(OSError):
-    """It was not the time to send anything: nothing was."""
+    """Sending was not allowed at that moment: nothing was sent."""
 
 
 class BadFile(ValueError):
-    """A file is missing, or holds no certificates, or no key of its certificate; `name` is `ca` or `certificate`."""
+    """A file is missing, or has no certificates or the wrong key; `name` is `ca` or `certificate`."""
 
     def __init__(self, name: str, problem: str) -> None:
         self.name = name
@@ -37,23 +36,23 @@ class BadFile(ValueError):
 
 
 class Tls:
-    """TLS of calls, on one event loop. Peers are verified, always."""
+    """TLS settings of calls, on one event loop. Peers are always verified."""
 
     def __init__(self, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> None:
-        """`ca` has the authorities (PEM) that are trusted instead of the system's; certificate and key go together."""
+        """`ca` has the authorities (PEM) to trust instead of the system's; certificate and key go together."""
         self._ca, self._certificate, self._key = ca, certificate, key
         self._files = [path for path in (ca, certificate, key) if path is not None]
         self._stamps: list[_Stamp | None] = []
-        """Of the files that were tried last."""
+        """Stamps of the files last tried."""
         self._context: ssl.SSLContext | None = None
 
     def check(self) -> None:
-        """Raises BadFile where files are given and cannot be used now."""
+        """Raises BadFile if files are given and cannot be used now."""
         if self._files:
             self._read()
 
     async def context(self) -> ssl.SSLContext:
-        """What the next connection is made with. Reading the authorities that the system trusts takes a while.
+        """The SSL context for the next connection. Reading the system's trusted authorities takes a while.
 
         Raises OSError: the files cannot be used, and never could.
         """
@@ -73,7 +72,7 @@ class Tls:
         return self._context
 
     def _present(self) -> list[_Stamp | None]:
-        """What tells whether the files are those that were read."""
+        """Stamps that show whether the files have changed since they were read."""
         return [_stamp(path) for path in self._files]
 
     def _read(self) -> ssl.SSLContext:
@@ -93,7 +92,7 @@ class Tls:
 
 
 class Caller:
-    """Calls others, on one event loop. `close` it at the end."""
+    """Makes calls on one event loop. `close` it at the end."""
 
     def __init__(
         self,
@@ -102,9 +101,9 @@ class Caller:
         may_send: Callable[[], bool] = lambda: True,
         tls: Tls | None = None,
     ) -> None:
-        """`resolve` answers the addresses of a name where a connection may be made to; else it raises OSError.
+        """`resolve` returns the addresses of a name that connections may be made to; else it raises OSError.
 
-        `may_send` is asked right before a request is written. Without `tls`, the system's authorities are trusted.
+        `may_send` is called right before a request is written. Without `tls`, the system's authorities are trusted.
         """
         self._may_send = may_send
         self._sockets = sockets
@@ -116,16 +115,16 @@ class Caller:
     async def call(
         self, target: Target, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool = False
     ) -> Reply:
-        """Send a whole request; its answer. Raises OSError (TimeoutError, Unanswered, NotSent), ValueError (NotHttp).
+        """Send a whole request; returns its answer.
 
-        A request may be sent twice: on a new connection where a kept one ends, and nothing of an answer came. So
-        it does who is called no harm to get it twice. Waiting until there is a socket for the call does not count as
-        its time; a call on a kept connection has one. A body is read if it is wanted or not, but no more of it than
-        `body_bytes_max`.
+        Raises OSError (TimeoutError, Unanswered, NotSent), ValueError (NotHttp). A request may be sent twice: again on
+        a new connection if a kept one ends before any byte of an answer. So a repeated call must be harmless to the
+        called server. Waiting for a free socket does not count toward the timeout; a call on a kept connection has a
+        socket. A body is read whether or not it is wanted, but at most `body_bytes_max` of it.
         """
         origin, left = target.origin, timeout_s
         connection = self._taken(origin)
-        if connection is not None:  # it has its socket, and needs none of those that are for calls
+        if connection is not None:  # it has its socket, and needs none of those reserved for calls
             loop = asyncio.get_running_loop()
             began = loop.time()
             try:
@@ -148,14 +147,14 @@ class Caller:
         await self.names.close()
         for connection in list(self._all):
             connection.close()
-        await asyncio.sleep(0)  # the loop tells them that they are closed
+        await asyncio.sleep(0)  # lets the loop tell them that they are closed
 
     def _check_may_send(self) -> None:
         if not self._may_send():
             raise NotSent("nothing may be sent at present")
 
     def _taken(self, origin: Origin) -> OutgoingConnection | None:
-        """The connection that was kept last, if there is one that can be used."""
+        """The connection kept last, if one can be used."""
         kept = self._kept.get(origin)
         while kept:
             connection = kept.pop()
@@ -185,7 +184,7 @@ class Caller:
             self._kept.setdefault(origin, []).append(connection)
 
     async def _connect(self, origin: Origin, until: float) -> OutgoingConnection:
-        """A connection to the first address that takes one; each has its share of the time. Raises OSError."""
+        """A connection to the first address that accepts one; each gets its share of the time. Raises OSError."""
         addresses = [origin.host] if origin.is_address else await self.names.addresses(origin.host)
         tls = await self._tls.context() if origin.is_tls else None
         problem: OSError = OSError("the name has no address")
@@ -218,7 +217,7 @@ class Caller:
 
 
 def _share(addresses: Sequence[str], until: float) -> float:
-    """The time of the first of these addresses: one that does not answer leaves the others theirs."""
+    """The time for the first of these addresses, so that one that does not answer leaves time for the others."""
     return (until - asyncio.get_running_loop().time()) / len(addresses)
 
 
@@ -231,7 +230,7 @@ def _stamp(path: Path) -> _Stamp | None:
 
 
 def _no_password() -> str:
-    """Without this, OpenSSL would ask for one on the terminal."""
+    """Without this, OpenSSL would ask for a password on the terminal."""
     raise ValueError("the key is encrypted")
 
 

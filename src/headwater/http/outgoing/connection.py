@@ -1,4 +1,4 @@
-"""One connection to one who is called: a request goes out, its answer comes in, then the next. No retries."""
+"""One outgoing connection: a request goes out, its answer comes in, then the next. No retries."""
 
 from __future__ import annotations
 
@@ -12,45 +12,45 @@ from ...formats.clients.answer import Answer, NotHttp
 from .sockets import Sockets
 
 HEAD_BYTES_MAX = 16 * 1024
-"""Of an answer until its body begins, interim answers included."""
+"""Limit for an answer up to its body, including interim answers."""
 INTERIM_MAX = 4
-"""Interim answers (1xx) to one request."""
+"""Limit of interim answers (1xx) to one request."""
 KEPT_S = 60.0
-"""How long a connection is kept without a call."""
+"""How long an idle connection is kept."""
 
 
 class AnswerTooLong(ConnectionError):
-    """Who was called sends more than an answer may have."""
+    """The called server sends more than an answer may have."""
 
 
 class Unanswered(ConnectionError):
-    """The connection ended, and nothing of an answer had come."""
+    """The connection ended before any byte of an answer."""
 
 
 class Reply(NamedTuple):
-    """An answer that has come."""
+    """A received answer."""
 
     status: int
     fields: Mapping[bytes, bytes]
     """By name, in lower case."""
     body: bytes
-    """Empty where nobody wants it."""
+    """Empty if it is not wanted."""
     is_cut: bool
-    """Whether the body was longer than it may be: the rest was not read."""
+    """Whether the body was longer than allowed: the rest was not read."""
 
 
 class OutgoingConnection(asyncio.Protocol):
-    """A connection. It ends when an answer is too long, or comes unasked, and when it was idle for long."""
+    """A connection. It ends when an answer is too long or unrequested, and after a long idle time."""
 
     def __init__(self, sockets: Sockets, lost: Callable[[OutgoingConnection], None]) -> None:
-        """`lost` is called once there is nothing left of it, if it was made at all."""
+        """`lost` is called once it has ended completely, if it was connected at all."""
         self._loop = asyncio.get_running_loop()
         self._sockets, self._lost = sockets, lost
         self._transport: asyncio.Transport | None = None
         self._deadline = Deadline(self._loop, self._too_late)
         self._waiter: asyncio.Future[Reply] | None = None
         self._answer: Answer | None = None
-        """The one that is awaited."""
+        """The answer being awaited."""
         self._head_bytes = self._body_bytes = self._body_bytes_max = 0
         self._body: list[bytes] | None = None
         self._poll = select.poll()
@@ -62,17 +62,17 @@ class OutgoingConnection(asyncio.Protocol):
     # Per call
 
     def is_stale(self) -> bool:
-        """Whether it has ended, or there is something on it that nobody asked for: also what the loop has not seen.
+        """Whether it has ended, or has unrequested input, including input that the loop has not seen.
 
-        It would be taken for the answer to the next call.
+        That input would be taken for the answer to the next call.
         """
         return not self.is_open or bool(self._poll.poll(0))
 
     def ask(self, request: bytes, timeout_s: float, body_bytes_max: int, *, wants_body: bool) -> asyncio.Future[Reply]:
-        """Send a whole request; its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
+        """Send a whole request; returns its answer, which fails with OSError (Unanswered, TimeoutError) or NotHttp.
 
-        Of a longer body no more than `body_bytes_max` is read, and the connection ends. For one at a time; who no
-        longer waits closes the connection.
+        At most `body_bytes_max` of the body are read; a longer one ends the connection. One call at a time; a caller
+        that stops waiting must close the connection.
         """
         waiter = self._waiter = self._loop.create_future()
         if not self.is_open or self._transport is None:
@@ -86,7 +86,7 @@ class OutgoingConnection(asyncio.Protocol):
         return waiter
 
     def close(self) -> None:
-        """Close it at once, whatever is still to be read; who waits for an answer gets Unanswered."""
+        """Close it at once, whatever is still unread; a waiting caller gets Unanswered."""
         self._end(Unanswered("the connection was closed"))
 
     # asyncio
@@ -111,7 +111,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._finish(answer)
 
     def eof_received(self) -> None:
-        """See asyncio.Protocol: it may be the end of an answer. The connection ends."""
+        """See asyncio.Protocol: it may end an answer. The connection ends."""
         answer = self._answer
         if answer is not None:
             answer.receive_eof()
@@ -127,10 +127,10 @@ class OutgoingConnection(asyncio.Protocol):
             self._end(Unanswered(f"the connection ended without an answer{reason}"))
         self._lost(self)
 
-    # What came
+    # Receiving
 
     def _receive(self, answer: Answer, data: bytes) -> None:
-        """Take what came, at once no more than may come before the body. Raises NotHttp, AnswerTooLong."""
+        """Process received data, at once no more than may come before the body. Raises NotHttp, AnswerTooLong."""
         while data and not answer.status:
             left = HEAD_BYTES_MAX - self._head_bytes
             if not left:
@@ -146,7 +146,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._take(answer)
 
     def _take(self, answer: Answer) -> None:
-        """The next piece of the body, which is read away where nobody wants it."""
+        """Take the next piece of the body; it is discarded if not wanted."""
         piece = answer.body()
         self._body_bytes += len(piece)
         if self._body_bytes > self._body_bytes_max:
@@ -155,7 +155,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._body.append(piece)
 
     def _finish(self, answer: Answer, *, is_cut: bool = False) -> None:
-        """Answer who waits, unless that was done; and keep the connection if it can be kept."""
+        """Complete the caller's future, unless it is done, and keep the connection if possible."""
         waiter, transport = self._waiter, self._transport
         self._answer = self._waiter = None
         if waiter is None or waiter.done() or transport is None:
@@ -171,7 +171,7 @@ class OutgoingConnection(asyncio.Protocol):
         self._end(TimeoutError("no answer in time"))
 
     def _end(self, error: Exception) -> None:
-        """Whoever waits for the answer is told; the socket is closed at once, whatever is still to be read."""
+        """Fail the caller's future; close the socket at once, whatever is still unread."""
         if self.is_open:
             self.is_open, self._ended = False, str(error)
         self._answer = None

@@ -1,4 +1,4 @@
-"""Names of hosts and their addresses: looked up in a thread, by one for all who ask at a time, and remembered."""
+"""Host name resolution in a thread: concurrent look-ups of a name share one, and results are cached."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple
 
 LIFETIME_S = 30.0
-"""How long a name's addresses are remembered."""
+"""How long a name's addresses are cached."""
 NAMES_MAX = 10_000
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""From a name to its addresses, the first one first; it raises OSError or ValueError."""
+"""From a name to its addresses, in the order to try them; raises OSError or ValueError."""
 
 
 async def addresses_of(name: str) -> Sequence[str]:
-    """The addresses of a name, each once, IPv4 and IPv6 as this machine has them. Raises OSError, UnicodeError."""
+    """The addresses of a name, each once, IPv4 and IPv6 as this machine supports. Raises OSError, UnicodeError."""
     flags = socket.AI_ADDRCONFIG
     found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=flags)
     return list(dict.fromkeys(_text(sockaddr) for *_, sockaddr in found))
 
 
 def _text(sockaddr: Sequence[object]) -> str:
-    """The address, with the interface that a link-local one is at."""
+    """The address, with the interface of a link-local one."""
     address, scope = str(sockaddr[0]), sockaddr[3] if len(sockaddr) > 3 else 0
     return f"{address}%{scope}" if scope and "%" not in address else address
 
@@ -34,7 +34,7 @@ class _LookUp(NamedTuple):
 
 
 class Names:
-    """Addresses of names, remembered; failures are not. On one event loop."""
+    """Cached addresses of names; failures are not cached. On one event loop."""
 
     def __init__(self, resolve: Resolve = addresses_of) -> None:
         self._resolve = resolve
@@ -47,14 +47,14 @@ class Names:
         found = self._known.get(name)
         if found is None or found.until <= loop.time():
             found = self._begin(name, loop)
-        return await asyncio.shield(found.task)  # one that gives up does not end it for the others
+        return await asyncio.shield(found.task)  # a cancelled caller does not end it for the others
 
     def forget(self) -> None:
-        """Look up each name anew."""
+        """Clear the cache."""
         self._known.clear()
 
     async def close(self) -> None:
-        """Wait for no answer any more."""
+        """Stop waiting for answers."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)

@@ -1,6 +1,6 @@
-"""What is called, read from its URI once (RFC 9110, 4.2): where to connect to, and the beginning of a request's head.
+"""The target of a call, parsed once from its URI (RFC 9110, 4.2): where to connect, and the start of a request's head.
 
-Nothing that a URI or the value of a field has in it can end a line: what could is refused.
+Nothing in a URI or a field value can end a line: such characters are refused.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ USER_AGENT = "headwater"
 _VISIBLE = re.compile(r"[!-~]+")
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[^\x00-\x08\x0a-\x1f\x7f]*")
-"""Tabs, visible characters and spaces, and what is not ASCII (RFC 9110, 5.5)."""
+"""Tabs, visible characters, spaces and non-ASCII characters (RFC 9110, 5.5)."""
 
 
 class Origin(NamedTuple):
-    """Who is called; connections are kept for each."""
+    """The server to call; connections are kept per origin."""
 
     is_tls: bool
     host: str
-    """An address, or a name as it is resolved (IDNA)."""
+    """An address, or a name ready for resolution (IDNA)."""
     port: int
     is_address: bool
-    """Whether the host is an address, so that there is nothing to resolve."""
+    """Whether the host is an address, which needs no resolution."""
 
 
 class Target(NamedTuple):
-    """What is called."""
+    """The target of a call."""
 
     origin: Origin
     start: bytes
-    """A request's head from behind the method to its last field that all requests have."""
+    """A request's head from after the method to the last field common to all requests."""
 
     def head(self, method: bytes, lines: bytes, length: int | None) -> bytes:
         """A request's head with these fields (`lines_of`), and the length of its body if it has one."""
@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 
 def target_of(uri: str) -> Target:
-    """What that URI names. Raises ValueError, which does not tell the URI: there may be a secret in it."""
+    """The target of that URI. Raises ValueError, which does not contain the URI: it may include a secret."""
     url = URL(uri)
     if url.scheme not in ("http", "https") or not url.host or not url.raw_host or not url.port:
         raise ValueError("an http or https URI with a host is expected")
@@ -61,7 +61,7 @@ def target_of(uri: str) -> Target:
 
 
 def lines_of(fields: Mapping[str, str]) -> bytes:
-    """Header fields as they are sent. Raises ValueError for what can be in none."""
+    """Header fields as sent. Raises ValueError for characters that no field may contain."""
     lines = []
     for name, value in fields.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
