@@ -1,8 +1,8 @@
-"""Every setting of the server: its name, default, how it is read, and what it is for. Nothing here is read or opened.
+"""Every setting of the server: its name, default, parser and purpose. Nothing here is read or opened.
 
 One rule gives each setting its three names: `http.port` in `headwater.toml` is `HEADWATER_HTTP_PORT` in the
 environment and `--http-port` on the command line; `server.config.sources` reads all three. A room declares its own
-settings, as `amqp.settings` does, and they are a section of `Config`; what is below is of the server itself.
+settings, as `amqp.settings` does, as a section of `Config`; the settings below are the server's own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ..users.oidc.settings import Oidc
 
 @shown_as("URL")
 def collector_url(value: object) -> str:
-    """Reads the URL of a collector: http or https, without user, query and fragment."""
+    """Parses a collector URL: http or https, without user, query and fragment."""
     given = text(value)
     try:
         parts = urlsplit(given)
@@ -64,7 +64,7 @@ _url: Reader[str | None] = collector_url
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """Spans of what the server does, for a collector that takes OTLP over HTTP."""
+    """Spans of the server's work, for a collector that accepts OTLP over HTTP."""
 
     endpoint: str | None = setting(None, _url, "collector that gets spans by OTLP over HTTP; takes the extra [otel]")
     """The collector that gets spans by OTLP over HTTP (`http://127.0.0.1:4318`; `/v1/traces` is added). It takes the
@@ -78,12 +78,12 @@ class Tracing:
 
 
 DEFAULT_LOG = "default"
-"""The log that is created where none is configured, and there is none."""
+"""The log that is created when none is configured and none exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """What all front ends over HTTP share."""
+    """Settings shared by all HTTP front ends."""
 
     port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
     unix: Path | None = setting(
@@ -126,7 +126,7 @@ class Http:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How much memory others may make the server use."""
+    """How much memory peers may make the server use."""
 
     peers: int | None = setting(
         None,
@@ -141,7 +141,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the server takes on at once, and when it stops taking."""
+    """How much the server accepts at once, and when it stops accepting."""
 
     writers_max: int = setting(
         10_000, whole_number(1, 1_000_000), "exactly-once writers that a log knows; a new one above that is refused"
@@ -223,7 +223,7 @@ class Management:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """Servers of a shared home that are not its primary."""
+    """Replicas: servers of a shared home that are not its primary."""
 
     stale_ms_max: int = setting(
         30_000, duration_ms(1_000, 10**12), "how long a replica serves reads without having caught up with its home"
@@ -277,21 +277,21 @@ class Config:
     tracing: Tracing = field(default_factory=Tracing)
     replica: Replica = field(default_factory=Replica)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
-    """Logs to create at start: fields of LogSettings, only those that were given."""
+    """Logs to create at start: the given fields of LogSettings only."""
     users: Mapping[str, Account] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Where each setting comes from, by key; one that is missing here has its default."""
+    """The source of each setting, by key; a missing key means the default."""
     removed: Mapping[str, str] = field(default_factory=dict)
-    """Removed settings that were given, by key, and where each comes from."""
+    """Removed settings that were given, by key, with their sources."""
 
     @property
     def names_logs(self) -> bool:
-        """Whether `logs` was given, be it as it is by default."""
+        """Whether `logs` was given, even with its default value."""
         return self.logs != {DEFAULT_LOG: {}} or f"logs.{DEFAULT_LOG}" in self.origins
 
 
 class Setting(NamedTuple):
-    """One setting of the table `SETTINGS`."""
+    """One setting in the table `SETTINGS`."""
 
     key: str
     """As in the file: `http.port`."""
@@ -316,7 +316,7 @@ SECTIONS: Mapping[str, type] = {
     for declared in fields(Config)
     if is_dataclass(section := getattr(_DEFAULTS, declared.name))
 }
-"""The sections in their order: the name of each, and the class that declares its settings."""
+"""The sections in order: the name of each, and the class that declares its settings."""
 
 
 def _settings(section: type, prefix: str = "") -> Iterator[Setting]:
@@ -334,8 +334,9 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 class RemovedSetting(Setting):
-    """A setting that has no effect any more; its `summary` says what replaces it. It is read until the version after
-    the next, so that a server starts with the configuration of the one before."""
+    """A setting that no longer has an effect; its `summary` says what replaces it. It is read until the version after
+    next, so that a server starts with the configuration of the previous version.
+    """
 
 
 REMOVED: Mapping[str, RemovedSetting] = {
@@ -345,7 +346,7 @@ REMOVED: Mapping[str, RemovedSetting] = {
         RemovedSetting("limits.waiting_bytes_max", byte_count(MIB, 64 * GIB), None, "memory.peers"),
     )
 }
-"""Settings of the version before that are gone, by key. One that is given is read, and a warning at the start."""
+"""Settings that the previous version had, by key. If one is given, the start logs a warning."""
 
 _EVER = 10**18
 LOG_READERS: Mapping[str, Reader[object]] = {
@@ -360,5 +361,5 @@ LOG_READERS: Mapping[str, Reader[object]] = {
     "consumer_age_ms_max": duration_ms(1, _EVER),
     "default_start": lambda value: value,
 }
-"""How the settings of one log are read; `LogSettings` itself checks their ranges."""
+"""Parsers for the settings of one log; `LogSettings` itself checks their ranges."""
 assert LOG_READERS.keys() == {declared.name for declared in fields(LogSettings)}
