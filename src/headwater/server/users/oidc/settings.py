@@ -1,4 +1,4 @@
-"""The settings of logins by tokens of an issuer."""
+"""Settings for logins by tokens of an issuer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ....formats.settings.declaration import Reader, duration_ms, setting, shown
 from ..accounts import read_grant
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures of a private key (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
+"""Public-key signatures (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @shown_as("URL")
 def secure_url(value: object) -> str:
-    """Reads a URL whose answers nobody can alter on the way: https, or http on loopback."""
+    """Parses a URL whose answers cannot be altered on the way: https, or http on loopback."""
     given = text(value)
     try:
         parts = urlsplit(given)
@@ -34,7 +34,7 @@ def secure_url(value: object) -> str:
 
 @shown_as("ROLE=RIGHTS:PATTERN,...")
 def roles(value: object) -> tuple[str, ...]:
-    """Reads a list of ROLE=GRANT."""
+    """Parses a list of ROLE=GRANT."""
     found = texts(_without_splitting_rights(value))
     roles_of(found)
     return found
@@ -55,7 +55,7 @@ def roles_of(given: tuple[str, ...]) -> Mapping[str, tuple[Grant, ...]]:
 
 
 def _without_splitting_rights(value: object) -> object:
-    """A variable or flag separates roles by commas, and so do the rights of a grant: only what has a `=` begins one."""
+    """Variables and flags separate roles by commas, as grants do rights: a role begins only at an item with a `=`."""
     if not isinstance(value, str):
         return value
     parts: list[str] = []
@@ -69,7 +69,7 @@ def _without_splitting_rights(value: object) -> object:
 
 @shown_as("ALGORITHM,...")
 def algorithms(value: object) -> tuple[str, ...]:
-    """Reads a list of algorithms of signatures."""
+    """Parses a list of signature algorithms."""
     found = texts(value)
     if not found or not set(found) <= set(ALGORITHMS):
         raise ValueError(f"{show(value)} given, a list of {', '.join(ALGORITHMS)} is allowed")
