@@ -1,4 +1,4 @@
-"""The settings of the console: whether it is there, and whether it may change anything."""
+"""The settings of the console: whether it is served, and whether it may change anything."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ POSITIONS_MAX = 2000
 to 1,024, one in each partition.
 """
 NAME_BYTES_MAX = 2500
-"""The limit for reader names, since peers make up those of links: all series of a request must fit into a request
-line.
-"""
+"""The limit of reader names, since peers make up those of links: all series of a request must fit a request line."""
 _OF_ONE_PART = (FollowerKind.GROUP, FollowerKind.WEBHOOK)
 """Kinds with one name beside the log's."""
 _Who = tuple[LocalLog, FollowerKind, str, str]

@@ -181,9 +181,7 @@ def is_password(password: str, encoded: str) -> bool:
 
 
 NOBODY_PASSWORD = f"$scrypt$ln={_COST_LOG2},r={_BLOCK},p={_LANES}${'A' * 22}${'A' * 43}"
-"""A hash of no known password. An unknown user's password is compared with it, so that it takes as long as a known
-one's.
-"""
+"""A hash of no known password: an unknown user's is compared with it, so that it takes as long as a known one's."""
 
 
 def new_token() -> str:
@@ -230,9 +228,7 @@ class AccountDirectory:
         self._read_at, self._read_s = -REREAD_S, 0.0
 
     def remember(self, *, has_issuer: bool = False) -> None:
-        """Record in the state that the configuration has users, so that a server without that configuration admits no
-        one.
-        """
+        """Record in the state that the configuration has users: a server that lacks them then admits no one."""
         if (self._configured or has_issuer) and not self._state.had_users():
             self._state.keep_had_users(True)
 
@@ -243,9 +239,7 @@ class AccountDirectory:
 
     @contextmanager
     def changing(self, name: str, by: str | None) -> Iterator[None]:
-        """Marks a change of that user by `by`: the notification names the author, whichever reader sees the change
-        first.
-        """
+        """Marks a change of that user: its notification names `by`, whichever reader sees the change first."""
         self._changed_by[name] = by
         try:
             yield

@@ -101,9 +101,7 @@ class TokenLogins:
         return user
 
     def user(self, name: str) -> User | None:
-        """The user of that name while a token of theirs is valid, with the rights that all of their valid tokens
-        have.
-        """
+        """The user of that name while a token of theirs is valid, with the rights that all such tokens have."""
         users = [
             shown.user
             for digest in self._of_name.get(name, ())
