@@ -34,9 +34,7 @@ class LagSeries:
         return self._known
 
     def add(self, at: float, lags: Mapping[str, Lag]) -> None:
-        """Add how far behind consumers are at a moment, in s since 1970; if they are too many, the first ones are
-        kept.
-        """
+        """Add how far behind consumers are at a moment, in s since 1970; of too many, the first ones are kept."""
         for name, lag in list(lags.items())[: self._consumers_max]:
             _, series = self._known.pop(name, (at, None))
             series = series or tuple(Rings() for _ in LAG_SERIES)

@@ -55,9 +55,7 @@ class Live:
         series: Series | None = None,
         lags: Callable[[], Awaitable[Mapping[str, Lag]]] | None = None,
     ) -> None:
-        """`sample` may block for a moment: it is called in a thread. `lags` cover all consumers with lasting
-        positions.
-        """
+        """`sample` may block for a moment: it is called in a thread. `lags` cover all lasting positions."""
         self._sample, self._lags = sample, lags
         self.series = series or Series()
         self.stats: Stats | None = None

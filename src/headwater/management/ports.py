@@ -53,8 +53,8 @@ class Entities(Protocol):
         """The entities that the user may see, in a stable order. Raises EventLogError."""
 
     async def read(self, user: User, name: str) -> Attributes:
-        """The attributes of one. Raises EventLogError; OperationRefused: it does not exist, or is hidden from the
-        user.
+        """The attributes of one. Raises EventLogError; OperationRefused: it does not exist, or the user may not see
+        it.
         """
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:

@@ -120,5 +120,5 @@ _PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
 }
 """Problems of management's own refusals; errors of the core have the same problems everywhere.
 
-Over HTTP the operation is in the path, so an unknown one is not a server error (501).
+Over HTTP the path has the operation, so an unknown one is not a server error (501).
 """

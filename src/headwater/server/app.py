@@ -270,9 +270,7 @@ class ServerRun:
         self._lock_lost: LockLost | None = None
 
     async def run(self) -> None:
-        """Start, wait for a signal, stop. Raises as `serve`, and LockLost: the data directory may be in use
-        elsewhere.
-        """
+        """Start, wait for a signal, stop. Raises as `serve`, and LockLost: the data directory may have a new owner."""
         try:
             await self._run(asyncio.Event())
         finally:
@@ -334,9 +332,7 @@ class ServerRun:
         return http
 
     async def _open_logs(self, stop: asyncio.Event, ending: AsyncExitStack) -> LogStore | None:
-        """The logs. With a home they are a copy that follows it, opened once the home answers. None: the server is to
-        stop.
-        """
+        """The logs; with a home, a copy that follows it, once the home answers. None: the server is to stop."""
         while True:
             try:
                 store = await self._opened(stop)

@@ -20,13 +20,11 @@ class Scope(StrEnum):
     """What a type is about, which decides who may see it."""
 
     LOG = "log"
-    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (for
-    example, an address that names no log) the notification is about the server.
+    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (the
+    address names no log, say) it is about the server.
     """
     PEER = "peer"
-    """A peer of the server, by name and address: visible with the right to manage the server, and to the user of the
-    peer.
-    """
+    """A peer of the server, by name and address: visible to its user, and with the right to manage the server."""
     SERVER = "server"
     """The server: visible with the right to manage it."""
 

@@ -81,7 +81,7 @@ class History:
                 return True
             except Closed:
                 return False
-            except InvalidInput as error:  # somebody lowered the event size limit of the log
+            except InvalidInput as error:  # the log was changed to accept smaller events only
                 _logger.error("a notification cannot be stored: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:

@@ -51,12 +51,12 @@ class NotificationQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the queue is empty of accepted and unexamined notifications."""
+        """Whether no notification waits, accepted or not."""
         return not self._waiting and not self._accepted
 
     @property
     def waiting(self) -> int:
-        """How many notifications are queued, accepted or unexamined."""
+        """How many notifications wait, accepted or not."""
         return len(self._waiting) + len(self._accepted)
 
     @property
@@ -71,9 +71,8 @@ class NotificationQueue:
 
         `goes_on` is called after each examination: whether there is time for another.
 
-        If the queue `is_empty` afterwards, `wake` announces the next one; otherwise call again. The attribute `lost` of
-        a notification counts those lost before it, including ones that would not have been accepted: they were not
-        examined.
+        If the queue `is_empty` afterwards, `wake` announces the next one; otherwise call again. The attribute `lost`
+        counts the notifications lost before one, even those that would not have been accepted: they were not examined.
         """
         for _ in range(looks_max):
             if len(self._accepted) >= count or not self._look_at_next() or not goes_on():

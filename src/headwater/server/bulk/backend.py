@@ -147,9 +147,7 @@ class BulkBackend(Backend):
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
-        """The segments lent to a process, counted as sent. Raises as `flight.server.reads.span_of`, and
-        MappedLog.scan.
-        """
+        """The segments to lend, counted as sent. Raises as `flight.server.reads.span_of`, and MappedLog.scan."""
         ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
         span, _ = span_of(self, ticket)
         mapped = self._opened(body.log)

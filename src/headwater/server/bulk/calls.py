@@ -48,9 +48,8 @@ class BulkCalls:
         readers: Readers | None = None,
         stale: Callable[[str | None], str | None] = lambda log: None,
     ) -> None:
-        """`readers` get the streams that last for a while; `stale` says why nothing may be read at the moment.
-
-        With a log as argument, it is about that log only.
+        """`readers` get the streams that last for a while; `stale` says why nothing may be read at the moment, or
+        nothing of the given log.
 
         While there is a reason, each call that begins something raises StorageUnavailable.
         """
@@ -270,8 +269,8 @@ class Handling(NamedTuple):
     """How an action is performed."""
 
     handler: Callable[[Any, Any], object]
-    """Answers from the log named in the body (from all logs, if the work is to open one) and the body, both as
-    `flight.wire.ACTIONS` says. Raises what the log raises.
+    """Maps the log named in the body (all logs, if the work is to open one) and the body to the answer; body and answer
+    are as `flight.wire.ACTIONS` says. Raises what the log raises.
     """
     work: Work | None = Work.ASK
     """None: it does not block."""

@@ -34,7 +34,9 @@ SLACK_BYTES = 32 * MIB
 CUT_BYTES = 4096
 """The TCP segment size before a login, so that little arrives between two looks; the peer sends the rest again."""
 TURN_S, TURN_S_MAX = 0.25, 5.0
-"""One stranger at a time may send long segments; the turn passes on after this time, or when its data continues."""
+"""One stranger at a time may send long segments: the next one after the first time, or after the second if the previous
+one goes on.
+"""
 KEPT = 4
 """If peers hold too much, connections are ended until one part in this many of the bound is held."""
 LOOK_S, PAUSE_S = 0.5, 0.005
@@ -75,8 +77,7 @@ class Connections:
     """The connections of one Flight server. Thread-safe. Does nothing except on Linux."""
 
     def __init__(self, bytes_max: int, ended: Callable[[int], None], address_of: Callable[[str], str]) -> None:
-        """Create it before the server: sockets that exist now are not the server's. `bytes_max` is the share of the
-        process.
+        """Create it before the server: present sockets are not the server's. `bytes_max` is the share of the process.
 
         `ended` is called with the number of connections each time some were ended. `address_of`: see BulkServer.
         """
@@ -205,7 +206,7 @@ class Connections:
         return beyond
 
     def _take_turns(self) -> None:
-        """Let the oldest stranger with more data send it, unless it is another's turn."""
+        """Let the oldest stranger with more data send it, unless another's turn lasts."""
         strangers = [each for each in self._known.values() if not each.is_known]
         is_taken = any(not each.is_cut for each in strangers)
         if (now := time.monotonic()) - self._turn_at < (TURN_S_MAX if is_taken else TURN_S):

@@ -45,9 +45,7 @@ class Link:
     def __init__(
         self, sock: socket.socket, *, ended: Callable[[], None], asked: Callable[[str, list[Any]], None]
     ) -> None:
-        """`ended` is called once, when the server has gone; `asked` with the name and arguments of each server
-        request.
-        """
+        """`ended` is called once, when the server has gone; `asked` with the name and arguments of its requests."""
         self._socket, self._ended, self._asked = sock, ended, asked
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[bytes]] = {}
@@ -57,9 +55,7 @@ class Link:
         self._thread.start()
 
     def call(self, method: str, *arguments: object, type: type[T]) -> T:
-        """Send a request, and wait for the answer. Raises the server side's error, TooLarge, and Closed when it has
-        gone.
-        """
+        """Send a request, and wait for the answer. Raises the server's error, TooLarge, and Closed when it has gone."""
         return msgpack_decoder(type).decode(self._ask(method, arguments).result())
 
     def tell(self, method: str, *arguments: object) -> None:

@@ -156,9 +156,7 @@ class BulkSupervisor:
         """How many processes ended by themselves."""
 
     async def start(self) -> None:
-        """Start the first one and wait until it serves, unless it is to wait for its first client. Raises
-        CannotListen.
-        """
+        """Start the first one, and wait until it serves, unless it waits for its first client. Raises CannotListen."""
         self._task = self._threads.task("bulk process", self._run)
         if self._waits:
             return
@@ -205,9 +203,7 @@ class BulkSupervisor:
                         logger.info("the bulk process is started for its first client")
                         started = loop.time()
                     reason = f"exit code {await self._run_one(sockets)}"
-            except (
-                Exception
-            ) as error:  # for example, no process or descriptor is left; that passes, and then it must go on
+            except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
                 reason = repr(error)
             self.is_serving = self.is_up = False
             if self._is_stopping or not (self._waits or self._is_ready.is_set()):

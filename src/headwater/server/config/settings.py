@@ -334,8 +334,8 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 class RemovedSetting(Setting):
-    """A setting that no longer has an effect; its `summary` says what replaces it. It is read until the version after
-    next, so that a server starts with the configuration of the previous version.
+    """A setting without effect; its `summary` says what replaces it. It is read until the version after next, so that a
+    server starts with the configuration of the previous version.
     """
 
 

@@ -101,7 +101,7 @@ class Tokens(ReadOnly):
 
 
 def _tokens(account: Account) -> dict[str, AccessToken]:
-    """The user's tokens by label."""
+    """By label."""
     unnamed = {
         f"{UNNAMED}{hashed.removeprefix('sha256:')[:12]}": AccessToken(hashed, "", 0) for hashed in account.tokens
     }

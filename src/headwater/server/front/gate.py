@@ -156,8 +156,8 @@ class Gate:
         self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if reading is
-        allowed.
+        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if reads may go
+        on.
         """
         if self.state is State.OPEN:
             return self.standing_by()

@@ -61,8 +61,7 @@ def varied(send: Send) -> Send:
 def crossing(origin: bytes) -> Answering:
     """Let a page of that origin read the answer.
 
-    Users authenticate by Authorization, never by a cookie, so credentials that a browser adds by itself are not
-    allowed.
+    Users authenticate by Authorization, never by a cookie: credentials that a browser adds by itself are not allowed.
     """
     exposed = ", ".join(EXPOSED).encode()
     fields = ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", exposed), _VARY)

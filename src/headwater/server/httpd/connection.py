@@ -88,8 +88,8 @@ class HttpConnection(PeerConnection):
 
         self._rest: asyncio.Task[None] | None = None
         self._is_looking = self._is_due = self._is_broken = self._is_leaving = False
-        """Whether data is being examined; whether it will be in the next turn; whether it is no longer HTTP; whether
-        nothing more is answered.
+        """Whether data is being examined, or will be in the next turn; whether it is no longer HTTP; whether nothing
+        more is answered.
         """
         self._is_reading = True
         self._holds_body = False
@@ -97,9 +97,7 @@ class HttpConnection(PeerConnection):
         self._in_head = self._in_body = self._began = False
         """Whether the parser is in a head, or in a body; and whether a request began in the current piece."""
         self._head_bytes = self._body_bytes = self._around_bytes = 0
-        """Sizes: the head after its first piece; the current piece of a body; data since the last body byte that is not
-        body.
-        """
+        """Sizes: the head after its first piece; the current piece of a body; data since then that is not body."""
         self._refusal = _NO_REQUEST, _NO_REQUEST_DETAIL
         """The refusal to send if the data is not HTTP."""
         self._target = b""

@@ -88,7 +88,7 @@ class HttpCycle:
         self._news: asyncio.Event | None = None
         """Created when the application waits for it."""
         self._is_chunked = self.is_started = False
-        """Whether the answer is chunked; whether it has begun."""
+        """Whether the answer has begun."""
         self._ends_with_connection = False
         """Whether the end of the connection ends the body."""
         self._body_left = 0

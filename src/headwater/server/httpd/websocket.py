@@ -85,8 +85,8 @@ class WebSocketProtocol(PeerConnection):
         self._accepted: Response
         """The response that opens the WebSocket, if the application accepts it."""
         self._is_open = self._is_ending = self._is_lingering = False
-        """Whether the WebSocket was accepted; whether the connection is about to be closed; whether incoming data is
-        discarded until then.
+        """Whether the WebSocket was accepted; whether the connection is about to close; whether data is discarded until
+        then.
         """
 
         self._head = b""

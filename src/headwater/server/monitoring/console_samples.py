@@ -100,8 +100,8 @@ class Measuring:
         memory: MemoryAccount,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`refusals` counts refused logins and accesses, `traffic` is that of each protocol, `memory` counts what peers
-        hold; the clock counts s since 1970.
+        """`refusals` are those of logins and accesses, `traffic` is per protocol, `memory` counts what peers hold; the
+        clock counts s since 1970.
         """
         self._store, self._gate, self._container, self._refusals = store, gate, container, refusals
         self._traffic, self._memory, self._clock = traffic, memory, clock

@@ -50,8 +50,8 @@ ACCEPTING_S = 0.001
 OPENED_MAX = 8
 """The most connections opened in one turn on one socket: each costs 0.2 to 0.5 ms until its first request is read."""
 OPENED_EACH_S = 0.002
-"""Every turn opens one, and one more per this duration of the turn before: so opening takes a fifth of the loop's time,
-whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms.
+"""Every turn opens one, and one more each time the turn before took this long: so opening takes a fifth of the loop's
+time, whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms.
 """
 WAITING_MIN = 512
 """Connections that may wait to be opened even without room: they get their refusals, one by one."""

@@ -59,7 +59,7 @@ def is_loopback(host: str) -> bool:
 
 
 def listen(host: str, port: int, flag: str) -> list[socket.socket]:
-    """Bound sockets, one for each address of the host, all on one port; `flag` is the one that sets that port.
+    """Bound sockets, one for each address of the host, all on one port; `flag` sets that port.
 
     They accept nothing before their server starts. Raises CannotListen.
     """
@@ -187,9 +187,7 @@ class UnixSocket:
     """
 
     def __init__(self, path: Path, flag: str) -> None:
-        """Binds it; nothing is accepted before its server starts. `flag` is the one that sets that path. Raises
-        CannotListen.
-        """
+        """Binds it; nothing is accepted before its server starts. `flag` sets that path. Raises CannotListen."""
         self.path = Path(os.path.abspath(path))
         _make_way(self.path, flag)
         self.bound = _bound_file(self.path, flag)
