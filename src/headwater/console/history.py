@@ -16,7 +16,7 @@ from .rings import COARSE_S, FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 
 SERIES_ASKED_MAX = 32
-"""Series in one answer: a day of each has 1,440 numbers."""
+"""Series in one response: a day of each has 1,440 numbers."""
 
 
 class HistoryOut(Struct):

@@ -94,11 +94,11 @@ SECURITY: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _NOT_NEEDED).encode()),
 )
-"""Header fields of every answer below `/console`."""
+"""Header fields of every response below `/console`."""
 
 
 def secured(send: Send) -> Send:
-    """Add SECURITY to an answer."""
+    """Add SECURITY to an response."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -235,7 +235,7 @@ def _tags(given: bytes) -> Iterator[bytes]:
 
 
 def _takes_gzip(given: bytes) -> bool:
-    """Whether an answer may be compressed (RFC 9110, 12.5.3)."""
+    """Whether an response may be compressed (RFC 9110, 12.5.3)."""
     for each in given[:1000].lower().split(b","):
         coding, _, weight = each.partition(b";")
         if coding.strip() == b"gzip":

@@ -2,7 +2,7 @@
 
 | request | |
 | --- | --- |
-| `POST /console/session` | log in with a name and a password, or with a token; the answer sets a cookie |
+| `POST /console/session` | log in with a name and a password, or with a token; the response sets a cookie |
 | `GET /console/session` | the user and its grants; with `?log=`, the rights on that log |
 | `DELETE /console/session` | log out |
 | `GET /console/history` | recent measurements (`history`) |
@@ -63,7 +63,7 @@ class SessionOut(Struct):
     idle_ms: int
     left_ms: int
     secret: str | UnsetType = UNSET
-    """In the answer to a login: what the page sends as FIELD from then on."""
+    """In the response to a login: what the page sends as FIELD from then on."""
 
 
 class LogRightsOut(Struct):
@@ -116,7 +116,7 @@ class Application(FrontEnd[ConsoleHost, Exchange]):
         super().__init__(host, self._find, _logger, Exchange)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See FrontEnd. Every answer has the header fields of SECURITY for the browser."""
+        """See FrontEnd. Every response has the header fields of SECURITY for the browser."""
         await super().__call__(scope, receive, pages.secured(send))
 
     def _find(self, exchange: Exchange) -> Handler[ConsoleHost, Exchange]:

@@ -55,7 +55,7 @@ class Sessions:
         return len(self._sessions)
 
     def open(self, user: User, seal: str) -> tuple[str, str]:
-        """Open a session for an authenticated user; answers its secrets, which are not stored here.
+        """Open a session for an authenticated user; returns its secrets, which are not stored here.
 
         The first is for the cookie, the second for the page, which sends it in a header field. All other methods take
         them as `both_secrets` joins them.

@@ -214,7 +214,7 @@ class _Stream:
             self._heads[log] = log.first_retained - 1
 
     async def _send(self, text: bytes) -> None:
-        """Send, or give up after a while: then the answer is broken off. Raises Disconnected."""
+        """Send, or give up after a while: then the response is broken off. Raises Disconnected."""
         try:
             async with asyncio.timeout(TAKE_S):
                 await self._exchange.send(text)

@@ -68,7 +68,7 @@ class LogRights:
         return self.store.open(log)
 
     async def of_all(self, user: User, listed: Callable[[str], Sequence[str]]) -> list[str]:
-        """What `listed` answers for each log that the user may see, by log name. It opens no log, since there may be
+        """What `listed` returns for each log that the user may see, by log name. It opens no log, since there may be
         thousands. A log that cannot be read contributes nothing.
         """
 

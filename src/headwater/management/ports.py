@@ -58,7 +58,7 @@ class Entities(Protocol):
         """
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """Create an entity from checked attributes, and answer it as created. Raises as `read`."""
+        """Create an entity from checked attributes, and return it as created. Raises as `read`."""
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
         """Change an entity, all or nothing. `changes` are checked; None removes a value. Raises as `read`."""

@@ -104,7 +104,7 @@ GC_THRESHOLDS = (5_000, 20, 1_000)
 """How many new objects one collection examines, while all threads wait: each may be a tuple of a hundred.
 
 They count objects, not bytes, and the oldest generation is collected after half an hour or more. So objects that hold
-many bytes form no cycles: connections, requests and answers are freed when they end.
+many bytes form no cycles: connections, requests and responses are freed when they end.
 """
 
 
@@ -466,7 +466,7 @@ class ServerRun:
     async def _serve(
         self, store: LogStore, guard: AccountGuard, ports: Ports, http: HttpServer, ending: AsyncExitStack
     ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
-        """Start the front ends and admit requests. Answers those that must be stopped."""
+        """Start the front ends and admit requests. Returns those that must be stopped."""
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = FairScheduler(activity=self._activity)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans, memory=self._memory)
@@ -534,7 +534,7 @@ class ServerRun:
         turns: FairScheduler,
         entities: Management,
     ) -> Sequence[FrontEnd]:
-        """Admit requests; answers the front ends that must be stopped and closed."""
+        """Admit requests; returns the front ends that must be stopped and closed."""
         bulk = ports.bulk
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
         data = self._data(store, guard, turns, GroupWorkers(container.nodes))
@@ -590,7 +590,7 @@ class ServerRun:
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse new requests, end subscriptions, and let running requests finish.
 
-        If another run follows, new connections are answered so, or wait for it.
+        If another run follows, new connections get a refusal that says so, or wait for it.
         """
         self._bus.emit(NotificationType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()

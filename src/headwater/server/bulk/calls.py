@@ -109,7 +109,7 @@ class BulkCalls:
     # Logs
 
     async def place(self, log: str) -> LogPlace:
-        """The head and the directory of a log. Raises LogNotFound, StorageCorrupted."""
+        """The extent and location of a log. Raises LogNotFound, StorageCorrupted."""
         self._check_fresh(log)
         stored = await self._opened(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)

@@ -115,7 +115,7 @@ class Connections:
                 its.received = its.taken = its.socket.received or its.received
 
     def end_largest(self) -> bool:
-        """End the connection that holds most, strangers first; answers whether one holds more than `FREE_BYTES`."""
+        """End the connection that holds most, strangers first; returns whether one holds more than `FREE_BYTES`."""
         with self._lock:
             self._look()
             most = max(self._known.values(), key=_rank, default=None)
@@ -194,7 +194,7 @@ class Connections:
                 each.received = received
 
     def _bound(self) -> Collection[Connection]:
-        """End the largest connections above a bound, and answer them."""
+        """End the largest connections above a bound, and return them."""
         strangers = [each for each in self._known.values() if not each.is_known]
         beyond = _beyond(strangers, self._strangers_bytes_max, FREE_BYTES) or _beyond(
             self._known.values(), self._bytes_max, 0

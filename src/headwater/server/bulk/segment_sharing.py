@@ -55,7 +55,7 @@ class Lending:
     """One socket, and its valid codes. Any thread may call it."""
 
     def __init__(self, lend: Callable[[User, LendBody, int], Lent | None]) -> None:
-        """`lend` answers what a process (its pid is the last argument) gets; it may raise EventLogError."""
+        """`lend` returns what a process (its pid is the last argument) gets; it may raise EventLogError."""
         self._lend = lend
         self._lock = threading.Lock()
         self._codes: OrderedDict[str, Asked] = OrderedDict()

@@ -74,7 +74,7 @@ class OwnSocket:
         return int(received) if state == _ESTABLISHED else None
 
     def wake(self, thread: int) -> bool:
-        """Send that thread SIGIO whenever data arrives from now on; answers whether it works."""
+        """Send that thread SIGIO whenever data arrives from now on; returns whether it works."""
         if _system.fcntl(self.fd, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread)):
             return False
         return not _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)

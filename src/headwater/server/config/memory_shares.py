@@ -21,7 +21,7 @@ class MemoryShares:
     peers: int
     """The whole budget."""
     loop: int
-    """Counted on the event loop, without a lock: bodies, messages, answers (`core.loop.memory`)."""
+    """Counted on the event loop, without a lock: bodies, messages, responses (`core.loop.memory`)."""
     threads: int
     """Held by threads: waiting appends of all logs, staged commits, frames for replicas."""
     flight: int

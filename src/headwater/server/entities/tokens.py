@@ -41,7 +41,7 @@ class Tokens(ReadOnly):
         return self._shown(account, label, _found(account, label))
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities: answers the token itself, which is stored as a hash only."""
+        """See Entities: returns the token itself, which is stored as a hash only."""
         self._users.check(user)
         account, label = self._account(name)
         lifetime_ms = _checked(label, given.get("lifetimeMs"))

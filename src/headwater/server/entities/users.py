@@ -48,7 +48,7 @@ class Users(ReadOnly):
     async def change(self, name: str, change: Callable[[Account], Account]) -> Account:
         """Change a user of the data directory, one change at a time; `change` is called in a thread.
 
-        Answers the changed user. Raises OperationRefused: there is none, it is configured, or no user with the right to
+        Returns the changed user. Raises OperationRefused: there is none, it is configured, or no user with the right to
         manage the server would be left; and as `change`.
         """
         async with self._changing:

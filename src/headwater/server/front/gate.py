@@ -212,8 +212,8 @@ class _Passage:
     def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
         self._gate, self._send, self._is_stream = gate, send, is_stream
         self._has_started = False
-        """Whether an answer has begun."""
-        self._status = 500  # the answer if the application never gives one
+        """Whether an response has begun."""
+        self._status = 500  # the response if the application never gives one
         self._started = time.perf_counter()
         if is_stream:
             gate.streams += 1
@@ -249,7 +249,7 @@ class _Passage:
 
 
 async def _answer(exchange: Exchange, problem: Problem) -> None:
-    """Answer a problem that a request met before it reached a room, in the form of that room's standard."""
+    """Respond with a problem that a request met before it reached a room, in the form of that room's standard."""
     if exchange.scope["path"].startswith(_FUTOIN):
         await answer_problem(exchange, problem)
     else:

@@ -56,7 +56,7 @@ class Health(Page):
         self._unready, self._troubles = unready, troubles
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer whether it is ready or live."""
+        """Respond whether it is ready or live."""
         if exchange.scope["path"] != READY:
             await exchange.answer(200, b'{"status": "live"}', JSON, (NO_STORE,))
         elif (role := await _role(exchange)) is None:
@@ -81,7 +81,7 @@ def role_asked(scope: Scope) -> ServerRole:
 
 
 async def _role(exchange: Exchange) -> ServerRole | None:
-    """The requested role; None if an error was answered."""
+    """The requested role; None if an error response was sent."""
     try:
         return role_asked(exchange.scope)
     except InvalidParameter as error:

@@ -2,7 +2,7 @@
 
 If a browser on a machine that reaches the server opens a stranger's page, the page may send requests, which would be
 executed if no login is needed. It may also let its own name lead to the server's address (DNS rebinding), and then
-read the answers as its own. So every request is checked here, before any room:
+read the responses as its own. So every request is checked here, before any room:
 
 - `Host`: where the server listens on loopback, or has no users, the name must be one that no stranger can use;
 - `Origin` and `Sec-Fetch-Site`: pages must come from this server, or from an origin in `http.origins`;
@@ -41,10 +41,10 @@ EXPOSED = (
     "retry-after",
     "www-authenticate",
 )
-"""Answer header fields that a page may read besides those that every page may (Fetch, 2.2.2)."""
+"""Response header fields that a page may read besides those that every page may (Fetch, 2.2.2)."""
 
 Answering = Callable[[Send], Send]
-"""Adds header fields for browsers and caches to an answer."""
+"""Adds header fields for browsers and caches to an response."""
 _VARY: Header = (b"vary", b"origin")
 
 
@@ -54,12 +54,12 @@ def unchanged(send: Send) -> Send:
 
 
 def varied(send: Send) -> Send:
-    """Tell caches that the answer depends on the page's origin."""
+    """Tell caches that the response depends on the page's origin."""
     return _with_fields(send, (_VARY,))
 
 
 def crossing(origin: bytes) -> Answering:
-    """Let a page of that origin read the answer.
+    """Let a page of that origin read the response.
 
     Users authenticate by Authorization, never by a cookie: credentials that a browser adds by itself are not allowed.
     """
@@ -71,7 +71,7 @@ def crossing(origin: bytes) -> Answering:
 def preflight(origin: bytes, fields: bytes) -> Answering:
     """Tell a browser what a page of that origin may send (Fetch, 3.3.2); `fields` are the requested header fields.
 
-    The room is asked as by any OPTIONS. Its answer names the methods of the route (`Allow`), which become the
+    The room is asked as by any OPTIONS. Its response names the methods of the route (`Allow`), which become the
     permission. Header fields are not restricted: each room reads those that it knows.
     """
     allow_page = crossing(origin)
@@ -149,7 +149,7 @@ class WebGuard:
         """Whether a login is needed. Unknown while the server starts, when it answers nothing else."""
 
     def judge(self, scope: Scope) -> Answering:
-        """What to add to the answer of an allowed request.
+        """What to add to the response of an allowed request.
 
         Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType
         (415).

@@ -41,7 +41,7 @@ class Verdict(Enum):
 
     SERVED = auto()
     SURPLUS = auto()
-    """Above the limit: its request is answered so."""
+    """Above the limit: its request gets a refusal that says so."""
     DROPPED = auto()
     """Not even read."""
 
@@ -77,7 +77,7 @@ class Admission:
         """Connections so far."""
         detail = self._detail.encode()
         self.full = _FULL % (len(detail), detail)
-        """The answer to a connection that is not read."""
+        """The response to a connection that is not read."""
 
     def judge(self, connections: int, peer: str) -> Verdict:
         """The verdict on a connection of that peer; `connections` counts it and surplus ones."""
@@ -141,7 +141,7 @@ class HttpReception(Reception):
     def __init__(
         self, protocols: Callable[[], asyncio.BaseProtocol], admission: Admission, connections: Callable[[], int]
     ) -> None:
-        """`connections` answers how many there are, surplus ones included."""
+        """`connections` returns how many there are, surplus ones included."""
         super().__init__(protocols)
         self._admission, self._connections = admission, connections
 

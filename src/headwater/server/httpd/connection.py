@@ -82,7 +82,7 @@ class HttpConnection(PeerConnection):
         self._cycle: HttpCycle | None = None
         """The cycle of the last request that began."""
         self.pipeline: deque[HttpCycle] = deque()
-        """Parsed requests that wait for the previous answer."""
+        """Parsed requests that wait for the previous response."""
         self._incoming: HttpCycle | None = None
         """The cycle of the request whose body is arriving."""
 
@@ -168,7 +168,7 @@ class HttpConnection(PeerConnection):
         return self._cycle is not None and not self._cycle.is_complete
 
     def fields_of_all(self) -> bytes:
-        """The header fields of every answer."""
+        """The header fields of every response."""
         return self._state.fields_of_all()
 
     def write(self, data: bytes) -> None:
@@ -492,7 +492,7 @@ class HttpConnection(PeerConnection):
             self.transport.close()
 
     def _refuse(self, status: bytes, detail: bytes) -> None:
-        """Send an error, once no earlier answer is due, and end."""
+        """Send an error, once no earlier response is due, and end."""
         self.write(_REFUSAL % (status, len(detail), detail))
         self._linger_soon()
 

@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, between a connection and an ASGI application."""
+"""One HTTP request and its response, between a connection and an ASGI application."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .heads import Head
 logger = logging.getLogger("headwater.server")
 
 JOINED_BYTES_MAX = 8 * 1024
-"""Up to this size, the head of an answer or chunk is joined with its body. Larger bodies are not copied."""
+"""Up to this size, the head of an response or chunk is joined with its body. Larger bodies are not copied."""
 BODY_WAITING_MAX = 64 * 1024
 """The body bytes that the application has not asked for; above this, reading stops."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -59,14 +59,14 @@ class CycleConnection(Protocol):
         """Whether the application has enough of a body for now."""
 
     def fields_of_all(self) -> bytes:
-        """The header fields of every answer."""
+        """The header fields of every response."""
 
     def answered(self, keeps_alive: bool) -> None:
         """The request is answered; whether the connection may stay open."""
 
 
 class HttpCycle:
-    """A request that is answered once. If the application breaks ASGI's rules, the answer breaks off."""
+    """A request that is answered once. If the application breaks ASGI's rules, the response breaks off."""
 
     __slots__ = (
         "_body", "_body_left", "_connection", "_ends_with_connection", "_expects_continue", "_has_more", "_has_news",
@@ -88,15 +88,15 @@ class HttpCycle:
         self._news: asyncio.Event | None = None
         """Created when the application waits for it."""
         self._is_chunked = self.is_started = False
-        """Whether the answer has begun."""
+        """Whether the response has begun."""
         self._ends_with_connection = False
         """Whether the end of the connection ends the body."""
         self._body_left = 0
-        """Bytes left of an answer with a declared length."""
+        """Bytes left of an response with a declared length."""
         self._unsent = b""
-        """The head of an answer, until the first piece of its body."""
+        """The head of an response, until the first piece of its body."""
         self.is_complete = False
-        """Whether the answer is complete."""
+        """Whether the response is complete."""
         self.is_disconnected = False
         """Whether the connection was lost before."""
 
@@ -129,7 +129,7 @@ class HttpCycle:
     # calls from the application
 
     async def run(self, application: Application) -> None:
-        """Run the application. If it fails, the client gets 500 or the answer breaks off; the error is logged."""
+        """Run the application. If it fails, the client gets 500 or the response breaks off; the error is logged."""
         try:
             await application(self.scope, self.receive, self.send)
         except BaseException as error:  # including a cancellation: nothing else answers this client
@@ -158,10 +158,10 @@ class HttpCycle:
         return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
     def send(self, message: Message) -> Awaitable[None]:
-        """See ASGI. Waits while the client does not read; and after a piece of an answer until the client has taken it,
-        so that the next piece is made when there is room for it.
+        """See ASGI. Waits while the client does not read; and after a piece of an response until the client has taken
+        it, so that the next piece is made when there is room for it.
 
-        Raises RuntimeError for an invalid answer: out of order, with fields that HTTP cannot write, of another length
+        Raises RuntimeError for an invalid response: out of order, with fields that HTTP cannot write, of another length
         than declared.
         """
         if self._connection.is_full:

@@ -23,7 +23,7 @@ from .websocket import WebSocketProtocol
 logger = logging.getLogger("headwater.server")
 
 LAST_ANSWERS_S = 2
-"""How long answers may take after everything behind them has ended."""
+"""How long responses may take after everything behind them has ended."""
 
 OpenConnection = HttpConnection | WebSocketProtocol
 
@@ -85,7 +85,7 @@ class HttpServer:
                 connection.transport.abort()
 
     async def stop(self) -> None:
-        """Close idle connections, give running answers a moment, and end. May be called again."""
+        """Close idle connections, give running responses a moment, and end. May be called again."""
         self.refuse_connections()
         for connection in tuple(self.open_connections):
             connection.shutdown()

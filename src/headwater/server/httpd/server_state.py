@@ -35,7 +35,7 @@ class ServerState:
         self.connections: set[Any] = set()
         """The open connections; a WebSocket replaces the connection that it began on."""
         self.lingering = LingeringConnections(self._tell)
-        """Connections with a last answer whose peers may still send."""
+        """Connections with a last response whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.buffer = memoryview(bytearray(STRANGER_READ_BYTES))
         """The read buffer of connections with unknown peers. All share it: no data stays in it."""
@@ -45,7 +45,7 @@ class ServerState:
         self._date = b""
 
     def fields_of_all(self) -> bytes:
-        """The header fields of every answer, as lines: `Date`, to the second."""
+        """The header fields of every response, as lines: `Date`, to the second."""
         now = int(time.time())
         if now != self._dated_at:
             self._dated_at, self._date = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
@@ -62,7 +62,7 @@ class ServerState:
         task.add_done_callback(self._done)
 
     def cancel(self) -> int:
-        """Cancel the running tasks; answers how many."""
+        """Cancel the running tasks; returns how many."""
         for task in self._tasks:
             task.cancel()
         return len(self._tasks)
@@ -193,7 +193,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._state.lingering.add(self.transport)
 
     def _has_room_for_unread(self, size: int | None = None) -> bool:
-        """Count unread data as held: all, or `size`. If there is no room, forget it and answer False."""
+        """Count unread data as held: all, or `size`. If there is no room, forget it and return False."""
         more = (len(self._unread) if size is None else size) - self._unread_taken
         if more > 0 and not self.share.take(more):
             self._unread, self._read_to = b"", 0

@@ -3,8 +3,8 @@
 | phase | the application may | next phase |
 | --- | --- | --- |
 | asked | accept | open |
-| | close (the peer gets 403), or begin an HTTP answer | over, or answering |
-| answering | continue that answer | over, with its last piece |
+| | close (the peer gets 403), or begin an HTTP response | over, or answering |
+| answering | continue that response | over, with its last piece |
 | open | send messages, close | over, when either side closes or the connection is lost |
 | over | nothing: sending raises | |
 
@@ -62,7 +62,7 @@ class WebSocketConnection(Protocol):
         """Open the WebSocket, with these additional header fields."""
 
     def refuse(self, response: Response) -> None:
-        """Answer that instead, and close the connection."""
+        """Send that response instead, and close the connection."""
 
     def send(self, data: bytes, *, is_text: bool) -> None:
         """Send a message; text is UTF-8."""

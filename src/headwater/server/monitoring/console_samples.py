@@ -37,7 +37,7 @@ class Lags:
     """The lag of registered consumers, consumer groups, durable links, streams and webhooks."""
 
     def __init__(self, watch: ConsumerWatch, webhooks: Callable[[], Awaitable[Iterable[Follower]]]) -> None:
-        """`webhooks` answers their positions; it is called on the event loop."""
+        """`webhooks` returns their positions; it is called on the event loop."""
         self._watch, self._webhooks = watch, webhooks
 
     async def now(self) -> Mapping[str, Lag]:

@@ -67,7 +67,7 @@ class LoopWatchdog:
         clock: Callable[[], float] = time.monotonic,
         used: Callable[[], float] = time.process_time,
     ) -> None:
-        """`threads` keep the watching thread running. `used` answers how long the process has had a CPU."""
+        """`threads` keep the watching thread running. `used` returns how long the process has had a CPU."""
         self._bus, self._activity, self._clock, self._used = bus, activity, clock, used
         self._threads = threads or Threads(bus)
         self.lags = Histogram(BOUNDS_S)
@@ -75,7 +75,7 @@ class LoopWatchdog:
         self._due = clock()
         """When the next tick is due."""
         self._used_before = used()
-        """The answer of `used` at the last tick."""
+        """What `used` returned at the last tick."""
         self._held: LoopHold | None = None
         """The finding while a tick is late."""
         self._told_at = -TELL_S

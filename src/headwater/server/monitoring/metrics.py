@@ -127,7 +127,7 @@ class ServerCollector(Collector):
         clock: Callable[[], float] = time.time,
         rooms: Iterable[Callable[[], Iterable[Metric]]] = (),
     ) -> None:
-        """`rooms` answer the metrics of single rooms."""
+        """`rooms` return the metrics of single rooms."""
         self._store, self._gate, self._refusals, self._rooms = store, gate, refusals, tuple(rooms)
         self._clock = clock
 

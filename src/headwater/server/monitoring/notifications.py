@@ -77,7 +77,7 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.USER_CHANGED: (_INFO, "user changed"),
     NotificationType.USER_DELETED: (_INFO, "user deleted"),
 }
-"""The level and message of each type. Notifications of errors are logged at `info` at least."""
+"""The level and message of each type. Notifications with an error condition are logged at `info` at least."""
 _HEAD = ("eventType", "time")
 _WITH_ERROR = frozenset({NotificationType.CONNECTION_CLOSED, NotificationType.LINK_DETACHED})
 
@@ -118,7 +118,7 @@ class Notifications:
         self._history: History | None = None
         self._looking: asyncio.Task[None] | None = None
         self.following: list[Callable[[], Awaitable[Sequence[Follower]]]] = []
-        """Functions of rooms that answer the readers with positions: called once a second, on the loop."""
+        """Functions of rooms that return the readers with positions: called once a second, on the loop."""
         self.looks: list[Callable[[], object]] = []
         """Other functions called once a second, on the loop, since their findings may cause notifications."""
         self.watch: ConsumerWatch | None = None

@@ -20,7 +20,7 @@ class Counted(NamedTuple):
 
 
 TrafficNow = Callable[[], Mapping[str, Counted]]
-"""Answers the traffic so far, by served protocol. Any thread may call it."""
+"""Returns the traffic so far, by served protocol. Any thread may call it."""
 
 
 def protocol_traffic(

@@ -26,7 +26,7 @@ KEPT_BYTES = 4 * 1024 * 1024
 def give_memory_back() -> Callable[[], None]:
     """Make this process and its children return free memory. Variables that are already set take precedence.
 
-    Answers a callable that removes the added variables from the environment.
+    Returns a callable that removes the added variables from the environment.
     """
     given = [name for name in (ARROW_POOL, *MALLOC) if name not in os.environ]
     os.environ.setdefault(ARROW_POOL, "system")

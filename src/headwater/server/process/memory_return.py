@@ -22,7 +22,7 @@ class MemoryReturn:
     """Watches the memory held for peers, and calls malloc_trim when it fell; without glibc it does nothing."""
 
     def __init__(self, charged: Callable[[], int], trim: Callable[[], object] | None = None) -> None:
-        """`charged` answers the bytes that the process now holds for peers."""
+        """`charged` returns the bytes that the process now holds for peers."""
         self._charged = charged
         self._trim = trim or malloc_trim()
         self._most = 0

@@ -62,7 +62,7 @@ class ReplicaAmqp:
         await self._standing_by.start()
 
     async def end_standing_by(self) -> None:
-        """Stop redirecting: the primary takes over the AMQP port."""
+        """Stop redirecting: the primary's own AMQP server gets the port."""
         if self._standing_by is not None:
             await self._standing_by.cut_off()
 

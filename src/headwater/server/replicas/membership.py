@@ -229,7 +229,7 @@ class Membership:
         return not stop.is_set()
 
     async def begin(self) -> bool:
-        """The logs are open, but no room that acts by itself; False: the turn is over already."""
+        """The logs are open, but no room acts by itself yet; False: the turn is over already."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
         return self._is_primary

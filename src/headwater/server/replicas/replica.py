@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ...storage.maintenance.follower import Follower
 
 AHEAD = (b"headwater-ahead", b"true")
-"""The header field in answers of a copy that has more than its home, and may lack newer events."""
+"""The header field in responses of a copy that has more than its home, and may lack newer events."""
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """The first path segments of rooms whose reads a replica serves."""
 _QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
@@ -75,7 +75,7 @@ class Replica:
 
 
 def marked(application: Application, ahead: Callable[[], str]) -> Application:
-    """The application with answers marked while the copy is `ahead` of its home."""
+    """The application with responses marked while the copy is `ahead` of its home."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         async def said(message: Message) -> None:

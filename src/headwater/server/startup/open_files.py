@@ -17,7 +17,7 @@ logger = logging.getLogger("headwater.server.open_files")
 
 
 def raise_open_files(config: Config) -> int:
-    """Raise the limit to what the system grants: shells often set 1,024 and grant far more. Answers the limit, and
+    """Raise the limit to what the system grants: shells often set 1,024 and grant far more. Returns the limit, and
     warns if the configured connections need more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -63,7 +63,7 @@ class IssuerKeys:
     """The keys of one issuer. For one event loop."""
 
     def __init__(self, settings: Oidc, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`fetch` answers the document at a URL; it raises OSError or ValueError."""
+        """`fetch` returns the document at a URL; it raises OSError or ValueError."""
         self._settings, self._fetch, self._clock = settings, fetch or fetched, clock
         self._keys: dict[str | None, IssuerKey] = {}
         self._tried_at = self._fetched_at = float("-inf")
