@@ -98,7 +98,7 @@ SECURITY: tuple[Header, ...] = (
 
 
 def secured(send: Send) -> Send:
-    """Add SECURITY to an response."""
+    """Add SECURITY to a response."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -193,7 +193,7 @@ async def page(host: object, exchange: Exchange) -> None:
 
 
 async def lead(host: object, exchange: Exchange) -> None:
-    """GET /console without a slash: redirects, since the page finds its files by the slash."""
+    """GET /console without a slash: redirects to the address with it, which the page needs to find its files."""
     await exchange.answer_empty(303, ((b"location", b"/console/"),))
 
 
@@ -235,7 +235,7 @@ def _tags(given: bytes) -> Iterator[bytes]:
 
 
 def _takes_gzip(given: bytes) -> bool:
-    """Whether an response may be compressed (RFC 9110, 12.5.3)."""
+    """Whether a response may be compressed (RFC 9110, 12.5.3)."""
     for each in given[:1000].lower().split(b","):
         coding, _, weight = each.partition(b";")
         if coding.strip() == b"gzip":

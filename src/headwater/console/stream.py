@@ -40,7 +40,7 @@ PIECE_BYTES_MAX = 64 * 1024
 HAPPENINGS_MAX = 200
 """Notifications that wait for one stream; the next one says how many were lost."""
 TAKE_S = 10.0
-"""A reader that takes nothing for this long is dropped. Until then the data is in the system's buffers, and 64 kB
+"""A reader that takes nothing for this long is dropped. Until then the system's buffers have the data, and 64 kB
 here.
 """
 STREAMS_MAX, STREAMS_OF_USER_MAX = 100, 10

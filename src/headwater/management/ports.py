@@ -53,9 +53,7 @@ class Entities(Protocol):
         """The entities that the user may see, in a stable order. Raises EventLogError."""
 
     async def read(self, user: User, name: str) -> Attributes:
-        """The attributes of one. Raises EventLogError; OperationRefused: it does not exist, or the user may not see
-        it.
-        """
+        """The attributes of one. Raises EventLogError; OperationRefused: there is none, or the user may not see it."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
         """Create an entity from checked attributes, and return it as created. Raises as `read`."""

@@ -39,8 +39,8 @@ class _Seen:
 class ConsumerWatch:
     """Call `look` once a second, from one thread at a time. It looks some events up by number.
 
-    All other methods may be called from any thread at any time: state belongs to one position, and is replaced when the
-    reader moves.
+    All other methods may be called from any thread at any time: the state of a position is replaced when its reader
+    moves.
     """
 
     def __init__(

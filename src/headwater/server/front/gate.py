@@ -156,9 +156,7 @@ class Gate:
         self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if reads may go
-        on.
-        """
+        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if it may be."""
         if self.state is State.OPEN:
             return self.standing_by()
         return self._stale(log) if self.state is State.READING else None
@@ -212,7 +210,7 @@ class _Passage:
     def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
         self._gate, self._send, self._is_stream = gate, send, is_stream
         self._has_started = False
-        """Whether an response has begun."""
+        """Whether a response has begun."""
         self._status = 500  # the response if the application never gives one
         self._started = time.perf_counter()
         if is_stream:

@@ -44,7 +44,7 @@ EXPOSED = (
 """Response header fields that a page may read besides those that every page may (Fetch, 2.2.2)."""
 
 Answering = Callable[[Send], Send]
-"""Adds header fields for browsers and caches to an response."""
+"""Adds header fields for browsers and caches to a response."""
 _VARY: Header = (b"vary", b"origin")
 
 

@@ -17,7 +17,7 @@ from .heads import Head
 logger = logging.getLogger("headwater.server")
 
 JOINED_BYTES_MAX = 8 * 1024
-"""Up to this size, the head of an response or chunk is joined with its body. Larger bodies are not copied."""
+"""Up to this size, the head of a response or chunk is joined with its body. Larger bodies are not copied."""
 BODY_WAITING_MAX = 64 * 1024
 """The body bytes that the application has not asked for; above this, reading stops."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -92,9 +92,9 @@ class HttpCycle:
         self._ends_with_connection = False
         """Whether the end of the connection ends the body."""
         self._body_left = 0
-        """Bytes left of an response with a declared length."""
+        """Bytes left of a response with a declared length."""
         self._unsent = b""
-        """The head of an response, until the first piece of its body."""
+        """The head of a response, until the first piece of its body."""
         self.is_complete = False
         """Whether the response is complete."""
         self.is_disconnected = False
@@ -118,7 +118,7 @@ class HttpCycle:
     def disconnect(self) -> None:
         """The connection is lost."""
         self.is_disconnected = not self.is_complete
-        self._body = bytearray()  # which is not handed out any more
+        self._body = bytearray()  # no longer handed out
         self._tell()
 
     def _tell(self) -> None:
@@ -158,7 +158,7 @@ class HttpCycle:
         return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
     def send(self, message: Message) -> Awaitable[None]:
-        """See ASGI. Waits while the client does not read; and after a piece of an response until the client has taken
+        """See ASGI. Waits while the client does not read; and after a piece of a response until the client has taken
         it, so that the next piece is made when there is room for it.
 
         Raises RuntimeError for an invalid response: out of order, with fields that HTTP cannot write, of another length

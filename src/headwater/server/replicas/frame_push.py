@@ -107,7 +107,7 @@ class PushedFrames:
             self._committed.leave(listener)
 
     async def _tell(self, listener: CommitListener, news: asyncio.Event, send: Send, given: bytes) -> None:
-        """Send committed frames, until the replica falls behind, reads no more, or may not listen any more."""
+        """Send committed frames, until the replica falls behind, reads no more, or may no longer listen."""
         fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         clock = asyncio.get_running_loop().time

@@ -80,9 +80,7 @@ logger = logging.getLogger("headwater.security")
 LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
 """How long a right password is remembered after its last use, and in all."""
 NAME_CHARS_MAX = 256
-"""The limit of names in the table of failures: users have shorter ones, and each of 10,000 strangers may send 40
-KiB.
-"""
+"""The limit of names in the table of failures: no user has a longer one; each of 10,000 strangers may send 40 KiB."""
 LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
 """When to retry if too many passwords wait: the time to check as many as one place may have waiting."""
