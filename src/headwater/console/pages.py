@@ -1,7 +1,7 @@
 """The console's files for the browser: one page for all of its addresses, and the files that this page loads.
 
 Paths come from a fixed table, never from file names. Each file is read and compressed once, at the first request, and
-kept. The address of a file has a version made from the contents of all, so that a browser may cache it for ever and
+kept. The address of a file has a version made from the contents of all, so that a browser may cache it forever and
 re-requests the page only. The page names the scripts that its address needs, so that a browser requests all at once
 instead of one after the other.
 """

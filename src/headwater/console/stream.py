@@ -40,9 +40,7 @@ PIECE_BYTES_MAX = 64 * 1024
 HAPPENINGS_MAX = 200
 """Notifications that wait for one stream; the next one says how many were lost."""
 TAKE_S = 10.0
-"""A reader that takes nothing for this long is dropped. Until then the system's buffers have the data, and 64 kB
-here.
-"""
+"""A reader that takes nothing for this long is dropped. Until then the system buffers the data, and 64 kB are here."""
 STREAMS_MAX, STREAMS_OF_USER_MAX = 100, 10
 """Streams of all, and of one user where there are users, so that no user takes all places."""
 
@@ -138,7 +136,7 @@ class _Stream:
         self._queue.close()
 
     async def run(self) -> None:
-        """Send until the login ends, or the reader takes nothing any more."""
+        """Send until the login ends, or the reader stops reading."""
         await self._send(b"retry: 1000\n\n")
         measured = self._host.live.next
         while self._is_logged_in():

@@ -357,7 +357,7 @@ class ServerRun:
         return store
 
     async def _opened(self, stop: asyncio.Event) -> LogStore:
-        """The logs. Filling a copy may take hours; if the server is stopped before, it asks the home no more."""
+        """The logs. Filling a copy may take hours; if the server is stopped before, it stops asking the home."""
         loop = asyncio.get_running_loop()
 
         def lose(lost: LockLost) -> None:

@@ -154,7 +154,7 @@ class Answering:
             answer = _encoder.encode(await self._calls[method](*arguments))
         except core.EventLogError as error:
             self._send(number, ERROR, _encode_error(error))
-        except Exception as error:  # answered, so that the caller does not wait for ever; the log has the rest
+        except Exception as error:  # answered, so that the caller does not wait forever; the log has the rest
             logger.exception("a request of the bulk process failed")
             problem = core.StorageUnavailable(f"internal error ({type(error).__name__}); see the server's log")
             self._send(number, ERROR, _encode_error(problem))

@@ -85,7 +85,7 @@ class WebSocketProtocol(PeerConnection):
         self._accepted: Response
         """The response that opens the WebSocket, if the application accepts it."""
         self._is_open = self._is_ending = self._is_lingering = False
-        """Whether the WebSocket was accepted; whether the connection is about to close; whether it discards data until
+        """Whether the WebSocket was accepted; whether the connection is about to close; whether data is dropped until
         then.
         """
 

@@ -1,7 +1,7 @@
 """Memory allocator settings of the server's processes, so that memory goes back to the system after a burst.
 
 By default, Arrow's allocator and glibc's keep freed memory for each thread: a process that copied some large batches
-holds 200 MB for ever.
+holds 200 MB forever.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import contextlib
 import socket
 
 TOLD_MAX = 512
-"""The most refusals under way: above this, the first one, which has its refusal already, is closed."""
+"""Concurrent refusals; above this, the first connection, which has its refusal already, is closed."""
 LINGER_S = 2.0
 """The longest that each stays."""
 _PIECE_BYTES = 64 * 1024

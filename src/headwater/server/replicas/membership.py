@@ -252,7 +252,7 @@ class Membership:
             await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
 
     def over(self) -> None:
-        """No work of a primary is done any more; also if the turn ended before it began."""
+        """All work of a primary has ended; also if the turn ended before it began."""
         self.has_turn = self._is_primary = False
         self.replica = None
         self.driver.ended()
@@ -354,7 +354,7 @@ class Membership:
             self._obstacles.pop(what, None)
             if why != OVER:
                 self._obstacles[what] = why
-        self._term = self.driver.term or self._term  # a server that steps down because of time has none any more
+        self._term = self.driver.term or self._term  # a server that steps down because of time has none left
         if self.bus is None or (type := _TYPES.get(what)) is None:
             logger.info("%s: %s", what, why)
         elif type is NotificationType.SERVER_ROLE_CHANGED:

@@ -26,7 +26,7 @@ class BoundPorts:
         return [bound.dup() for bound in self._sockets[flag]]
 
     def close(self) -> None:
-        """Leave the sockets to the current run, if any. May be called again."""
+        """Leave the sockets to the run that has them, if any. May be called again."""
         while self._sockets:
             close_all(self._sockets.popitem()[1])
 

@@ -138,7 +138,7 @@ def check_user_name(name: str) -> str:
 
 
 def read_grant(text: str) -> Grant:
-    """Parses `RIGHT[,RIGHT...]:PATTERN` as a grant; `all` stands for every right. Raises InvalidInput."""
+    """Parses `RIGHT[,RIGHT...]:PATTERN` as a grant; `all` stands forevery right. Raises InvalidInput."""
     names, colon, logs = text.partition(":")
     rights = set(Right) if names == "all" else {name.strip() for name in names.split(",")}
     if not colon or not logs or not rights <= set(Right):
