@@ -139,7 +139,7 @@ def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
 
 
 def memory_metrics(memory: MemoryAccount) -> Iterator[Metric]:
-    """Memory held for peers on the event loop, and the requests refused for lack of it."""
+    """Memory held for peers on the event loop, and the requests refused and connections ended for lack of it."""
     yield gauge("memory_held_bytes", "What peers make the event loop hold: requests, answers.", memory.bytes)
     yield gauge("memory_budget_bytes", "The most that they may.", memory.bytes_max)
     yield gauge("memory_readers", "Connections that get a streamed answer.", memory.readers)
