@@ -27,7 +27,8 @@ class Tls:
 
     certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
     """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer). SIGHUP
-    [loads](../guides/operations.md#tls) the files of this section again."""
+    [reloads](../guides/operations.md#tls) the files of this section.
+    """
     key: Path | None = setting(None, path, "file with the private key (PEM)")
     hosts: tuple[str, ...] = setting(
         (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
@@ -35,8 +36,9 @@ class Tls:
     client_ca: Path | None = setting(
         None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
     )
-    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, and need none
-    but where a setting says so. Its common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn."""
+    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, which is optional
+    unless a setting requires it. The common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn.
+    """
 
 
 class CannotListen(EventLogError):

@@ -85,23 +85,28 @@ class Oidc:
     """Logins by tokens (JWT) of an OpenID Connect issuer, besides users with passwords."""
 
     issuer: str | None = setting(None, _url, "issuer whose tokens log in (its URL); takes the extra [oidc]")
-    """The issuer whose tokens log in: its URL, as tokens have it in `iss`. Its keys are found by
-    `ISSUER/.well-known/openid-configuration`. It takes the extra `[oidc]`, and turns
-    [logins by tokens](../guides/operations.md#tokens-of-an-issuer) on."""
+    """The issuer whose tokens log in: its URL, as in their `iss`. Its keys are found by
+    `ISSUER/.well-known/openid-configuration`. Turns [logins by tokens](../guides/operations.md#tokens-of-an-issuer) on;
+    needs the extra `[oidc]`.
+    """
     audience: str | None = setting(None, _text, "what the claim aud of a token must name; needed with oidc.issuer")
-    """What the claim `aud` of a token must be, or name. There is no default: a token that was made for another service
-    must not log in here."""
+    """What the claim `aud` of a token must be, or contain. There is no default: a token made for another service must
+    not log in here.
+    """
     keys_url: str | None = setting(None, _url, "where the issuer's keys are (JWKS), if its discovery does not say it")
-    """Where the keys of the issuer are (JWKS). Without it, the issuer's discovery document says so."""
+    """Where the issuer's keys are (JWKS). Default: as the issuer's discovery document says."""
     user_claim: str = setting("sub", text, "claim that has the user's name")
-    """The claim that has the user's name: `sub`, or such as `preferred_username` or `azp`, where that is no name that
-    a user may have."""
+    """The claim with the user's name: `sub`, or one such as `preferred_username` or `azp`, if `sub` is not a valid user
+    name.
+    """
     rights_claim: str = setting("headwater", text, "claim that has the user's grants or roles")
-    """The claim that has the user's grants (`read,append:orders-*`), or roles: a list, or a string with spaces between
-    them. `realm_access.roles` is the claim `roles` in the claim `realm_access`, where no claim has that whole name."""
+    """The claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
+    `realm_access.roles` is the claim `roles` in the claim `realm_access`, unless a claim has that whole name.
+    """
     roles: tuple[str, ...] = setting((), roles, "what the values of oidc.rights_claim stand for: ROLE=GRANT")
-    """What the values of the claim stand for: `writers=read,append:orders-*`, one role as often as it has grants. With
-    any role, values are names of roles, and others are ignored; without, they are grants."""
+    """The grants of roles in the claim: `writers=read,append:orders-*`; repeat a role for each grant. With any role,
+    values are names of roles, and others are ignored; without, they are grants.
+    """
     algorithms: tuple[str, ...] = setting(
         ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"signatures that count, of {', '.join(ALGORITHMS)}"
     )
@@ -111,5 +116,6 @@ class Oidc:
     keys_age_ms: int = setting(
         3_600_000, duration_ms(10_000, 7 * 86_400_000), "how old keys may be before they are fetched again"
     )
-    """How old keys may be before they are fetched again, besides when a token names one that is not known. If the
-    issuer does not answer, the last ones go on."""
+    """How old keys may be before they are fetched again, besides when a token names an unknown key. If the issuer does
+    not answer, the last keys stay in use.
+    """
