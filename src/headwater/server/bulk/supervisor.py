@@ -227,7 +227,7 @@ class BulkSupervisor:
                 *(str(each.fileno()) for each in held),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *(each.fileno() for each in held)),
-                start_new_session=True,  # Ctrl-C is for the server, which then stops this one in order
+                start_new_session=True,  # Ctrl-C is for the server, which then shuts this one down gracefully
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
             on_failure.pop_all()

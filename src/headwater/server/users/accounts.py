@@ -228,7 +228,7 @@ class AccountDirectory:
         self._read_at, self._read_s = -REREAD_S, 0.0
 
     def remember(self, *, has_issuer: bool = False) -> None:
-        """Record in the state that the configuration has users: a server that lacks them then admits no one."""
+        """Record in the state that the configuration has users: a server that lacks them then refuses every request."""
         if (self._configured or has_issuer) and not self._state.had_users():
             self._state.keep_had_users(True)
 
@@ -254,9 +254,9 @@ class AccountDirectory:
 
     @property
     def never_had_any(self) -> bool:
-        """Whether there are no users and never were: only then may all be let in.
+        """Whether there are no users and never were: only then may requests need no credentials.
 
-        If the last user was removed, or all were lost, no one is let in until an operator allows it
+        If the last user was removed, or all were lost, every request is refused until an operator decides otherwise
         (`headwater user allow-everybody`).
         """
         return not self.current().by_name and self._had_users is False
