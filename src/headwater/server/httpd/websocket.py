@@ -85,7 +85,7 @@ class WebSocketProtocol(PeerConnection):
         self._accepted: Response
         """The response that opens the WebSocket, if the application accepts it."""
         self._is_open = self._is_ending = self._is_lingering = False
-        """Whether the WebSocket was accepted; whether the connection is about to close; whether data is dropped until
+        """Whether the WebSocket was accepted; whether the connection is about to close; whether data is dropped till
         then.
         """
 
@@ -318,7 +318,7 @@ class WebSocketProtocol(PeerConnection):
         return False
 
     def _let_go(self) -> None:
-        """Discard all received data that is not a whole message."""
+        """Discard received data of incomplete messages."""
         self._unread, self._read_to, self._head, self._message = b"", 0, b"", b""
         self._has_room_for_unread()
         self._library.reader.discard()
