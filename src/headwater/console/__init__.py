@@ -1,1 +1,1 @@
-"""What a console in a browser needs besides the rest of the HTTP API: a login that ends."""
+"""The HTTP API that a console in a browser needs besides the rest: a login that ends."""

@@ -1,4 +1,4 @@
-"""What was measured lately: some series, step by step."""
+"""Recent measurements: some series, step by step."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .rings import COARSE_S, FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 
 SERIES_ASKED_MAX = 32
-"""Series of one answer: a day of each has 1,440 numbers."""
+"""Series in one response: a day of each has 1,440 numbers."""
 
 
 class HistoryOut(Struct):
-    """Values of some series, oldest first. Each is of the step that ends `step_s` after the one before."""
+    """Values of some series, oldest first. Steps are `step_s` apart; each value is of one step."""
 
     step_s: int
     newest_at: int
@@ -29,7 +29,7 @@ class HistoryOut(Struct):
 
 
 class NamesOut(Struct):
-    """The series that there are for somebody."""
+    """The series available to a user."""
 
     series: list[str]
 
@@ -52,7 +52,7 @@ async def history(host: ConsoleHost, exchange: Exchange) -> None:
 
 
 def _names(host: ConsoleHost, user: User) -> list[str]:
-    """What the user may ask for."""
+    """The series that the user may ask for."""
     of_server = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS) if user.may(Right.MANAGE, "*") else ()
     logs = [log for log in sorted(host.live.series.logs) if user.may(Right.READ, log)]
     of_logs = (f"{log}/{name}" for log in logs for name in (*LOG_SERIES, *LOG_PEAKS))
@@ -61,7 +61,7 @@ def _names(host: ConsoleHost, user: User) -> list[str]:
 
 
 def _right_to(consumer: str) -> tuple[Right, str]:
-    """What it takes to see how far behind a consumer was, and on which log."""
+    """The right needed to see how far behind a consumer was, and on which log."""
     if consumer.startswith(DURABLE):
         return Right.MANAGE, "*"
     kind_and_log = consumer.partition("/")[0]

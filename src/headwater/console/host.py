@@ -1,4 +1,4 @@
-"""What every handler of the console needs: the sessions, the logs, and what is measured."""
+"""The shared state of the console's handlers: sessions, logs and measurements."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .settings import ConsoleSettings
 
 
 class ConsoleHost(Host):
-    """The guard, and the sessions that it knows; the logs of one store, the bus, and what is measured."""
+    """The guard and its sessions; the logs of one store, the bus, and the measurements."""
 
     def __init__(
         self,
@@ -29,9 +29,9 @@ class ConsoleHost(Host):
         lag: tuple[int, int] = (0, 0),
         ports: Mapping[str, int] | None = None,
     ) -> None:
-        """`lag`: from how many events and ms on a consumer lags, for the page to show; 0 is however far.
+        """`lag`: how many events and ms behind a consumer lags, for the page to show; 0: no bound.
 
-        `ports`: where the server listens for other protocols, by their names.
+        `ports`: the ports of other protocols, by name.
         """
         super().__init__(guard)
         self.wants, self.ports = wants or ConsoleSettings(), ports or {}

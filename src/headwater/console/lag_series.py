@@ -1,6 +1,6 @@
-"""How far behind consumers were lately: two series of each, for so many consumers as there is room for.
+"""How far behind consumers were lately: two series each, for a limited number of consumers.
 
-Those that are not measured any more give way first: they are gone, or others are further behind.
+Consumers that are no longer measured are dropped first: they are gone, or others are further behind.
 """
 
 from __future__ import annotations
@@ -11,22 +11,22 @@ from ..core.followers import Lag
 from .rings import FINE, FINE_S, Rings
 
 LAG_SERIES = ("lag_events", "lag_seconds")
-"""Of each consumer: by how many events it is behind the head, and how old the next event for it is."""
+"""For each consumer: how many events it is behind the head, and the age of its next event."""
 DURABLE = "durable:"
-"""What the names of durable AMQP links begin with: they say who a peer is, which is for who manages the server."""
+"""The name prefix of durable AMQP links: they name peers, which only users who may manage the server see."""
 CONSUMERS_MAX = 100
-"""Who have series, 17 kB each."""
+"""Consumers with series, 17 kB each."""
 
 
 class LagSeries:
-    """The series of consumers, by name: `LOG/OWNER/COMPONENT`; of others than registered ones their kind, a colon, and
-    what begins with the log and a slash. Everything on one event loop.
+    """The series of consumers, by name: `LOG/OWNER/COMPONENT`; for others than registered ones, their kind, a colon,
+    and a name that begins with the log and a slash. Everything on one event loop.
     """
 
     def __init__(self, consumers_max: int = CONSUMERS_MAX) -> None:
         self._consumers_max = consumers_max
         self._known: dict[str, tuple[float, tuple[Rings, ...]]] = {}
-        """With when it was measured last; who was measured last is last."""
+        """With the time of the last measurement; the most recent is last."""
 
     @property
     def names(self) -> Iterable[str]:
@@ -34,7 +34,7 @@ class LagSeries:
         return self._known
 
     def add(self, at: float, lags: Mapping[str, Lag]) -> None:
-        """How far behind consumers are at a moment, in s since 1970; if they are too many, the first ones have room."""
+        """Add how far behind consumers are at a moment, in s since 1970; of too many, the first ones are kept."""
         for name, lag in list(lags.items())[: self._consumers_max]:
             _, series = self._known.pop(name, (at, None))
             series = series or tuple(Rings() for _ in LAG_SERIES)

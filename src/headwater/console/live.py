@@ -1,4 +1,4 @@
-"""What goes on, measured once for all who look: each second while somebody does, else every five for the history."""
+"""Live measurements shared by all watchers: each second while there are any, else every five for the history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .rings import FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, LogSample, Sample, Series, grown_by
 
 LOGS_SHOWN = 100
-"""Logs of which one message tells: those that did most since the message before."""
+"""Logs in one message: those that did most since the message before."""
 _encode = msgspec.json.encode
 
 
@@ -35,7 +35,7 @@ class Stats:
         self._logs = [_LogPart(log, _encode(log) + b":" + _encode(_shown(sample.logs[log]))) for log in ordered]
 
     def seen_by(self, user: User) -> bytes:
-        """What that user may see of it, as JSON: the logs that it may read, and the server if it may manage that."""
+        """What that user may see of it, as JSON: the readable logs, and the server if the user may manage it."""
         seen = [part.text for part in self._logs if user.may(Right.READ, part.name)]
         more = len(seen) - LOGS_SHOWN
         parts = [self._at, b',"logs":{' + b",".join(seen[:LOGS_SHOWN]) + b"}"]
@@ -47,7 +47,7 @@ class Stats:
 
 
 class Live:
-    """Measures. `run` it on the event loop until the server stops."""
+    """Takes the measurements. `run` it on the event loop until the server stops."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class Live:
         series: Series | None = None,
         lags: Callable[[], Awaitable[Mapping[str, Lag]]] | None = None,
     ) -> None:
-        """`sample` may block for a moment: it is called in a thread. `lags` are of all whose positions last."""
+        """`sample` may block for a moment: it is called in a thread. `lags` cover all lasting positions."""
         self._sample, self._lags = sample, lags
         self.series = series or Series()
         self.stats: Stats | None = None
-        """The newest measurement; None while nobody looks."""
+        """The newest measurement; None without watchers."""
         self._before: Sample | None = None
         self._added_at = 0.0
         self.watchers = 0
-        """How many look."""
+        """The number of watchers."""
         self._of_user: Counter[str] = Counter()
         self._measured: asyncio.Future[None] | None = None
         self._awake = asyncio.Event()
 
     async def run(self) -> None:
-        """Measure again and again, until this is cancelled."""
+        """Measure repeatedly, until cancelled."""
         while True:
             sample = await asyncio.to_thread(self._sample)
             self.add(sample, await self._lags() if self._lags and self._is_for_history(sample) else None)
@@ -82,7 +82,7 @@ class Live:
                 continue
 
     def add(self, sample: Sample, lags: Mapping[str, Lag] | None = None) -> None:
-        """A measurement: for the history if it is time, and for all who look."""
+        """Add a measurement: to the history if it is time, and for all watchers."""
         if self._is_for_history(sample):
             self._added_at = sample.at
             self.series.add(sample, lags)
@@ -95,26 +95,26 @@ class Live:
         return abs(sample.at - self._added_at) >= FINE_S - 0.5  # the clock may have been set back
 
     def look(self, user: str = "") -> None:
-        """One more looks: the next measurement is at once, if nobody did before. Followed by `leave`."""
+        """Add a watcher: the first one causes a measurement at once. Followed by `leave`."""
         self.watchers += 1
         self._of_user[user] += 1
         if self.watchers == 1:
             self._awake.set()
 
     def leave(self, user: str = "") -> None:
-        """One less looks."""
+        """Remove a watcher."""
         self.watchers -= 1
         self._of_user[user] -= 1
         if not self._of_user[user]:
             del self._of_user[user]
 
     def watchers_of(self, user: str) -> int:
-        """How many of them are of that user."""
+        """How many watchers belong to that user."""
         return self._of_user[user]
 
     @property
     def next(self) -> asyncio.Future[None]:
-        """Done at the next measurement; all who wait share it, and must not cancel it."""
+        """Done at the next measurement; all waiters share it, and must not cancel it."""
         if self._measured is None or self._measured.done():
             self._measured = asyncio.get_running_loop().create_future()
         return self._measured

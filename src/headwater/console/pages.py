@@ -1,9 +1,9 @@
-"""What the console is made of in a browser: one page for all of its addresses, and the files that this page loads.
+"""The console's files for the browser: one page for all of its addresses, and the files that this page loads.
 
-Paths come from a fixed table, never from a disk by name. Each file is read and packed once, when the first browser
-asks, and kept. The address of a file has a version that comes from the contents of all, so that a browser may keep it
-for ever and asks for the page alone again. The page names the scripts that its address will need, so that a browser
-asks for all of them at once, not for each when the one before has come.
+Paths come from a fixed table, never from file names. Each file is read and compressed once, at the first request, and
+kept. The address of a file has a version made from the contents of all, so that a browser may cache it forever and
+re-requests the page only. The page names the scripts that its address needs, so that a browser requests all at once
+instead of one after the other.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ FILES = (
     "happenings.js",
     "users.js",
 )
-"""The files of `static/` that are served; `index.html` is the page."""
+"""The served files of `static/`; `index.html` is the page."""
 PAGES = frozenset(
     {"", "logs", "consumers", "connections", "webhooks", "storage", "happenings", "pipelines", "users", "login"}
 )
-"""First segments of the addresses that the page knows; which of them it shows is up to the page."""
+"""First path segments that the page handles; the page chooses what to show."""
 PAGE_DEPTH_MAX = 3
 """Segments of such an address: `logs/orders/storage`."""
 PAGE_TYPE = b"text/html; charset=utf-8"
@@ -94,11 +94,11 @@ SECURITY: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", ", ".join(f"{name}=()" for name in _NOT_NEEDED).encode()),
 )
-"""On every answer below `/console`."""
+"""Header fields of every response below `/console`."""
 
 
 def secured(send: Send) -> Send:
-    """Put SECURITY on an answer."""
+    """Add SECURITY to a response."""
 
     async def sending(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -115,20 +115,20 @@ class Packed:
     media_type: bytes
     plain: bytes
     packed: bytes
-    """By gzip."""
+    """Compressed by gzip."""
     tag: bytes
-    """For If-None-Match; the same for both forms, which differ in nothing but the packing (it is weak)."""
+    """For If-None-Match; a weak tag, the same for both forms, which differ only in compression."""
 
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """All of it."""
+    """All files."""
 
     version: str
     page: Packed
-    """As it is where an address leads nowhere."""
+    """The plain page, for unknown addresses."""
     by_route: dict[str, Packed]
-    """By the addresses that `app.js` knows, of which a segment may be `:name`: the page, with what is shown there."""
+    """By the routes of `app.js`, in which a segment may be `:name`: the page, with the scripts of that route."""
     by_name: dict[str, Packed]
 
     def page_at(self, segments: Sequence[str]) -> Packed:
@@ -144,7 +144,7 @@ class Static:
 
 @cache
 def static() -> Static:
-    """All files, read and packed at the first call."""
+    """All files, read and compressed at the first call."""
     folder = files(__package__).joinpath("static")
     contents = {name: folder.joinpath(name).read_bytes() for name in FILES}
     page = folder.joinpath("index.html").read_bytes()
@@ -167,12 +167,12 @@ def static() -> Static:
 
 
 def _routes(app: str) -> dict[str, str]:
-    """Of each address that `app.js` knows, in its order, the module of what is shown there."""
+    """The module that shows each route of `app.js`, in its order."""
     return dict(re.findall(r'\bpath: "(/[^"]*)"[^}]*?\bmodule: "\./([\w-]+\.js)"', app))
 
 
 def _with_scripts(page: bytes, version: str, scripts: Mapping[str, str], module: str | None) -> bytes:
-    """The page, which asks for all that `app.js` and a module import."""
+    """The page with preloads of all that `app.js` and a module import."""
     wanted, found = [module] if module else [], ["app.js"]
     wanted += _IMPORTED.findall(scripts["app.js"])
     while wanted:
@@ -193,7 +193,7 @@ async def page(host: object, exchange: Exchange) -> None:
 
 
 async def lead(host: object, exchange: Exchange) -> None:
-    """GET /console, without the slash by which the page finds its files."""
+    """GET /console without a slash: redirects to the address with it, which the page needs to find its files."""
     await exchange.answer_empty(303, ((b"location", b"/console/"),))
 
 
@@ -208,7 +208,7 @@ async def file(host: object, exchange: Exchange) -> None:
 
 
 async def _packed_once() -> Static:
-    """All files; the first who asks has them packed in a thread, since that takes long."""
+    """All files; the first request compresses them in a thread, since that takes long."""
     return static() if static.cache_info().currsize else await asyncio.to_thread(static)
 
 
@@ -228,14 +228,14 @@ def _packed(media_type: bytes, content: bytes, tag: bytes) -> Packed:
 
 
 def _tags(given: bytes) -> Iterator[bytes]:
-    """Tags that a browser has, compared weakly (RFC 9110, 13.1.2)."""
+    """Tags of a browser's cache, compared weakly (RFC 9110, 13.1.2)."""
     for each in given[:1000].split(b","):
         tag = each.strip()
         yield tag if tag.startswith(b"W/") else b"W/" + tag
 
 
 def _takes_gzip(given: bytes) -> bool:
-    """Whether an answer may be packed (RFC 9110, 12.5.3)."""
+    """Whether a response may be compressed (RFC 9110, 12.5.3)."""
     for each in given[:1000].lower().split(b","):
         coding, _, weight = each.partition(b";")
         if coding.strip() == b"gzip":

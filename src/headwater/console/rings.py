@@ -7,11 +7,11 @@ from array import array
 
 FINE_S, COARSE_S = 5, 60
 FINE, COARSE = 720, 1440
-"""How many steps each ring has: an hour, and a day."""
+"""The steps of each ring: an hour, and a day."""
 
 
 class Ring:
-    """The newest so many values of one series, by step; what was left out is NaN."""
+    """The newest values of one series, by step, up to a fixed number; missing values are NaN."""
 
     __slots__ = ("_newest", "_values")
 
@@ -20,7 +20,7 @@ class Ring:
         self._newest = 0
 
     def put(self, step: int, value: float) -> None:
-        """The value of a step. It begins anew at one that it has no room for any more: the clock was set back."""
+        """Set the value of a step. A step too old for the ring clears it: the clock was set back."""
         size = len(self._values)
         if step <= self._newest - size:
             self._values, self._newest = array("f", [math.nan]) * size, 0
@@ -30,7 +30,7 @@ class Ring:
         self._newest = max(self._newest, step)
 
     def values(self, newest: int) -> list[float | None]:
-        """Of all steps that there is room for, up to that one, oldest first."""
+        """The values of all steps in the ring up to that one, oldest first."""
         size = len(self._values)
         found: list[float | None] = []
         for step in range(newest - size + 1, newest + 1):
@@ -40,7 +40,7 @@ class Ring:
 
 
 class Rings:
-    """One series in both rings. A minute is the mean of what was measured in it, or the largest of it."""
+    """One series in both rings. A minute is the mean, or the maximum, of its measurements."""
 
     __slots__ = ("_coarse", "_count", "_fine", "_is_peak", "_largest", "_minute", "_sum")
 
@@ -51,7 +51,7 @@ class Rings:
         self._sum = 0.0
 
     def put(self, at: float, value: float) -> None:
-        """What was measured at a moment, in s since 1970."""
+        """Add a measurement at a moment, in s since 1970."""
         self._fine.put(int(at) // FINE_S, value)
         minute = int(at) // COARSE_S
         if minute != self._minute:
@@ -62,5 +62,5 @@ class Rings:
         self._coarse.put(minute, self._largest if self._is_peak else self._sum / self._count)
 
     def values(self, step_s: int, now: float) -> list[float | None]:
-        """Of all steps of that length up to now, in s since 1970, oldest first."""
+        """The values of all steps of that length up to now, in s since 1970, oldest first."""
         return (self._fine if step_s == FINE_S else self._coarse).values(int(now) // step_s)

@@ -1,6 +1,6 @@
-"""What the server has measured lately: rings in memory, of five seconds for an hour and of a minute for a day.
+"""Recent measurements: rings in memory, of five seconds for an hour and of a minute for a day.
 
-Numbers that only grow become what they grew by in a second. What was not measured is NaN: a gap is a gap.
+Counters become rates per second. Missing measurements are NaN: a gap is a gap.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from .lag_series import LAG_SERIES, LagSeries
 from .rings import Rings
 
 SERIES_MAX = 500
-"""Of 8.6 kB each. Where logs have more, those that did nothing for longest give way."""
+"""Of 8.6 kB each. If logs have more, the longest idle are dropped."""
 LOG_SERIES = (
     "events_appended", "bytes_appended", "events_read", "commits", "fsync_seconds", "conditions_failed", "refused",
 )  # fmt: skip
-"""Of each log, all in a second."""
+"""For each log, per second."""
 LOG_PEAKS = ("commit_seconds_max",)
-"""Of each log: the largest that there was in the step."""
+"""For each log: the maximum within the step."""
 PROTOCOLS = ("amqp", "cne", "flight", "futoin", "http")
 PROTOCOL_SERIES = tuple(f"{protocol}_events_{way}" for protocol in PROTOCOLS for way in ("in", "out"))
 SERVER_SERIES = (
@@ -32,48 +32,49 @@ SERVER_SERIES = (
     "amqp_messages_sent",
     *PROTOCOL_SERIES,
 )
-"""Of the server, in a second."""
+"""For the server, per second."""
 SERVER_GAUGES = (
     "streams", "amqp_connections", "disk_free_bytes", "disk_bytes", "disk_reserve_bytes", "queued_bytes",
     "memory_held_bytes", "memory_budget_bytes",
 )  # fmt: skip
-"""Of the server, as they are."""
+"""For the server, current values."""
 SERVER_PEAKS = LOG_PEAKS
-"""Of all logs together."""
+"""For all logs together."""
 SCRUB_FACTS = ("scrub_running", "scrub_ended_at", "scrub_bytes", "scrub_damaged", "scrub_mended")
-"""Of the scrub: whether a pass is under way, when the last one ended (ms since 1970 UTC, 0: none has), its bytes, and
-the damaged places that are known, or were mended from the home."""
+"""For the scrub: whether a pass is running, when the last one ended (ms since 1970 UTC, 0: none has), its bytes, and
+the damaged places that are known, or were repaired from the home.
+"""
 
 
 _OF_LOG = (*LOG_SERIES, *LOG_PEAKS)
 
 
 class LogSample(NamedTuple):
-    """What a log had counted at one moment."""
+    """The counters of a log at one moment."""
 
     head: int
     counts: tuple[float, ...]
-    """Of LOG_SERIES."""
+    """The values of LOG_SERIES."""
     peaks: tuple[float, ...] = (0.0,)
-    """Of LOG_PEAKS: the largest since some seconds ago."""
+    """The values of LOG_PEAKS: the largest since some seconds ago."""
 
 
 class Sample(NamedTuple):
-    """What the server had counted at one moment."""
+    """The counters of the server at one moment."""
 
     at: float
     """In s since 1970."""
     counts: Mapping[str, float]
-    """Of SERVER_SERIES; what is not served is not there."""
+    """The values of SERVER_SERIES, without protocols that are not served."""
     gauges: Mapping[str, float]
-    """Of SERVER_GAUGES; what is not known is not there."""
+    """The values of SERVER_GAUGES, without unknown ones."""
     logs: Mapping[str, LogSample]
     facts: Mapping[str, float] = MappingProxyType({})
-    """Of the server, as they are, and not kept: see SCRUB_FACTS."""
+    """Current values of the server that are not kept: see SCRUB_FACTS."""
 
 
 def grown_by(before: LogSample | None, now: LogSample) -> list[float]:
-    """By how much each count of a log grew; a log that was not there before had counted nothing."""
+    """How much each counter of a log grew; a new log counts from zero."""
     earlier = (0.0,) * len(now.counts) if before is None else before.counts
     return [b - a for a, b in zip(earlier, now.counts, strict=True)]
 
@@ -86,7 +87,7 @@ class Series:
         self._logs_max = (series_max - len(names)) // len(_OF_LOG)
         self._server = {name: Rings(is_peak=name in SERVER_PEAKS) for name in names}
         self._logs: dict[str, tuple[Rings, ...]] = {}
-        """By log; the one that did something last is last."""
+        """By log; the most recently active is last."""
         self._before: Sample | None = None
         self._lags = LagSeries()
 
@@ -101,7 +102,7 @@ class Series:
         return self._logs
 
     def add(self, sample: Sample, lags: Mapping[str, Lag] | None = None) -> None:
-        """One more sample, and how far behind consumers are, by name."""
+        """Add a sample, and how far behind consumers are, by name."""
         self._lags.add(sample.at, lags or {})
         before, self._before = self._before, sample
         for name, value in sample.gauges.items():
@@ -122,7 +123,7 @@ class Series:
     def values(self, name: str, log: str | None, step_s: int, now: float) -> list[float | None] | None:
         """The values of a series of a log, or of the server, oldest first; None if there is no such series.
 
-        Those of LAG_SERIES are of a consumer, whose name stands in the place of the log's.
+        Those of LAG_SERIES belong to a consumer, whose name replaces the log's.
         """
         if log is not None and name in LAG_SERIES:
             return self._lags.values(name, log, step_s, now)

@@ -1,12 +1,12 @@
-"""The front end of the console: its routes and its pages; and the login of a page, with who asks and what they may.
+"""The front end of the console: its routes and pages; a page's login, user and rights.
 
 | request | |
 | --- | --- |
-| `POST /console/session` | log in with a name and a password, or with a token; the answer sets a cookie |
-| `GET /console/session` | who asks, with which grants; with `?log=`, the rights on that log |
+| `POST /console/session` | log in with a name and a password, or with a token; the response sets a cookie |
+| `GET /console/session` | the user and its grants; with `?log=`, the rights on that log |
 | `DELETE /console/session` | log out |
-| `GET /console/history` | what was measured lately (`history`) |
-| `GET /console/stream` | what goes on (`stream`) |
+| `GET /console/history` | recent measurements (`history`) |
+| `GET /console/stream` | live measurements (`stream`) |
 | `GET /console/...` | the page, and its files (`pages`) |
 """
 
@@ -34,9 +34,9 @@ from .stream import stream
 BODY_BYTES_MAX = 16 * 1024
 LOG_CHARS_MAX = 64
 NAME_CHARS_MAX, SECRET_CHARS_MAX = 256, 8192
-"""A token of an issuer is some kilobytes long."""
+"""An issuer's token is some kilobytes long."""
 OF_LOGS = (Right.READ, Right.APPEND, Right.MANAGE)
-"""The rights that are on a log."""
+"""The rights on a log."""
 _NO_STORE: Header = (b"cache-control", b"no-store")
 _CLEAR: Header = (b"clear-site-data", b'"cache", "storage"')
 _logger = logging.getLogger("headwater.console")
@@ -63,7 +63,7 @@ class SessionOut(Struct):
     idle_ms: int
     left_ms: int
     secret: str | UnsetType = UNSET
-    """Of the answer to a login: what the page sends as FIELD from then on."""
+    """In the response to a login: what the page sends as FIELD from then on."""
 
 
 class LogRightsOut(Struct):
@@ -74,18 +74,18 @@ class LogRightsOut(Struct):
 
 
 class ConsoleOut(Struct):
-    """What the server wants of the pages of its console."""
+    """The server's settings for the pages of its console."""
 
     read_only: bool
     lag_events: int
     lag_ms: int
-    """From where on a consumer lags; 0: however far."""
+    """How far behind a consumer lags; 0: no bound."""
     ports: dict[str, int]
-    """Where else the server listens: `amqp`, and `flight` where that is served."""
+    """Other ports of the server: `amqp`, and `flight` where it is served."""
 
 
 class WhoOut(Struct, omit_defaults=True):
-    """Who asks, and what they may do."""
+    """The user, and its rights."""
 
     user: str
     has_users: bool
@@ -103,7 +103,7 @@ class Application(FrontEnd[ConsoleHost, Exchange]):
     """The console's calls and pages, on one event loop. See FrontEnd."""
 
     def __init__(self, host: ConsoleHost) -> None:
-        """The host's sessions are those that its guard takes for a login."""
+        """The host's sessions are those that its guard accepts as logins."""
         self.routes: Routes[Handler[ConsoleHost, Exchange]] = Routes()
         for method, path, handler in _TABLE:
             has_parameters = handler in (who, history, stream)
@@ -116,11 +116,11 @@ class Application(FrontEnd[ConsoleHost, Exchange]):
         super().__init__(host, self._find, _logger, Exchange)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """See FrontEnd. Every answer says what a browser may do with it."""
+        """See FrontEnd. Every response has the header fields of SECURITY for the browser."""
         await super().__call__(scope, receive, pages.secured(send))
 
     def _find(self, exchange: Exchange) -> Handler[ConsoleHost, Exchange]:
-        """The call that a path names, or else the page. Raises as Routes.find."""
+        """The call at a path, or else the page. Raises as Routes.find."""
         try:
             return self.routes.find(exchange)
         except RouteNotFound:
@@ -135,12 +135,12 @@ async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
     if host.guard.is_open:
         await exchange.answer_json(200, _shown(host, ANYBODY, has_users=False), (_NO_STORE,))
         return
-    before = host.guard.seal(credentials.name, is_login=True)  # a password changed while it is checked opens nothing
+    before = host.guard.seal(credentials.name, is_login=True)  # a password changed during the check opens nothing
     user = await host.guard.authenticate(credentials, exchange.peer)
     seal = before if credentials.name else host.guard.seal(user.name, is_login=True)
     of_cookie, of_field = host.sessions.open(user, seal)
     session = host.sessions.find(both_secrets(of_cookie, of_field))
-    if session is None:  # the accounts have changed while the credentials were checked
+    if session is None:  # the accounts have changed during the check
         raise host.guard.refused(user.name, exchange.peer)
     shown = _shown(host, user)
     shown.session = SessionOut(int(IDLE_S * 1000), host.sessions.left_ms(session), of_field)
@@ -164,14 +164,14 @@ async def who(host: ConsoleHost, exchange: Exchange) -> None:
 
 
 async def log_out(host: ConsoleHost, exchange: Exchange) -> None:
-    """DELETE /console/session. Without a session there is nothing to end, which is no error."""
+    """DELETE /console/session. A missing session is no error."""
     if (secret := secret_of(exchange.scope)) is not None:
         host.sessions.close(secret)
     await exchange.answer_empty(204, (_NO_STORE, _CLEAR, _cookie(exchange, None)))
 
 
 def _credentials(given: LoginIn) -> Credentials:
-    """Raises InvalidInput: neither, or both, or what is longer than any."""
+    """Raises InvalidInput: neither, or both, or too long."""
     if given.token is not None:
         if given.name is not None or given.password is not None:
             raise InvalidInput("give `name` and `password`, or `token`, not both", "token")
@@ -189,7 +189,7 @@ def _checked(text: str, chars_max: int, where: str) -> str:
 
 
 def _cookie(exchange: Exchange, secret: str | None) -> Header:
-    """The field that sets the cookie, or takes it away. No Max-Age: it goes with the browser, at the latest."""
+    """The field that sets or removes the cookie. Without Max-Age, it ends with the browser at the latest."""
     name = cookie_name(exchange.scope)
     secure = "; Secure" if exchange.scope.get("scheme") == "https" else ""
     ends = "; Max-Age=0" if secret is None else ""

@@ -1,7 +1,7 @@
-"""Sessions of consoles: who logged in, by the hash of two secrets that only the browser has. A restart ends them all.
+"""Console sessions, stored by the hash of two secrets that only the browser has. A restart ends them all.
 
-A session is a login that was right once. It ends by itself, and with what it was right by: another password, a token or
-a user that is removed. What its user may do is asked of the guard at every request.
+A session begins with a successful login. It expires, and ends when its credentials change: another password, a removed
+token or user. The guard checks its user's rights at every request.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from ..core.access import Guard, User
 from ..http.sessions import both_secrets
 
 IDLE_S, SESSION_S = 1800.0, 12 * 3600.0
-"""How long a session lasts after it was last used, and in all."""
+"""How long a session lasts after its last use, and in all."""
 OF_USER_MAX, SESSIONS_MAX = 20, 1000
-"""Sessions of one user, and of all; beyond, the one that was used longest ago ends."""
+"""Sessions of one user, and of all; above this, the least recently used one ends."""
 SECRET_BYTES = 32
-"""Of each of the two secrets of a session."""
+"""The size of each of a session's two secrets."""
 
 
 @dataclass(slots=True)
 class Session:
-    """One login. Times are of the clock that the sessions have."""
+    """One login. Times are of the sessions' clock."""
 
     user: str
     seal: str
-    """The guard's, from before the login: see Guard."""
+    """The guard's seal from before the login: see Guard."""
     ends: float
     used: float
     login_ends: float | None
-    """When the login itself ends, in s since 1970: a token says so."""
+    """When the login itself ends, in s since 1970, if a token says so."""
 
 
 class Sessions:
-    """All sessions of one server. To be used on one event loop."""
+    """All sessions of one server. For one event loop."""
 
     def __init__(
         self,
@@ -49,16 +49,16 @@ class Sessions:
         """`clock` is in s; `wall_clock` in s since 1970."""
         self._guard, self._clock, self._wall_clock = guard, clock, wall_clock
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
-        """By the hash of each one's secrets; who was used last is last."""
+        """By the hash of its secrets; the most recently used is last."""
 
     def __len__(self) -> int:
         return len(self._sessions)
 
     def open(self, user: User, seal: str) -> tuple[str, str]:
-        """A new session of somebody who was authenticated; answers its secrets, which are kept nowhere here.
+        """Open a session for an authenticated user; returns its secrets, which are not stored here.
 
-        The first is for the cookie, the second for the page, which sends it in a header field. All else here takes them
-        as `both_secrets` joins them.
+        The first is for the cookie, the second for the page, which sends it in a header field. All other methods take
+        them as `both_secrets` joins them.
         """
         own = [key for key, session in self._sessions.items() if session.user == user.name]
         if len(own) >= OF_USER_MAX:
@@ -70,7 +70,7 @@ class Sessions:
         return made
 
     def find(self, secret: str) -> Session | None:
-        """The session of these secrets, if it goes on; it counts as used."""
+        """The session with these secrets, if it is valid; this counts as a use."""
         key = _hash(secret)
         session = self._sessions.get(key)
         if session is None:
@@ -89,14 +89,14 @@ class Sessions:
         return None if session is None else self._guard.trusted(session.user, peer)
 
     def left_ms(self, session: Session) -> int:
-        """How long it lasts at most, in ms."""
+        """The longest it can last, in ms."""
         left = session.ends - self._clock()
         if session.login_ends is not None:
             left = min(left, session.login_ends - self._wall_clock())
         return max(0, round(left * 1000))
 
     def close(self, secret: str) -> None:
-        """End it, if there is such a one."""
+        """End the session, if it exists."""
         self._sessions.pop(_hash(secret), None)
 
     def _goes_on(self, session: Session, now: float) -> bool:

@@ -1,7 +1,7 @@
-"""One stream for a console: each second what goes on, what happens as it does, and the newest events of some logs.
+"""One console stream: each second the measurements, notifications as they occur, and the newest events of some logs.
 
-Server-Sent Events (HTML standard, 9.2), of three kinds: `stats`, `happening`, `tail`. Who does not take what is sent is
-left behind, and told how much was left out; who takes nothing at all is dropped.
+Server-Sent Events (HTML standard, 9.2), of three kinds: `stats`, `happening`, `tail`. A slow reader skips data, and
+gets the number of skipped items; a reader that takes nothing at all is disconnected.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from ..management.notifications.queue import NotificationQueue
 from .host import ConsoleHost
 
 LOGS_MAX = 8
-"""Whose newest events one stream tells."""
+"""Logs whose newest events one stream sends."""
 TAIL_S = 0.25
 TAIL_EVENTS, TAIL_DATA_BYTES = 50, 256
-"""Events that are told of each log each time, at most, and so much of the data of each."""
+"""The most events of each log in one message, and the most data bytes of each."""
 PIECE_BYTES_MAX = 64 * 1024
-"""One message of events is not longer, by much: tags count, too."""
+"""The approximate limit of a message of events: tags count, too."""
 HAPPENINGS_MAX = 200
-"""That wait for one stream; the next that comes says how many were lost."""
+"""Notifications that wait for one stream; the next one says how many were lost."""
 TAKE_S = 10.0
-"""Who takes nothing for so long is dropped. Until then the system's buffers have what was sent, and 64 kB here."""
+"""A reader that takes nothing for this long is dropped. Until then the system buffers the data, and 64 kB are here."""
 STREAMS_MAX, STREAMS_OF_USER_MAX = 100, 10
-"""Of all, and of one user where there are users: nobody takes all places."""
+"""Streams of all, and of one user where there are users, so that no user takes all places."""
 
 _encode = msgspec.json.encode
 
@@ -60,7 +60,7 @@ class TailEvent(Struct, omit_defaults=True):
 
 
 class TailOut(Struct):
-    """What came since the last one: the newest of it, and how many are not shown."""
+    """Events since the last message: the newest ones, and how many are not shown."""
 
     log: str
     head: int
@@ -78,7 +78,7 @@ async def stream(host: ConsoleHost, exchange: Exchange) -> None:
     if (detail := _without_place(host, user)) is not None:
         await exchange.answer_problem(Problem.of_status(503, detail, (b"retry-after", b"5")))
         return
-    host.live.look(user.name)  # before anything is waited for: the place is taken
+    host.live.look(user.name)  # takes the place before the first wait
     try:
         await _tell(host, exchange, user, logs)
     finally:
@@ -86,7 +86,7 @@ async def stream(host: ConsoleHost, exchange: Exchange) -> None:
 
 
 def _without_place(host: ConsoleHost, user: User) -> str | None:
-    """Why there is no place for one more stream of a user; None if there is one."""
+    """Why a user may not have one more stream; None if it may."""
     if host.live.watchers >= STREAMS_MAX:
         return f"{STREAMS_MAX} streams are open already, and no more are allowed"
     if not host.guard.is_open and host.live.watchers_of(user.name) >= STREAMS_OF_USER_MAX:
@@ -118,25 +118,25 @@ async def _tell(host: ConsoleHost, exchange: Exchange, user: User, logs: list[Lo
 
 
 class _Stream:
-    """One reader. What it may see is asked of its user as it is at the moment."""
+    """One reader. Rights are those of its user at the moment."""
 
     def __init__(self, host: ConsoleHost, exchange: Exchange, user: User, logs: list[LocalLog]) -> None:
         self._host, self._exchange, self._user = host, exchange, user
         self._seal = host.guard.seal(user.name)
         self._heads = {log: log.head() for log in logs}
-        """Up to which number each log was told of."""
+        """The last number sent of each log."""
         self._gone: set[str] = set()
-        """Logs that were deleted, of which one may be made anew under its name."""
+        """Deleted logs, which may be recreated under their names."""
         self._loop = asyncio.get_running_loop()
         self._queue = NotificationQueue(host.bus, self._wake_soon, accepts=self._accepts, waiting_max=HAPPENINGS_MAX)
         self._woken = asyncio.Event()
 
     def close(self) -> None:
-        """Hear no more of what happens."""
+        """Stop listening to notifications."""
         self._queue.close()
 
     async def run(self) -> None:
-        """Send until the login ends, or nobody takes anything any more."""
+        """Send until the login ends, or the reader stops reading."""
         await self._send(b"retry: 1000\n\n")
         measured = self._host.live.next
         while self._is_logged_in():
@@ -159,7 +159,7 @@ class _Stream:
                     await self._woken.wait()
 
     def _is_logged_in(self) -> bool:
-        """Whether the user is still there, with what the login was right by; rights may have changed."""
+        """Whether the user still exists, with the credentials of the login; rights may have changed."""
         guard = self._host.guard
         if guard.is_open:
             return True
@@ -172,11 +172,11 @@ class _Stream:
         return may_see(self._user, notification)
 
     def _wake_soon(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits for it
+        with suppress(RuntimeError):  # the loop is closed: there is no waiter
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def _tail(self, log: LocalLog) -> bytes | None:
-        """What came to a log since the last time; None if nothing did, or it may not be read any more."""
+        """New events of a log since the last message; None if there are none, or it may not be read any more."""
         if log.is_closed:
             self._lose(log)
             return None
@@ -190,7 +190,7 @@ class _Stream:
         flow = self._host.turns.flow(self._user.name, self._exchange.peer)
         try:
             page = await self._host.turns.do(flow, read)
-        except EventLogError:  # it was closed or deleted meanwhile
+        except EventLogError:  # closed or deleted meanwhile
             self._lose(log)
             return None
         shown = _shortened(page.events)
@@ -202,7 +202,7 @@ class _Stream:
         self._gone.add(log.name)
 
     async def _follow_anew(self) -> None:
-        """Go on with logs that were made anew, from their first event on."""
+        """Go on with recreated logs, from their first event on."""
         for name in list(self._gone):
             try:
                 log = await asyncio.to_thread(self._host.store.open, name)
@@ -212,7 +212,7 @@ class _Stream:
             self._heads[log] = log.first_retained - 1
 
     async def _send(self, text: bytes) -> None:
-        """Send, or give up after a while: then the answer is broken off. Raises Disconnected."""
+        """Send, or give up after a while: then the response is broken off. Raises Disconnected."""
         try:
             async with asyncio.timeout(TAKE_S):
                 await self._exchange.send(text)
@@ -221,7 +221,7 @@ class _Stream:
 
 
 def _shortened(events: Any) -> list[TailEvent]:
-    """The newest of them, oldest first, as far as they go into one message."""
+    """The newest of them, oldest first, as many as fit into one message."""
     shown: list[TailEvent] = []
     left = PIECE_BYTES_MAX
     for event in events:
@@ -243,7 +243,7 @@ def _message(kind: bytes, data: bytes) -> bytes:
 
 
 def _names(text: str | None) -> list[str]:
-    """The logs that are asked for, with commas between them. Raises InvalidParameter."""
+    """The requested logs, separated by commas. Raises InvalidParameter."""
     if text is None:
         return []
     names = text.split(",")

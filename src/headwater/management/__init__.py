@@ -1,7 +1,7 @@
-"""The notifications of the server, and its entities as a management client sees them. No I/O.
+"""Server notifications, and the server's entities as a management client sees them. No I/O.
 
-Notifications come on a `core.Bus`; here is what there is to know of them (`catalog`), and how one listener gets them
-(`queue`). Types and attributes follow the event notification that was proposed for AMQP Management.
+Notifications travel on a `core.Bus`. `catalog` describes them; `queue` delivers them to one listener. Types and
+attributes follow the event notification proposed for AMQP Management.
 """
 
 from .attributes import Kind

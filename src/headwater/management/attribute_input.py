@@ -1,4 +1,4 @@
-"""Attributes as a CREATE or an UPDATE gives them: checked against the type, and converted (AMQP Management 3.3.1.1)."""
+"""Checks and converts the attributes given to CREATE and UPDATE (AMQP Management 3.3.1.1)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .ports import Attributes
 from .statuses import OperationRefused, Status
 
 STRINGS_MAX = 1000
-"""Elements of one list."""
+"""Elements in one list."""
 MEMBERS_MAX = 1024
-"""Members of one map: as many as a log may have partitions."""
+"""Members in one map: as many as a log may have partitions."""
 
 
 def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, Any]:
-    """What a CREATE gives, null values included. Raises OperationRefused: not what the type takes at creation."""
+    """The attributes given to CREATE, null values included. Raises OperationRefused: the type does not take them."""
     given = _map(body)
     fixed = {"name": name, "identity": identity_of(type.name, name), "type": type.name}
     found: dict[str, Any] = {}
@@ -35,9 +35,9 @@ def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, A
 
 
 def changed_attributes(type: EntityType, body: object, present: Attributes) -> dict[str, Any]:
-    """What an UPDATE changes, None where a value is taken away. What cannot be changed may be given as it is.
+    """The attributes that UPDATE changes; None removes a value. Read-only attributes may be sent back unchanged.
 
-    Raises OperationRefused: not what the type lets be changed.
+    Raises OperationRefused: the type does not allow the change.
     """
     found: dict[str, Any] = {}
     for key, value in _map(body).items():
@@ -91,7 +91,7 @@ def _value(attribute: Attribute, value: object) -> object:
 
 
 def _converted(text: str) -> object:
-    """A string where another type is needed, read as JSON; if it is none, itself, which will not fit."""
+    """Parses a string as JSON where another type is expected; other text stays as it is, and will not fit."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""Attributes as data: what the values of one are, and what they mean, of notifications and of entities alike."""
+"""Attributes as data: value types and meanings, for notifications and entities alike."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Self
 
 
 class Kind(StrEnum):
-    """What the values of an attribute are."""
+    """The value type of an attribute."""
 
     STRING = "string"
     LONG = "long"
     TIMESTAMP = "timestamp"
-    """ms since 1970 UTC, as a whole number where there is no type for it."""
+    """ms since 1970 UTC; a whole number in formats without a timestamp type."""
     BOOLEAN = "boolean"
     STRINGS = "list of strings"
     MAP = "map"
-    """Of strings to strings or longs. Read only."""
+    """Maps strings to strings or longs. Read only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class Attribute:
 
     @classmethod
     def text(cls, name: str, meaning: str, **more: bool) -> Self:
-        """One whose values are strings; `more` are fields of the class that has them."""
+        """An attribute with string values; `more` are fields of the subclass that defines them."""
         return cls(name, Kind.STRING, meaning, **more)
 
     @classmethod
     def number(cls, name: str, meaning: str, **more: bool) -> Self:
-        """One whose values are whole numbers; `more` as above."""
+        """An attribute with whole numbers; `more` as above."""
         return cls(name, Kind.LONG, meaning, **more)
 
     @classmethod
     def flag(cls, name: str, meaning: str, **more: bool) -> Self:
-        """One whose values are true or false; `more` as above."""
+        """An attribute with booleans; `more` as above."""
         return cls(name, Kind.BOOLEAN, meaning, **more)
 
     @classmethod
     def timestamp(cls, name: str, meaning: str) -> Self:
-        """One whose values are times."""
+        """An attribute with timestamps."""
         return cls(name, Kind.TIMESTAMP, meaning)

@@ -1,7 +1,7 @@
-"""The types of manageable entities, as data: their attributes, and what can be done with them.
+"""The manageable entity types, as data: attributes and operations.
 
-docs/reference/management.md has the same for readers; a test compares the two. Which entities there are, and what
-becomes of an operation, is behind `ports.Entities`.
+docs/reference/management.md documents them for readers; a test compares the two. `ports.Entities` lists the entities
+and performs the operations.
 """
 
 from __future__ import annotations
@@ -13,58 +13,58 @@ from . import attributes
 from .attributes import Kind
 
 NODE_TYPE = "org.amqp.management"
-"""The type of the management node itself (AMQP Management 3.4), which is an entity too; its name is `self`."""
+"""The type of the management node (AMQP Management 3.4), itself an entity, named `self`."""
 SELF = "self"
 CREATE, READ, UPDATE, DELETE = "CREATE", "READ", "UPDATE", "DELETE"
 DROPS_AT_MOST = "drops_at_most"
-"""The argument of operations that may lead to the dropping of events: so many may go, none if it is not given."""
+"""The argument of operations that may drop events: the most they may drop. Without it they may drop none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute(attributes.Attribute):
-    """One attribute of a type of entities."""
+    """An attribute of an entity type."""
 
     is_initial: bool = False
-    """Whether CREATE takes it."""
+    """Whether CREATE accepts it."""
     is_changeable: bool = False
-    """Whether UPDATE takes it."""
+    """Whether UPDATE accepts it."""
     is_removable: bool = False
-    """Whether it may be null: none."""
+    """Whether it may be null, which means none."""
     is_fleeting: bool = False
-    """Whether it changes by itself all the time: who writes back what was read need not give it as it is now."""
+    """Whether it changes constantly by itself. An UPDATE that writes back an older value of it is accepted."""
     is_secret: bool = False
-    """Whether it is given, and never answered."""
+    """Whether it is write-only."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntityType:
-    """One type of entities."""
+    """An entity type."""
 
     name: str
     about: str
     rights: str
-    """Who may do what, in words."""
+    """Who may do what, as text."""
     operations: Mapping[str, tuple[str, ...]]
-    """What can be done with an entity, with the names of the arguments (AMQP Management 3.4.6)."""
+    """The operations of an entity, with their argument names (AMQP Management 3.4.6)."""
     own: tuple[Attribute, ...]
 
     @property
     def word(self) -> str:
-        """The last word of its name, by which identities call it: `log`."""
+        """The last part of the type name, used in identities: `log`."""
         return self.name.rpartition(".")[2]
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:
-        """All of them: those that every entity has come first."""
+        """All attributes; those common to every entity come first."""
         return (*COMMON, *self.own)
 
     @property
     def attribute_names(self) -> list[str]:
-        """What GET-ATTRIBUTES answers: what can be read."""
+        """What GET-ATTRIBUTES answers: the readable attributes."""
         return [attribute.name for attribute in self.attributes if not attribute.is_secret]
 
     def attribute(self, name: str) -> Attribute | None:
-        """The attribute of that name."""
+        """The attribute with that name."""
         return next((attribute for attribute in self.attributes if attribute.name == name), None)
 
 
@@ -537,4 +537,4 @@ TYPES: Mapping[str, EntityType] = {
         REFUSAL, CONSUMER, CONSUMER_GROUP, STREAM, USER, TOKEN, SUBSCRIPTION,
     )
 }  # fmt: skip
-"""All types by name, in the order in which a QUERY without type answers their entities."""
+"""All types by name, in the order in which a QUERY without a type answers their entities."""

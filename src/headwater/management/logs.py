@@ -1,4 +1,4 @@
-"""Logs, their partitions, registered consumers and streams, as entities. What may block runs in a thread."""
+"""Logs, partitions, registered consumers and streams, as entities. Blocking work runs in a thread."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from .statuses import OperationRefused, Status, refusal_of
 
 
 def _camel(*names: str) -> Mapping[str, str]:
-    """The fields of those names, by the attributes that show them."""
+    """Field names by the attributes that show them."""
     return {attribute_name(name): name for name in names}
 
 
 SETTINGS = _camel(*(field.name for field in fields(LogSettings)))
-"""Attributes of a log that are fields of its LogSettings."""
+"""The attributes of a log that are fields of its LogSettings."""
 _INFO = _camel("incarnation", "created_at", "head", "first_retained", "events", "bytes", "allocated_bytes")
 _STATISTICS = _camel(
     "appends", "events_appended", "bytes_appended", "commits", "conditions_failed", "duplicates", "refused",
@@ -39,7 +39,7 @@ _STATISTICS = _camel(
 
 
 class LogRights:
-    """Which logs of a store a user may see, and which it may manage."""
+    """Which logs of a store a user may see and manage."""
 
     def __init__(self, store: LogStore, guard: Guard) -> None:
         self.store, self._guard = store, guard
@@ -59,7 +59,7 @@ class LogRights:
         self._guard.authorize(user, Right.MANAGE, log)
 
     def opened(self, log: str) -> LocalLog:
-        """The log of that name; blocks. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
+        """The log with that name; blocks. Raises LogNotFound, StorageCorrupted, StorageUnavailable."""
         if log != SYSTEM_LOG:
             try:
                 check_log_name(log)
@@ -68,8 +68,8 @@ class LogRights:
         return self.store.open(log)
 
     async def of_all(self, user: User, listed: Callable[[str], Sequence[str]]) -> list[str]:
-        """What `listed` answers for each log that the user may see, by its name; it opens none, since there may be
-        thousands. A log that cannot be looked at has nothing.
+        """What `listed` returns for each log that the user may see, by log name. It opens no log, since there may be
+        thousands. A log that cannot be read contributes nothing.
         """
 
         def of_one(name: str) -> Sequence[str]:
@@ -83,23 +83,23 @@ class LogRights:
 
 
 def may_see(user: User, log: str) -> bool:
-    """Whether a user may know of a log what its entity says."""
+    """Whether a user may read the log's entity."""
     return user.may(Right.READ, log) or user.may(Right.MANAGE, log)
 
 
 class Logs(Dropping):
-    """Logs as entities; their names are those of the logs."""
+    """Logs as entities, named after the logs."""
 
     def __init__(self, rights: LogRights) -> None:
         self._rights, self._store = rights, rights.store
         self._changing = asyncio.Lock()
-        """An update reads what is there and writes all of it; so does a creation."""
+        """Serializes updates and creations: both read the present state and write all of it."""
 
     async def names(self, user: User) -> Sequence[str]:
         return await self._rights.visible(user)
 
     async def read(self, user: User, name: str) -> Attributes:
-        """See Entities. A log that cannot be opened has a `problem`, and nothing else."""
+        """See Entities. A log that cannot be opened has only a `problem`."""
         self._rights.check_seen(user, name)
         return await asyncio.to_thread(self._read, name)
 
@@ -137,7 +137,7 @@ class Logs(Dropping):
 
 
 class Partitions(ReadOnly):
-    """Partitions of all logs as entities; their names are `LOG/NUMBER`."""
+    """The partitions of all logs as entities, named `LOG/NUMBER`."""
 
     def __init__(self, rights: LogRights) -> None:
         self._rights = rights
@@ -173,7 +173,7 @@ class Partitions(ReadOnly):
 
 
 class Consumers(Dropping):
-    """Registered consumers of all logs as entities; their names are `LOG/OWNER/COMPONENT`."""
+    """The registered consumers of all logs as entities, named `LOG/OWNER/COMPONENT`."""
 
     def __init__(self, rights: LogRights) -> None:
         self._rights = rights
@@ -195,7 +195,7 @@ class Consumers(Dropping):
         return await asyncio.to_thread(found)
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities: registers it."""
+        """See Entities: registers the consumer."""
         log, owner, component = _consumer_key(name)
         self._rights.check_managed(user, log)
 
@@ -237,13 +237,13 @@ class Consumers(Dropping):
 
 
 class Streams(ReadOnly):
-    """Streams that have told how far they are, as entities; their names are `LOG/OWNER/STREAM`."""
+    """Streams that have reported a position, as entities, named `LOG/OWNER/STREAM`."""
 
     def __init__(self, rights: LogRights) -> None:
         self._rights = rights
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities. A log that is not open yet has none."""
+        """See Entities. A log that is not open yet has no streams."""
 
         def listed() -> list[str]:
             seen = [log for log in self._rights.store.opened() if may_see(user, log.name)]
@@ -264,7 +264,7 @@ class Streams(ReadOnly):
         return await asyncio.to_thread(found)
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: it is forgotten, until it tells its position again."""
+        """See Entities: forgets the stream until it reports a position again."""
         log, owner, stream = _stream_key(name)
         self._rights.check_managed(user, log)
         opened = await asyncio.to_thread(self._rights.opened, log)
@@ -274,7 +274,7 @@ class Streams(ReadOnly):
 
 @contextlib.contextmanager
 def _positions() -> Iterator[None]:
-    """Errors of positions, under the attribute's name."""
+    """Reports position errors under the attribute's name."""
     try:
         yield
     except core.InvalidPosition as error:
@@ -290,7 +290,7 @@ def _stream_key(name: str) -> tuple[str, str, str]:
 
 
 def _key(name: str, form: str) -> tuple[str, str, str]:
-    """The three parts of a name; a Refusal says what form it has."""
+    """The three parts of a name; a Refusal states the expected form."""
     parts = parted(name, 3)
     if parts is None:
         raise OperationRefused(Status.NOT_FOUND, f"{form}, {show(name)} given")
@@ -348,7 +348,7 @@ def _shown_stream(log: LocalLog, told: StreamPosition) -> dict[str, Any]:
 
 
 def _settings(settings: LogSettings, given: Attributes) -> LogSettings:
-    """The settings with what is given; None is none of it. Raises OperationRefused that names the attribute."""
+    """The settings with the given changes; None removes a value. Raises OperationRefused that names the attribute."""
     try:
         return replace(settings, **{SETTINGS[attribute]: value for attribute, value in given.items()})
     except core.InvalidSettings as error:

@@ -1,6 +1,6 @@
 """The operations of a management node (AMQP Management 3.3 and 3.4; GET-EVENTS of event notification 0.2).
 
-Every protocol that management is asked over comes here: nothing here knows AMQP, nor HTTP.
+Every protocol's management requests come here; nothing here knows AMQP or HTTP.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from .statuses import OperationRefused, Status, refusal_of
 _logger = logging.getLogger("headwater.management")
 
 RESULTS_MAX = 10_000
-"""Entities that one QUERY answers. More are refused, not left out: a client that asks for all is to know."""
+"""Entities in the answer to one QUERY. A larger result is refused, not cut off, so that the client knows."""
 VALUES_MAX = 1_000_000
 """Values in the results of one QUERY, null or not."""
 NAMES_MAX = 1000
 """Attributes that one QUERY may name."""
 _OF_NAMES = frozenset(attribute.name for attribute in COMMON)
-"""What is known of an entity by its name."""
+"""The attributes known from an entity's name."""
 LOOKED_AT_MAX = 100_000
-"""Entities that the filter of one QUERY looks at."""
+"""Entities that the filter of one QUERY examines."""
 TURNS = 4
-"""Operations under way at the same time, of all peers: they take threads that others need too. Users take turns."""
+"""Concurrent operations of all peers: they use threads that others need too. Users take turns."""
 OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """An operation that somebody asks for: what it is about, by name, and its body.
+    """A requested operation: the target's name, and the body.
 
     Over AMQP, these are all application-properties of the message.
     """
@@ -67,18 +67,18 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of it. `count` is answered beside the body (QUERY)."""
+    """The result of an operation. `count` is answered beside the body (QUERY)."""
 
     status: Status
     body: object
     description: str
     count: int | None = None
     total: int | None = None
-    """How many there are that the user may see, where a QUERY has no filter."""
+    """How many entities the user may see, where a QUERY has no filter."""
 
 
 class Management:
-    """One management node: the types that are served, and what is done with them."""
+    """One management node: the served types and their operations."""
 
     def __init__(self) -> None:
         self._places = FairSemaphore(TURNS)
@@ -94,20 +94,20 @@ class Management:
         }
 
     def serve(self, type: EntityType, entities: Entities) -> None:
-        """From now on there are entities of that type."""
+        """Serve entities of that type from now on."""
         self._entities[type.name] = entities
 
     @property
     def types(self) -> list[EntityType]:
-        """The types that are served, in the order in which a QUERY answers their entities."""
+        """The served types, in the order in which a QUERY answers their entities."""
         return [type for type in TYPES.values() if type.name in self._entities]
 
     def type(self, name: str) -> EntityType:
-        """The type of that name, of which the last word is enough: `log`. Raises OperationRefused."""
+        """The type with that name; its last part is enough: `log`. Raises OperationRefused."""
         return self._type("type", next((each.name for each in self.types if each.word == name), name))
 
     async def do(self, request: Request) -> Answer:
-        """Do what is asked for. Raises OperationRefused, EventLogError."""
+        """Perform the operation. Raises OperationRefused, EventLogError."""
         operation = _text(request, "operation")
         if operation is None:
             raise OperationRefused(Status.BAD_REQUEST, "operation: missing; name the one to perform")
@@ -117,7 +117,7 @@ class Management:
             return await self._of_self(operation, request)
 
     async def perform(self, request: Request) -> Answer:
-        """The same, whatever becomes of it as an answer. Raises nothing."""
+        """As `do`, with errors turned into answers. Raises nothing."""
         try:
             return await self.do(request)
         except OperationRefused as refusal:
@@ -220,7 +220,7 @@ class Management:
     async def _rows(
         self, user: User, page: Sequence[tuple[EntityType, str]], wanted: Sequence[str]
     ) -> list[list[object]]:
-        is_named = _OF_NAMES.issuperset(wanted)  # as whoever lists asks; nothing is to be read, nor any log opened
+        is_named = _OF_NAMES.issuperset(wanted)  # as for a listing: no entity is read and no log opened
         slices, rows = Slices(), []
         for type, name in page:
             await slices.pause()
@@ -238,7 +238,7 @@ class Management:
         offset: int,
         count: int | None,
     ) -> list[list[object]]:
-        """The rows that a filter lets through, of which a page is taken. Raises OperationRefused."""
+        """The page of rows that pass a filter. Raises OperationRefused."""
         if len(found) > LOOKED_AT_MAX:
             problem = f"filter: there are {len(found)} entities, {LOOKED_AT_MAX} are looked at; name an entityType"
             raise OperationRefused(Status.BAD_REQUEST, problem)
@@ -258,13 +258,13 @@ class Management:
         return rows
 
     async def _found(self, user: User, type: EntityType, name: str) -> dict[str, Any] | None:
-        """What a QUERY answers of an entity; None for what went away meanwhile."""
+        """What a QUERY answers for an entity; None if it is gone meanwhile."""
         try:
             return _shown(type, name, await self._entities[type.name].read(user, name))
         except (OperationRefused, core.LogNotFound, core.ConsumerNotFound, core.Closed):
             return None
         except (core.StorageCorrupted, core.StorageUnavailable):
-            return None  # of a log that cannot be opened: that is its entity's to say
+            return None  # of a log that cannot be opened: the log's own entity reports it
 
     async def _get_types(self, request: Request) -> Answer:
         """3.4.2: no type extends another."""
@@ -304,7 +304,7 @@ class Management:
         return _answered(Status.OK, {wanted: found[wanted]})
 
     def _asked_for(self, request: Request) -> list[EntityType]:
-        """The types that `entityType` names: all if it is not there. Raises OperationRefused."""
+        """The types named by `entityType`; all if it is missing. Raises OperationRefused."""
         wanted = _text(request, "entityType")
         return self.types if wanted is None else [self._type("entityType", wanted)]
 
@@ -316,7 +316,7 @@ class Management:
 
 
 class _Node(ReadOnly):
-    """The node itself, as an entity."""
+    """The management node, as an entity."""
 
     async def names(self, user: User) -> Sequence[str]:
         return [SELF]
@@ -328,7 +328,7 @@ class _Node(ReadOnly):
 
 
 def _check_size(results: int, attributes: int) -> None:
-    """Raises OperationRefused where a QUERY would answer too much."""
+    """Raises OperationRefused if a QUERY would answer too much."""
     if results > RESULTS_MAX:
         problem = f"there are {results} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
         raise OperationRefused(Status.BAD_REQUEST, problem)
@@ -369,7 +369,7 @@ def _bound(request: Request, key: str) -> int | None:
 
 
 def _attribute_names(body: object) -> list[str]:
-    """What a QUERY asks for; empty for everything. Raises OperationRefused."""
+    """The attributes that a QUERY asks for; empty means all. Raises OperationRefused."""
     if body is None:
         return []
     if not isinstance(body, Mapping):

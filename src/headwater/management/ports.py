@@ -1,7 +1,7 @@
-"""What management asks of the rooms above it: one set of entities for each type, wherever they live.
+"""What management needs of the rooms above it: one set of entities per type.
 
-The AMQP room has connections, sessions, links and consumer groups; the server has users, and brings in what other
-rooms have. Whoever implements this has the loop: what blocks, it does in a thread.
+The AMQP room has connections, sessions, links and consumer groups; the server has users, and brings in the entities of
+other rooms. Implementations run on the event loop, and do blocking work in a thread.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from .statuses import OperationRefused, Status
 
 
 def joined(*parts: str) -> str:
-    """The parts as one name: a slash within a part is written as %2F, a percent sign as %25."""
+    """Joins the parts into one name; escapes a slash within a part as %2F, a percent sign as %25."""
     return "/".join(part.replace("%", "%25").replace("/", "%2F") for part in parts)
 
 
 def parted(name: str, count: int) -> tuple[str, ...] | None:
-    """The parts of a name, or None if it does not have so many."""
+    """The parts of a name, or None if it does not have `count` parts."""
     parts = tuple(unquote(part) for part in name.split("/"))
     return parts if len(parts) == count else None
 
 
 def number_of(text: str) -> int:
-    """The number that a name, or a part of it, is, as we write it; 0, which nothing has, for any other text."""
+    """The number in a name or a part of it, in our notation; 0, which no entity has, for any other text."""
     is_one = text.isascii() and text.isdecimal() and len(text) < 20 and text[0] != "0"
     return int(text) if is_one else 0
 
 
 class Time(int):
-    """ms since 1970 UTC, where an answer keeps times apart from numbers."""
+    """ms since 1970 UTC, in answers that distinguish times from numbers."""
 
     __slots__ = ()
 
 
 Attributes = Mapping[str, Any]
-"""Values of attributes by name: strings, whole numbers, booleans, lists of strings, maps of those, or None.
+"""Attribute values by name: strings, whole numbers, booleans, lists of strings, maps of those, or None.
 
-A time is a whole number, ms since 1970 UTC: an answer to somebody has a `Time` there. What a set of entities answers
-needs neither identity nor type, nor a name.
+A time is a whole number, ms since 1970 UTC, and a `Time` in an answer to a client. A set of entities need not answer
+identity, type or name.
 """
 
 
@@ -50,23 +50,23 @@ class Entities(Protocol):
     """All entities of one type."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """Those that the user may see, in an order that does not change with time. Raises EventLogError."""
+        """The entities that the user may see, in a stable order. Raises EventLogError."""
 
     async def read(self, user: User, name: str) -> Attributes:
-        """The attributes of one. Raises EventLogError; OperationRefused: there is none, or it is not for that user."""
+        """The attributes of one. Raises EventLogError; OperationRefused: there is none, or the user may not see it."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """Make one; `given` is checked, and answered is what was made. Raises as `read`."""
+        """Create an entity from checked attributes, and return it as created. Raises as `read`."""
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """Change one, wholly or not at all. `changes` are checked; None takes a value away. Raises as `read`."""
+        """Change an entity, all or nothing. `changes` are checked; None removes a value. Raises as `read`."""
 
     async def delete(self, user: User, name: str) -> None:
-        """Take one away; a connection, a session or a link is closed by that. Raises as `read`."""
+        """Delete an entity; this closes a connection, session or link. Raises as `read`."""
 
 
 class ReadOnly(Entities):
-    """What entities derive from that cannot be changed in every way: an operation that is not there is refused."""
+    """Base of entities that lack some operations: a missing operation is refused."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
         raise OperationRefused(Status.NOT_IMPLEMENTED, "such an entity cannot be created")
@@ -79,13 +79,13 @@ class ReadOnly(Entities):
 
 
 class Dropping(ReadOnly):
-    """Entities whose change may drop events. It raises WouldDrop if it would drop more than `drops_at_most`."""
+    """Entities whose change may drop events. Raises WouldDrop if it would drop more than `drops_at_most`."""
 
     drops_at_most = 0
-    """A change may drop so many events."""
+    """How many events a change may drop."""
 
     def dropping(self, at_most: int) -> Self:
-        """The same entities; a change of them may drop so many events."""
+        """The same entities; a change may drop `at_most` events."""
         same = copy(self)
         same.drops_at_most = at_most
         return same

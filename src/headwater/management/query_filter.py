@@ -1,10 +1,10 @@
-"""The filter of a QUERY: which entities are answered, by the values of their attributes.
+"""The filter of a QUERY: selects entities by attribute values.
 
-The form is that of Kubernetes' field selectors: terms with commas between them, all of which must hold, such as
-`log=orders,isAttached!=false`. A backslash takes a comma, an equals sign or a backslash of a value as it is.
+The syntax is that of Kubernetes field selectors: comma-separated terms, all of which must hold, such as
+`log=orders,isAttached!=false`. A backslash escapes a comma, an equals sign or a backslash in a value.
 
-A value is compared with the attribute as JSON shows it, strings without quotes: `4711`, `true`, `null`. An attribute
-that is a list is equal to each of its elements. An entity whose type has no such attribute has null there.
+A value is compared with the attribute as JSON shows it, strings without quotes: `4711`, `true`, `null`. A list
+attribute equals each of its elements. If the entity's type lacks the attribute, its value is null.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .statuses import OperationRefused, Status
 
 TERMS_MAX = 32
 CHARS_MAX = 4096
-"""Of a whole filter."""
+"""Characters in a whole filter."""
 _TERM = re.compile(r"(?P<name>[A-Za-z]+)(?P<operator>==|!=|=)(?P<value>(?:[^\\,=]|\\[\\,=])*+)(?P<end>,|\Z)")
 _ESCAPED = re.compile(r"\\(.)")
 
@@ -37,15 +37,15 @@ class Selection:
     def __init__(self, terms: Sequence[_Term]) -> None:
         self._terms = terms
         self.names = frozenset(term.name for term in terms)
-        """The attributes that it looks at."""
+        """The attributes that it examines."""
 
     def takes(self, type: EntityType, shown: Mapping[str, Any]) -> bool:
-        """Whether an entity is answered."""
+        """Whether an entity passes."""
         return all((term.value in _texts(shown.get(term.name))) is term.is_equal for term in self._terms)
 
 
 def selection(text: str | None, types: Sequence[EntityType]) -> Selection | None:
-    """What a filter says of entities of these types; None for no filter. Raises OperationRefused."""
+    """The parsed filter for entities of these types; None for no filter. Raises OperationRefused."""
     if text is None:
         return None
     if len(text) > CHARS_MAX:
@@ -75,7 +75,7 @@ def _terms(text: str) -> list[_Term]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """What a value is equal to, as texts."""
+    """The texts that a value equals."""
     if value is None:
         return ("null",)
     if isinstance(value, bool):

@@ -3,7 +3,7 @@
 | request | operation |
 | --- | --- |
 | `GET /management` | GET-OPERATIONS and GET-ATTRIBUTES, of all types |
-| `GET /management?types=...` | QUERY, of each of some types |
+| `GET /management?types=...` | QUERY, for each of some types |
 | `GET /management/{type}` | QUERY |
 | `GET /management/{type}/{name}` | READ |
 | `PUT`, `PATCH`, `DELETE` of the same | CREATE, UPDATE, DELETE |
@@ -36,7 +36,7 @@ _logger = logging.getLogger("headwater.management")
 
 
 class ManagementHost(Host):
-    """The guard, and the management node that AMQP clients ask, too."""
+    """The guard, and the management node that AMQP clients use too."""
 
     def __init__(self, management: Management, guard: Guard) -> None:
         super().__init__(guard)
@@ -47,7 +47,7 @@ class Application(FrontEnd[ManagementHost, Exchange]):
     """Management over HTTP, on one event loop. See FrontEnd."""
 
     def __init__(self, management: Management, guard: Guard) -> None:
-        """`guard` says who asks; who may do what is for the entities of `management` to say."""
+        """`guard` authenticates; the entities of `management` check permissions."""
         self.routes: Routes[Handler[ManagementHost, Exchange]] = Routes()
         for method, path, handler in _TABLE:
             has_parameters = handler in (list_types, query, of_entity)
@@ -89,7 +89,7 @@ async def query(host: ManagementHost, exchange: Exchange) -> None:
 async def _query_all(
     management: Management, user: User, types: Sequence[EntityType], count: int | None
 ) -> dict[str, Answer]:
-    """The answer to a QUERY of each type. Raises OperationRefused if all together have more results than one may."""
+    """The answer to a QUERY of each type. Raises OperationRefused if the total exceeds the limit of one QUERY."""
     found, results = dict[str, Answer](), 0
     for type in types:
         about = {"operation": "QUERY", "entityType": type.name, "count": count}
@@ -128,9 +128,9 @@ async def perform(host: ManagementHost, exchange: Exchange) -> None:
 
 
 def _request(user: User, operation: str, type: EntityType, name: str, given: dict[str, Any]) -> Request:
-    """The request for an operation that is none of an entity's four: its arguments are members of the body.
+    """The request for an operation other than an entity's four; its arguments are members of the body.
 
-    Raises InvalidParameter for one that it does not have.
+    Raises InvalidParameter for an unknown argument.
     """
     arguments = type.operations.get(operation, ())
     body = {key: given[key] for key in given if key == "attributeNames" and operation == "QUERY"}
@@ -146,7 +146,7 @@ def _addressed(host: ManagementHost, exchange: Exchange) -> tuple[EntityType, st
 
 
 async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Result]) -> Result:
-    """The answer of work that changes nothing, and takes long where many ask; it ends when the client has gone.
+    """The result of read-only work that may take long under load; it is cancelled when the client disconnects.
 
     Raises Disconnected, and what the work raises.
     """
@@ -162,7 +162,7 @@ async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Result]) ->
 
 
 async def _answer(exchange: Exchange, answer: Answer) -> None:
-    """Answer what became of an operation; long results in pieces, with others' turns between."""
+    """Answer the result of an operation; long results in pieces, letting other tasks run between."""
     if answer.count is None:
         if answer.status == 204:
             await exchange.answer_empty(204)

@@ -1,4 +1,4 @@
-"""What a management operation answers: a status as in HTTP (AMQP Management 3.2), and which error becomes which."""
+"""Statuses of management operations, as in HTTP (AMQP Management 3.2), and the status of each error."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class Status(IntEnum):
     INTERNAL_ERROR = 500
     NOT_IMPLEMENTED = 501
     UNAVAILABLE = 503
-    """At present: too much is waiting, the server is stopping, the storage cannot be opened."""
+    """Temporary: the server is overloaded or stopping, or the storage cannot be opened."""
     OUTCOME_UNKNOWN = 504
-    """Whether it is done, or will be, is not known: look, or ask again."""
+    """Whether it was or will be done is unknown: look, or ask again."""
     OUT_OF_STORAGE = 507
 
     @property
     def phrase(self) -> str:
-        """The description of an answer that needs no other."""
+        """The default description of an answer."""
         return self.name.replace("_", " ").capitalize() if self is not Status.OK else "OK"
 
 
 class OperationRefused(Exception):
-    """An operation that is not done. `status` says whose fault that is; the message, what to do about it."""
+    """An operation that was not performed. `status` says whose fault it is; the message, what to do about it."""
 
     def __init__(self, status: Status, description: str) -> None:
         self.status, self.description = status, description
@@ -42,7 +42,7 @@ class OperationRefused(Exception):
 
 
 def refusal_of(error: core.EventLogError) -> OperationRefused:
-    """The answer to an error of the core."""
+    """The refusal for an error of the core."""
     for kind in type(error).__mro__:
         if kind in _TABLE:
             return OperationRefused(_TABLE[kind], _HIDDEN.get(kind, str(error)))
@@ -81,4 +81,4 @@ _HIDDEN: dict[type, str] = {
     core.EventLogError: "internal error; see the server's log",
     core.DiskFull: "too little space is free on the disk; reads go on",
 }
-"""What is not for everybody's eyes: paths of the server's machine."""
+"""Replacements for texts that not everyone may see: paths on the server's machine."""

@@ -1,4 +1,4 @@
-"""Requests and answers of management over HTTP: JSON in and out, and problems (RFC 9457)."""
+"""Management requests and answers over HTTP: JSON, and problems (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .operations import Answer
 from .statuses import OperationRefused, Status
 
 BODY_BYTES_MAX = 64 * 1024
-"""Of every request; as much as a message to `$management` may have."""
+"""The limit of every request body, the same as for a message to `$management`."""
 VALUES_MAX = 4096
-"""In one body: more than any that is allowed has."""
+"""Values in one body: more than any valid one has."""
 QUERY_PARAMETERS = ("attributes", "offset", "count", "filter")
 ROWS_AT_ONCE = 64
-"""Rows of a QUERY that are encoded in one step."""
+"""Rows of a QUERY encoded in one step."""
 
 
 def _plain(value: object) -> object:
-    """A time, or a number or a text of some protocol's own type, as what it is to everybody."""
+    """A time, or a protocol's own number or text type, as a plain value."""
     if isinstance(value, int):
         return int(value)
     if isinstance(value, str):
@@ -41,7 +41,7 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 
 async def given_object(exchange: Exchange) -> dict[str, Any]:
-    """The body, a JSON object; an empty one where there is no body. Raises what `json_body` does, InvalidInput."""
+    """The JSON object in the body; empty if there is no body. Raises what `json_body` does, InvalidInput."""
     body = await exchange.json_body("application/json", "application/merge-patch+json")
     if not body:
         return {}
@@ -50,7 +50,7 @@ async def given_object(exchange: Exchange) -> dict[str, Any]:
 
 
 def query_of(exchange: Exchange, type: EntityType) -> tuple[dict[str, object], dict[str, object]]:
-    """What a QUERY is asked for by query parameters: its properties and its body. Raises InvalidParameter."""
+    """The properties and the body of a QUERY, from query parameters. Raises InvalidParameter."""
     given = exchange.parameters(*QUERY_PARAMETERS)
     numbers = {name: whole_number(given, name) for name in ("offset", "count")}
     names = given.get("attributes")
@@ -59,7 +59,7 @@ def query_of(exchange: Exchange, type: EntityType) -> tuple[dict[str, object], d
 
 
 def types_of(exchange: Exchange) -> tuple[frozenset[str] | None, int | None]:
-    """Of which types entities are asked for, if any are, and how many of each at most. Raises InvalidParameter."""
+    """The requested entity types, if any, and the most entities of each. Raises InvalidParameter."""
     given = exchange.parameters("types", "count")
     count = whole_number(given, "count")
     if "types" not in given:
@@ -77,7 +77,7 @@ def types_of(exchange: Exchange) -> tuple[frozenset[str] | None, int | None]:
 
 
 def described(types: list[EntityType]) -> dict[str, object]:
-    """The types, with what GET-OPERATIONS and GET-ATTRIBUTES answer of each."""
+    """The types, with their GET-OPERATIONS and GET-ATTRIBUTES answers."""
     return {
         "types": {
             each.name: {"operations": dict(each.operations), "attributes": each.attribute_names} for each in types
@@ -107,7 +107,7 @@ def pieces_of_types(found: Mapping[str, Answer]) -> Iterator[bytes]:
 
 
 def problem_of(refusal: OperationRefused) -> Problem:
-    """The problem document of an operation that is not done."""
+    """The problem document of a refused operation."""
     status, code, title = _PROBLEMS[refusal.status]
     return Problem(status, code, title, refusal.description)
 
@@ -118,6 +118,7 @@ _PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
     Status.CONFLICT: (409, "conflict", "Conflict with the present state"),
     Status.NOT_IMPLEMENTED: (404, "operation_not_found", "No such operation"),
 }
-"""Of what management itself refuses; errors of the core have the problems that they have everywhere.
+"""Problems of management's own refusals; errors of the core have the same problems everywhere.
 
-An operation stands in the path over HTTP: that there is none of that name is no fault of the server (501)."""
+Over HTTP the path has the operation, so an unknown one is not a server error (501).
+"""

@@ -1,8 +1,8 @@
-"""The server from start to end: the one place that brings the logs, the guard and the front ends together.
+"""The server's life cycle. Connects the logs, the guard and the front ends.
 
-Start: bind, answer health questions, open the logs, let requests in. Stop (SIGTERM or SIGINT): refuse what is new, let
-what runs finish, end the subscriptions, close the logs and leave. A second signal ends the process at once;
-what was acknowledged is on disk even so. SIGHUP: see `hangups`.
+Start: bind, answer health checks, open the logs, admit requests. Stop (SIGTERM or SIGINT): refuse new requests, let
+running ones finish, end subscriptions, close the logs and exit. A second signal ends the process at once; acknowledged
+events are on disk even then. SIGHUP: see `hangups`.
 """
 
 from __future__ import annotations
@@ -97,21 +97,21 @@ from .users.oidc.tokens import TokenLogins
 logger = logging.getLogger("headwater.server")
 
 STREAMS_END_S = 2.0
-"""How long subscriptions get to say goodbye."""
+"""How long subscriptions have to end."""
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
 GC_THRESHOLDS = (5_000, 20, 1_000)
-"""So many new objects are looked at in one go, for which all threads wait: each may be a tuple of a hundred.
+"""How many new objects one collection examines, while all threads wait: each may be a tuple of a hundred.
 
-They count objects, not bytes, and the oldest are looked at after half an hour or more. So what holds many bytes is in
-no cycle: connections, requests and answers are freed when they end.
+They count objects, not bytes, and the oldest generation is collected after half an hour or more. So objects that hold
+many bytes form no cycles: connections, requests and responses are freed when they end.
 """
 
 
 def serve(config: Config, announce: Callable[[str], None]) -> None:
     """Serve until a signal says stop. `announce` gets one line for each address when the server is ready.
 
-    Raises InvalidConfiguration, CannotListen, StorageUnavailable (LockLost while it serves), StorageCorrupted.
+    Raises InvalidConfiguration, CannotListen, StorageUnavailable (LockLost while serving), StorageCorrupted.
     """
     from .process.event_loop import EventLoop
 
@@ -146,7 +146,7 @@ def _serve_home(
     manager: ServiceManager,
     waiting: SharedBytes,
 ) -> None:
-    """The same for a server that shares a home: it begins again whenever its turn is over."""
+    """As `serve`, for a server that shares a home: it starts again whenever its turn ends."""
     from .process.event_loop import EventLoop
 
     membership, bound = Membership(config, waiting), BoundPorts()
@@ -181,9 +181,9 @@ def open_store(
     on_lock_lost: Callable[[LockLost], None] | None = None,
     waiting: SharedBytes | None = None,
 ) -> LogStore:
-    """The logs where the configuration keeps them; `bus` is told what happens to them, `threads` keeps them tended.
+    """The logs in the configured storage. `bus` is notified of their events; `threads` run their maintenance.
 
-    With `membership` they are a copy of what its home has, and follow it. `on_lock_lost`, `waiting`: see `Engine`.
+    With `membership` they are a copy of the home's logs, and follow it. `on_lock_lost`, `waiting`: see `Engine`.
     Raises StorageUnavailable, StorageCorrupted.
     """
     limits = config.limits
@@ -215,17 +215,17 @@ def open_store(
 
 
 def nobody(key: str, frames: Sequence[EncodedFrame]) -> None:
-    """Who is told of what is committed where there is no home."""
+    """Ignores commits, where there is no home."""
 
 
 class FrontEnd(Protocol):
-    """A room that the server starts and stops."""
+    """A front end that the server starts and stops."""
 
     def stop(self) -> None:
-        """End its streams, and refuse what is new."""
+        """End its streams, and refuse new requests."""
 
     async def close(self) -> None:
-        """Let go of the logs."""
+        """Release the logs."""
 
 
 class ServerRun:
@@ -241,7 +241,7 @@ class ServerRun:
         membership: Membership | None = None,
         bound: BoundPorts | None = None,
     ) -> None:
-        """`waiting`: what threads may hold for peers; `bound`: ports that stay open when another run follows."""
+        """`waiting`: what threads may hold for peers; `bound`: ports that stay open for the next run."""
         self._bound = bound
         self._config, self._announce, self._hangups, self._membership = config, announce, hangups, membership
         self._manager, self._waiting = manager, waiting
@@ -261,16 +261,16 @@ class ServerRun:
         self._readers = Readers()
         self._store: LogStore | None = None
         self._reading: list[FrontEnd] = []
-        """What served reads before this server was the primary: its streams go on."""
+        """The front ends that served reads before this server became the primary: their streams go on."""
         self._reading_amqp: ReplicaAmqp | None = None
-        """Its port of AMQP for reading, of a server that shares a home."""
+        """The AMQP port for reading, on a server that shares a home."""
         self._replica_troubles: Callable[[], list[str]] = list
         self._live: asyncio.Task[None] | None = None
-        """What measures for the console."""
+        """Samples metrics for the console."""
         self._lock_lost: LockLost | None = None
 
     async def run(self) -> None:
-        """Start, wait for a signal, stop. Raises as `serve`, and LockLost: the data directory may be another's."""
+        """Start, wait for a signal, stop. Raises as `serve`, and LockLost: the data directory may have a new owner."""
         try:
             await self._run(asyncio.Event())
         finally:
@@ -306,7 +306,7 @@ class ServerRun:
             self._notify_started(len(opened.names()))
             await stop.wait()
             if membership is not None:
-                await messages.note_run()  # while the home still takes it
+                await messages.note_run()  # while the home still accepts it
                 await membership.leave(opened, stops=is_told.is_set())
             if ports.local is not None:
                 ports.local.remove_file()
@@ -318,7 +318,7 @@ class ServerRun:
         logger.info("stopped")
 
     async def _begin(self, ports: Ports, ending: AsyncExitStack) -> HttpServer:
-        """Answer over HTTP: questions about health, and that all else is not to be now."""
+        """Answer over HTTP: health checks; everything else is refused for now."""
         config = self._config
         self._gate.spans = spans = open_spans(config.tracing)
         if spans is not None:
@@ -332,7 +332,7 @@ class ServerRun:
         return http
 
     async def _open_logs(self, stop: asyncio.Event, ending: AsyncExitStack) -> LogStore | None:
-        """The logs; with a home, as a copy that follows it, as soon as that answers. None: the server is to stop."""
+        """The logs; with a home, a copy that follows it, once the home answers. None: the server is to stop."""
         while True:
             try:
                 store = await self._opened(stop)
@@ -342,7 +342,7 @@ class ServerRun:
                     raise
                 if isinstance(error, DiskFull):
                     self._membership.has_no_room(error)
-                self._manager.ready()  # it answers by now, if only that it waits for its home
+                self._manager.ready()  # it answers by now, even if it waits for its home
                 if not await self._membership.pause(stop):
                     return None
         self._store = store
@@ -357,7 +357,7 @@ class ServerRun:
         return store
 
     async def _opened(self, stop: asyncio.Event) -> LogStore:
-        """The logs. To fill a copy may take hours: if the server is to stop before, it asks the home no more."""
+        """The logs. Filling a copy may take hours; if the server is stopped before, it stops asking the home."""
         loop = asyncio.get_running_loop()
 
         def lose(lost: LockLost) -> None:
@@ -385,7 +385,7 @@ class ServerRun:
         stop: asyncio.Event,
         ending: AsyncExitStack,
     ) -> bool:
-        """Serve reads until this server is the next primary; False: it is to stop before."""
+        """Serve reads until this server is the next primary; False if it is stopped before."""
         from ..storage import Engine
 
         membership = self._membership
@@ -439,8 +439,8 @@ class ServerRun:
         return False
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
-        """What a server writes by itself as soon as it may."""
-        await self._notifications.keep(store)  # first, so that what follows is kept
+        """Start what the server appends by itself."""
+        await self._notifications.keep(store)  # first, so that later notifications are kept
         if self._membership is None:
             create_logs(store, self._config.logs, only_first=not self._config.names_logs)
         else:
@@ -466,7 +466,7 @@ class ServerRun:
     async def _serve(
         self, store: LogStore, guard: AccountGuard, ports: Ports, http: HttpServer, ending: AsyncExitStack
     ) -> tuple[AmqpServer, cne.Application, Sequence[FrontEnd]]:
-        """Make the rooms, and let requests in. Answers those that must be stopped."""
+        """Start the front ends and admit requests. Returns those that must be stopped."""
         config, spans, bulk = self._config, self._gate.spans, ports.bulk
         turns = FairScheduler(activity=self._activity)
         container = Container(store, guard, config.amqp, bus=self._bus, turns=turns, spans=spans, memory=self._memory)
@@ -495,7 +495,7 @@ class ServerRun:
         return messages, clouds, [*front_ends, *self._reading]
 
     def _look_after(self, ending: AsyncExitStack) -> None:
-        """What watches over the process while it serves."""
+        """Start what watches the process while it serves."""
         _tune_interpreter()
         self._watchdog.start()
         ending.callback(self._watchdog.stop)
@@ -519,7 +519,7 @@ class ServerRun:
         return self._store.unready() if self._store is not None else None
 
     def troubles(self) -> list[str]:
-        """What an operator should look at, though the server serves."""
+        """Problems an operator should look at, though the server serves."""
         replica = self._replica_troubles() if self._gate.state is State.READING else ()
         return [*replica, *self._threads.troubles(), *(self._store.troubles() if self._store is not None else ())]
 
@@ -534,7 +534,7 @@ class ServerRun:
         turns: FairScheduler,
         entities: Management,
     ) -> Sequence[FrontEnd]:
-        """Let requests in; answers the rooms that must be stopped and closed."""
+        """Admit requests; returns the front ends that must be stopped and closed."""
         bulk = ports.bulk
         events = futoin.Application(store, guard, self._config.futoin, turns, self._readers)
         data = self._data(store, guard, turns, GroupWorkers(container.nodes))
@@ -588,9 +588,9 @@ class ServerRun:
         return front_ends
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
-        """Refuse what is new, end subscriptions, and let what runs finish.
+        """Refuse new requests, end subscriptions, and let running requests finish.
 
-        Where another run follows, connections that are new hear of it, or wait for that.
+        If another run follows, new connections get a refusal that says so, or wait for it.
         """
         self._bus.emit(NotificationType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()
@@ -650,9 +650,9 @@ def _tell_of_stalled(owner: str, size: int) -> None:
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
-    """An ASGI application that sends a request to the room of the first segment of its path, or else to `otherwise`.
+    """An ASGI application that routes requests by the first path segment to a room, or else to `otherwise`.
 
-    The segments of the notification API may be in any case.
+    The segments of the notification API are case-insensitive.
     """
 
     async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
@@ -665,7 +665,7 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
 
 
 def _on_signals(stop: asyncio.Event) -> asyncio.Event:
-    """The first SIGTERM or SIGINT sets both `stop` and the answer; the second one has its usual effect, at once."""
+    """The first SIGTERM or SIGINT sets both `stop` and the answer; the second has its usual effect, at once."""
     is_told = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -683,7 +683,7 @@ def _on_signals(stop: asyncio.Event) -> asyncio.Event:
 
 def _tune_interpreter() -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.unfreeze()  # a server that stood by again
+    gc.unfreeze()  # a server that was a replica again
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)

@@ -1,1 +1,1 @@
-"""Notifications of the server, in the form that clients get."""
+"""Server notifications, in the form that clients receive."""

@@ -1,6 +1,6 @@
-"""Notifies when a log becomes unavailable, when a read finds damage in it, and when it is available again.
+"""Notifies when a log becomes unavailable, when a read finds damage, and when the log is available again.
 
-The store knows which logs these are and why. Once a second its answer is compared with the one before.
+The store knows the unavailable logs and the reasons. Once a second its answer is compared with the previous one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ...core.watch.notification_types import NotificationType
 
 
 class Availability:
-    """Call `look` once a second; any thread may."""
+    """Call `look` once a second, from any thread."""
 
     def __init__(self, bus: Bus, unavailable: Callable[[], Mapping[str, str]]) -> None:
         """`unavailable` is that of a LogStore."""
@@ -32,6 +32,6 @@ class Availability:
                 self._bus.emit(NotificationType.LOG_AVAILABLE, log=name)
 
     def forget(self) -> None:
-        """Notify of all of them again at the next look, since somebody new listens."""
+        """Notify of all of them again at the next look, for a new listener."""
         with self._looking:
             self._told = {}

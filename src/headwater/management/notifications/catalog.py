@@ -1,6 +1,6 @@
-"""Every type of notification: when it is emitted, what it carries in which order, and who may see it.
+"""Every notification type: when it is emitted, its attributes in order, and who may see it.
 
-docs/reference/events.md has the same for readers; a test compares the two.
+docs/reference/events.md documents them for readers; a test compares the two.
 """
 
 from __future__ import annotations
@@ -17,47 +17,48 @@ from .. import attributes
 
 
 class Scope(StrEnum):
-    """What a type is about, and so who may see it."""
+    """What a type is about, which decides who may see it."""
 
     LOG = "log"
-    """The log that the attribute `log` names: seen with the right to read it. Where there is no such attribute (an
-    address that names no log, say), it is about the server."""
+    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (the
+    address names no log, say) it is about the server.
+    """
     PEER = "peer"
-    """A peer of the server, by name and address: seen with the right to manage it, and by the user whose peer it is."""
+    """A peer of the server, by name and address: visible to its user, and with the right to manage the server."""
     SERVER = "server"
-    """The server: seen with the right to manage it."""
+    """The server: visible with the right to manage it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute(attributes.Attribute):
-    """One attribute of a type of notification."""
+    """An attribute of a notification type."""
 
     is_required: bool = True
     """Whether every notification of the type has it."""
     is_personal: bool = False
-    """Whether it names a user: who may not manage the server sees it only of itself."""
+    """Whether it names a user. Without the right to manage the server, a user sees only its own name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is to be known of a type."""
+    """The description of a notification type."""
 
     type: NotificationType
     when: str
     scope: Scope
     attributes: tuple[Attribute, ...]
-    """All of them, `eventType` first, in the order in which a notification has them."""
+    """All attributes in notification order, `eventType` first."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the attributes: what GET-EVENTS answers."""
+        """The attribute names, as GET-EVENTS answers them."""
         return tuple(attribute.name for attribute in self.attributes)
 
 
 def may_see(user: User, notification: Notification) -> bool:
-    """Whether a user may know of it: events of a log need the right to read that, those of the server to manage it.
+    """Whether a user may see it: events of a log need the right to read it, those of the server the right to manage it.
 
-    What a user's own peers do may be known by that user too.
+    Users may always see what their own peers do.
     """
     attributes, scope = notification.attributes, CATALOG[notification.type].scope
     log = attributes.get("log")
@@ -69,7 +70,7 @@ def may_see(user: User, notification: Notification) -> bool:
 
 
 def as_seen_by(user: User, notification: Notification) -> Notification | None:
-    """What a user gets to see of it: None if nothing, else all that may be seen, without the names of other users."""
+    """The notification as the user may see it, without the names of other users; None if the user may not see it."""
     if not may_see(user, notification):
         return None
     personal = _PERSONAL.get(notification.type)
@@ -84,13 +85,13 @@ def as_seen_by(user: User, notification: Notification) -> Notification | None:
 
 
 def is_own(user: User, name: object) -> bool:
-    """Whether what belongs to the user of that name (None or empty: to nobody) is this user's: events and entities."""
+    """Whether an event or entity of the user `name` (None or empty: no user) belongs to this user."""
     return bool(name) and name == user.name
 
 
 _OF_PEERS = frozenset({FollowerKind.RECEIVER.value, FollowerKind.DURABLE.value})
 LOST = "lost"
-"""The attribute that a queue adds: how many notifications the listener has lost before this one."""
+"""The attribute that a queue adds: how many notifications the listener lost before this one."""
 
 
 _BY = Attribute.text(

@@ -1,6 +1,4 @@
-"""Everybody who reads from a position on, looked at once a second: who falls behind, who caught up, how far archivers
-have come.
-"""
+"""Watches all readers that have a position, once a second: which lag, which caught up, how far archivers have come."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ from ...core.watch.notification_types import NotificationType
 ARCHIVER = "ARCHIVER"
 """The component of a consumer that copies a log elsewhere."""
 LOOKUPS_MAX = 1000
-"""Events that one look looks up; who is not judged for that is the first to be judged in the next."""
+"""Events looked up in one look. Readers that are skipped for it are judged first in the next."""
 _Key = tuple[LocalLog, FollowerKind, str, str]
 
 
@@ -30,19 +28,19 @@ class _Seen:
     """What is remembered of a position between two looks."""
 
     after: int
-    """It stays: for another position there is another one of these."""
+    """Never changes: another position gets another object."""
     is_lagging: bool = False
     next: Waiting | None = None
-    """The first event after `after`; None if none is known."""
+    """The first event after `after`; None if unknown."""
     looked_upto: int = 0
-    """Up to this number there is none."""
+    """No event exists from `after` up to this number."""
 
 
 class ConsumerWatch:
-    """Call `look` once a second, from one thread at a time; it looks some events up, by their number.
+    """Call `look` once a second, from one thread at a time. It looks some events up by number.
 
-    All else may be called from any thread, meanwhile too: what is remembered of a position is of that position alone,
-    and made anew when somebody has moved.
+    All other methods may be called from any thread at any time: the state of a position is replaced when its reader
+    moves.
     """
 
     def __init__(
@@ -64,13 +62,13 @@ class ConsumerWatch:
         self._lookups = 0
         """What is left of LOOKUPS_MAX."""
         self.followers: Sequence[Follower] = ()
-        """Those who were looked at last, but for registered consumers; streams that have told a position included."""
+        """The readers seen in the last look: streams that have reported a position, but not registered consumers."""
         self._looked_at = clock()
         for follower in self._registered():
             self._seen[_key(follower)] = _Seen(follower.after)
 
     def look(self, followers: Sequence[Follower] = ()) -> None:
-        """Notify of what has changed since the last look; `followers` are all of whom their logs do not know."""
+        """Notify of changes since the last look; `followers` are the readers that their logs do not know."""
         now = self._clock()
         followers = [*followers, *self._streams()]
         interval_ms = max(1, round((now - self._looked_at) * 1000))
@@ -88,20 +86,20 @@ class ConsumerWatch:
             self._judge_all(present)
 
     def lasting(self) -> Iterator[Follower]:
-        """Whose positions outlive who reads: registered consumers as they stand, others as they were looked at last."""
+        """Readers whose position outlives the connection: registered consumers now, others as of the last look."""
         yield from self._registered()
         for each in self.followers:
             if each.kind is not FollowerKind.RECEIVER and not each.log.is_closed:
                 yield each
 
     def lag(self, follower: Follower) -> Lag:
-        """How far behind somebody is; not at all where the log cannot be read. See `measured`."""
+        """How far behind a reader is; zero if the log cannot be read. See `measured`."""
         return self.measured(follower) or NO_LAG
 
     def measured(self, follower: Follower) -> Lag | None:
-        """How far behind somebody is; None: the log cannot be read, or is gone.
+        """How far behind a reader is; None if the log cannot be read or is gone.
 
-        What was looked up for who is looked at each second is not looked up again until it moves.
+        For readers watched each second, the event that was looked up is kept until the reader moves.
         """
         seen = self._seen.get(_key(follower))
         if seen is None or seen.after != follower.after:
@@ -109,7 +107,7 @@ class ConsumerWatch:
         return self._lag(follower, seen)
 
     def furthest_behind(self, followers: Iterable[Follower], count: int) -> list[Follower]:
-        """So many of them, at most: those whose heads are furthest ahead."""
+        """At most `count` of them: those furthest behind the head."""
         return nsmallest(count, followers, key=lambda each: -events_behind(each.log, each.after, each.upto))
 
     def _judge_all(self, present: list[Follower]) -> None:
@@ -124,7 +122,7 @@ class ConsumerWatch:
             self._judge(follower, self._seen[_key(follower)], old.get(follower.log, 0))
 
     def _first_young(self, log: LocalLog) -> int:
-        """The number of the first event that is not too old; all before it are. One search for all who read the log."""
+        """The number of the first event that is not too old. One search serves all readers of the log."""
         try:
             return log.sequence_number_at(self._wall_clock() - self._lag_ms)
         except EventLogError:  # closed meanwhile
@@ -164,7 +162,7 @@ class ConsumerWatch:
             self._bus.emit(type, **_of(follower), count=count, intervalMs=interval_ms)
 
     def _lag(self, follower: Follower, seen: _Seen) -> Lag | None:
-        """As `core.followers.lag_of`, with the event that was looked up before; None: the log cannot be read."""
+        """As `core.followers.lag_of`, with the event looked up before; None: the log cannot be read."""
         now_ms, log = self._wall_clock(), follower.log
         try:
             return lag_of(
@@ -175,11 +173,11 @@ class ConsumerWatch:
                 upto=follower.upto,
                 first=lambda: self._next(follower, seen),
             )
-        except EventLogError:  # its log says so itself; or it was closed meanwhile
+        except EventLogError:  # reported by its log; or it was closed meanwhile
             return None
 
     def _next(self, follower: Follower, seen: _Seen) -> Waiting | None:
-        """The first event that waits. It stays the same until the position moves."""
+        """The reader's next event. It stays the same until the position moves."""
         found = seen.next
         if found is None:
             head = follower.log.head()

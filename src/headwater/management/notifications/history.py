@@ -1,7 +1,7 @@
-"""Keeps notifications in a log, so that the history of the server can be read and queried like any other.
+"""Keeps notifications in a log, so that the server's history can be read and queried like any other.
 
-Each notification is one event: its type is the notification's, its data all attributes as JSON, its tags what one asks
-for (`log:orders`, `consumer:spark/archiver`, `user:alice`). Nobody is notified of what is appended to this log.
+Each notification is one event: its type is the notification's, its data all attributes as JSON, its tags the usual
+search keys (`log:orders`, `consumer:spark/archiver`, `user:alice`). Appends to this log cause no notifications.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TAGGED = ("log", "user", "account", "group", "owner", "component", "endpoint", 
 
 
 class History:
-    """Appends every notification, from `start` to `close`, on a thread of its own: a slow disk slows nobody else."""
+    """Appends every notification, from `start` to `close`, on its own thread: a slow disk delays nothing else."""
 
     def __init__(
         self,
@@ -51,11 +51,11 @@ class History:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to append; with what was emitted since this was made."""
+        """Begin to append, starting with what was emitted since construction."""
         self._thread = self._threads.start("history", self._run, self._is_stopping)
 
     def close(self) -> None:
-        """Append what was emitted until now, and end; after some seconds without that."""
+        """Append what has been emitted so far, and end; after some seconds, give up on the rest."""
         self._is_stopping.set()
         self._awake.set()
         if self._thread is not None:
@@ -73,7 +73,7 @@ class History:
                 return
 
     def _is_kept(self, events: Sequence[Event]) -> bool:
-        """Append; try again while the disk is full. False if the log is closed, or the server stops meanwhile."""
+        """Append; retry while the disk is full. False if the log is closed, or the server stops meanwhile."""
         is_reported = False
         while True:
             try:
@@ -81,14 +81,14 @@ class History:
                 return True
             except Closed:
                 return False
-            except InvalidInput as error:  # somebody made the log take smaller events only
+            except InvalidInput as error:  # the log was changed to accept smaller events only
                 _logger.error("a notification cannot be stored: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
                 if self._is_stopping.wait(self._retry_s):
                     _logger.info("%d notifications are not stored, since the server stops: %s", len(events), error)
                     return False
-                if not is_reported:  # a server of a home that begins or ends its turn is not worth a word
+                if not is_reported:  # a server of a home that begins or ends its turn is not worth a warning
                     is_reported = True
                     _logger.error("notifications cannot be stored at present: %s", error)
             except Exception:  # whatever it is, the next ones must have their turn
@@ -97,7 +97,7 @@ class History:
 
 
 def event_of(notification: Notification) -> Event:
-    """The event that is kept of a notification."""
+    """The event that records a notification."""
     attributes = notification.attributes
     tags = []
     for name in _TAGGED:

@@ -1,4 +1,4 @@
-"""The notifications that wait for one listener: bounded; the oldest is lost first, and the next says how many were."""
+"""The bounded queue of one listener's notifications. The oldest is lost first; the next one says how many were lost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from ...core.watch.notification_types import EVERY_TYPE, NotificationType
 from .catalog import LOST
 
 WAITING_MAX = 1000
-"""Of what was looked at, and of what was not: so many each."""
+"""The limit for examined notifications, and for unexamined ones: this many each."""
 LOOKS_MAX = 32
-"""So many are looked at in one go, so that an event loop has other turns, however many listeners have theirs."""
+"""Notifications examined in one go, so that many listeners do not block the event loop."""
 
 
 class NotificationQueue:
-    """Notifications on their way from the threads that emit them to one listener.
+    """Carries notifications from the threads that emit them to one listener.
 
-    `wake` is called, in any thread, when there is something to take after there was nothing; it must only hand over
-    (`loop.call_soon_threadsafe`). After that it is not called again until `take` has found the queue empty.
+    When the empty queue gets a notification, it calls `wake`, in any thread; `wake` must only hand over
+    (`loop.call_soon_threadsafe`). It is not called again until `take` has found the queue empty.
     """
 
     def __init__(
@@ -32,26 +32,26 @@ class NotificationQueue:
         accepts: Callable[[Notification], bool] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """Listen from now on to those types. `accepts` is asked in the thread that takes, never in one that emits.
+        """Listen to those types from now on. `accepts` is called in the thread that takes, never in one that emits.
 
-        What it is asked about has the attribute `lost` already, if notifications were lost before it.
+        If notifications were lost before one, it has the attribute `lost` when `accepts` sees it.
         """
         self._wake, self._accepts = wake, accepts
         self._waiting_max = waiting_max
         self._lock = threading.Lock()
         self._waiting: deque[Notification] = deque()
-        """What was not looked at yet."""
+        """Notifications not examined yet."""
         self._lost = 0
-        """Of those, since the last that was accepted."""
+        """Unexamined notifications lost since the last accepted one."""
         self._is_awake = False
         self._accepted: deque[tuple[Notification, int]] = deque()
-        """What was looked at and waits to be taken, each with how many were lost before it. Only who takes is here."""
+        """Accepted notifications, each with how many were lost before it. Only the taking thread uses this."""
         self.lost_total = 0
         self._unsubscribe = bus.subscribe(self._put, types)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits, accepted or not."""
+        """Whether no notification waits, accepted or not."""
         return not self._waiting and not self._accepted
 
     @property
@@ -61,18 +61,18 @@ class NotificationQueue:
 
     @property
     def is_looked_at(self) -> bool:
-        """Whether nothing waits but what is accepted."""
+        """Whether all queued notifications are accepted."""
         return not self._waiting
 
     def take(
         self, count: int, *, looks_max: int = LOOKS_MAX, goes_on: Callable[[], bool] = lambda: True
     ) -> list[Notification]:
-        """The next ones, at most so many, that are accepted, of the next `looks_max`. They do not wait any more.
+        """Remove and return at most `count` accepted notifications, examining at most `looks_max` more.
 
-        `goes_on` is asked after each look: whether there is time for another.
+        `goes_on` is called after each examination: whether there is time for another.
 
-        If the queue `is_empty` afterwards, `wake` is called for the next; else come again. What was lost before one
-        is in its attribute `lost`, also if what was lost would not have been accepted: nobody has looked at it.
+        If the queue `is_empty` afterwards, `wake` announces the next one; otherwise call again. The attribute `lost`
+        counts the notifications lost before one, even those that would not have been accepted: they were not examined.
         """
         for _ in range(looks_max):
             if len(self._accepted) >= count or not self._look_at_next() or not goes_on():
@@ -80,18 +80,18 @@ class NotificationQueue:
         return [_with_lost(*self._accepted.popleft()) for _ in range(min(count, len(self._accepted)))]
 
     def look(self, goes_on: Callable[[], bool] = lambda: True) -> None:
-        """To be called where nothing can be taken: so that what is not accepted takes no room from what is.
+        """Call this when nothing can be taken, so that unwanted notifications do not fill the queue.
 
         `goes_on` as for `take`.
 
-        If the queue `is_looked_at` afterwards, `wake` is called for the next; else come again.
+        If the queue `is_looked_at` afterwards, `wake` announces the next one; otherwise call again.
         """
         for _ in range(LOOKS_MAX):
             if not self._look_at_next() or not goes_on():
                 return
 
     def lose_oldest(self) -> None:
-        """There is no room for all: the oldest is lost, and the next one says so."""
+        """Drop the oldest notification to make room; the next one says so."""
         with self._lock:
             lost = 1
             if self._accepted:
@@ -107,7 +107,7 @@ class NotificationQueue:
             self.lost_total += 1
 
     def close(self) -> None:
-        """Listen no more, and know nothing of the listener, so that it goes at once."""
+        """Stop listening and drop all references to the listener, so that it is freed at once."""
         self._unsubscribe()
         self._unsubscribe = self._wake = _nothing
         self._accepts = None

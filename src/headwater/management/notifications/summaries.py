@@ -1,7 +1,7 @@
-"""Notifications of what is too frequent for one each: refused appends, failed conditions, once a second with a count.
+"""Notifications of events too frequent for one each: refused appends, failed conditions; once a second with a count.
 
-Logs count these things anyway. Here the counters are looked at, so that the path of an append knows nothing of it, and
-nothing is sampled: the counts of all notifications together are the counters.
+Logs count these anyway, so the append path is not involved. Nothing is sampled: the counts of all notifications add
+up to the counters.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Summaries:
     def __init__(
         self, bus: Bus, opened: Callable[[], Sequence[LocalLog]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`opened` answers the logs that are open; the clock counts seconds."""
+        """`opened` returns the open logs; the clock counts seconds."""
         self._bus, self._opened, self._clock = bus, opened, clock
         self._seen = {log: _counts(log) for log in self._logs()}
         self._looked_at = clock()
 
     def look(self) -> None:
-        """Notify of what was counted since the last look; for the last time, of a log that was deleted since."""
+        """Notify of what was counted since the last look, including the last counts of a log deleted since."""
         now = self._clock()
         interval_ms = max(1, round((now - self._looked_at) * 1000))
         self._looked_at = now

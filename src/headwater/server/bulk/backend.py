@@ -1,4 +1,4 @@
-"""What the Flight server of the bulk process works on: logs mapped read-only here; the server does everything else."""
+"""The logs of the bulk process's Flight server: mapped read-only here; the server does everything else."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from .streams import Sendings
 from .writer_ownership import check_own
 
 MAPPED_MAX = 128
-"""Logs that are kept mapped; those used longest ago are let go."""
+"""Logs that are kept mapped; the least recently used are unmapped."""
 STAGINGS_MAX = 1024
-"""Logs for which it is kept how much is staged."""
+"""Logs for which the staged amount is kept."""
 
 
 class BulkBackend(Backend):
@@ -53,7 +53,7 @@ class BulkBackend(Backend):
         self._link, self._memory = link, memory
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
-        """By directory, which is another one for each incarnation of a log."""
+        """By directory, which differs for each incarnation of a log."""
         self._stagings: OrderedDict[str, Staging] = OrderedDict()
         """By directory, too."""
         self._mapping = threading.Lock()
@@ -61,7 +61,7 @@ class BulkBackend(Backend):
         """Streams to readers."""
         self._lending = Lending(self._lent) if lends else None
 
-    # Who asks
+    # Users
 
     def authenticate(self, credentials: Credentials | None, peer: str) -> Login:
         name, secret = ("", None) if credentials is None else (credentials.name, credentials.secret)
@@ -141,20 +141,20 @@ class BulkBackend(Backend):
         staging.settings = place.settings
         return staging.stage(command.writer, command.batch, command.part, command.attempt, schema)
 
-    # All else
+    # Other calls
 
     def act(self, user: User, name: str, body: bytes) -> bytes:
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
-        """What a process gets, counted as sent. Raises as `flight.server.reads.span_of`, and MappedLog.scan."""
+        """The segments to lend, counted as sent. Raises as `flight.server.reads.span_of`, and MappedLog.scan."""
         ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
         span, _ = span_of(self, ticket)
         mapped = self._opened(body.log)
         if (lent := mapped.lend(span.after, span.upto)) is None:
             return None
         try:
-            span_of(self, ticket)  # again: what was trimmed in between would be missing in silence
+            span_of(self, ticket)  # again: events trimmed in between would be silently missing
             events = mapped.count(lent.loan.after, lent.loan.upto)
         except BaseException:
             lent.close()
@@ -173,7 +173,7 @@ class BulkBackend(Backend):
                 mapped = MappedLog(Path(place.directory))
             self._mapped[place.directory] = mapped
             while len(self._mapped) > MAPPED_MAX:
-                self._mapped.popitem(last=False)  # its maps go when the last scan of it ends
+                self._mapped.popitem(last=False)  # its maps go when its last scan ends
         with self._telling_damage(log):
             mapped.refresh(place.extent.head, place.distrusted)
         return mapped
@@ -184,7 +184,7 @@ class BulkBackend(Backend):
 
     @contextmanager
     def _telling_damage(self, log: str) -> Iterator[None]:
-        """Report damage that a read finds to the server, which has not read it itself."""
+        """Report damage found by a read to the server, which has not read it itself."""
         try:
             yield
         except StorageCorrupted as error:
@@ -192,20 +192,20 @@ class BulkBackend(Backend):
             raise
 
     def let_go(self) -> None:
-        """Forget the logs that were deleted, and the segments that were trimmed: so long the disk has them still."""
+        """Release deleted logs and trimmed segments, which stay on disk until then."""
         with self._mapping:
             mapped_logs = list(self._mapped.items())
         for directory, mapped in mapped_logs:
             try:
                 mapped.refresh(mapped.head)
-            except EventLogError:  # whoever reads it is told why
+            except EventLogError:  # a reader of the log gets the error
                 with self._mapping:
                     self._mapped.pop(directory, None)
 
 
 @contextmanager
 def _handed_over(batch: pa.RecordBatch) -> Iterator[str]:
-    """The path of a file of that batch, which the server maps; in memory where the system has such files."""
+    """The path of a file with the batch, which the server maps; in memory where the system has such files."""
     with _unnamed_file() as file:
         with pa.ipc.new_stream(file, batch.schema) as stream:
             stream.write_batch(batch)

@@ -1,4 +1,4 @@
-"""Who has called the bulk process lately: it asks the server about each caller once a second, while there are calls."""
+"""Recent callers of the bulk process: it asks the server about each caller once a second, while there are calls."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from dataclasses import dataclass
 
 CALLERS_MAX = 1000
 IDLE_MS = 3_600_000
-"""How long somebody is remembered who does not call any more."""
+"""How long a caller is remembered after its last call."""
 
 
 @dataclass(slots=True)
 class BulkCaller:
-    """One user at one address; gRPC's connections are not told apart."""
+    """One user at one address; gRPC's connections are not distinguished."""
 
     user: str
-    """Empty where no user is configured."""
+    """Empty if no user is configured."""
     peer: str
     first_at: int
     last_at: int
-    """When it was first heard of, and last, in ms since 1970; the latter may be a second old."""
+    """The first and last call, in ms since 1970; the latter may be a second old."""
 
 
 class BulkCallers:
-    """Those of one server, the newest so many."""
+    """The most recent callers of one server."""
 
     def __init__(self, clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000) -> None:
         self._clock = clock
         self._known: OrderedDict[str, BulkCaller] = OrderedDict()
-        """By name; who was heard of last is last."""
+        """By name; the most recent caller is last."""
 
     def seen(self, user: str, peer: str) -> None:
-        """A user calls from an address."""
+        """Record a call of a user from an address."""
         if not peer:
-            return  # a handshake, which says nothing of its peer; the call that follows does
+            return  # a handshake, which says nothing of its peer; the next call does
         name, now = f"flight/{user}@{peer}", self._clock()
         caller = self._known.setdefault(name, BulkCaller(user, peer, now, now))
         caller.last_at = now
@@ -44,7 +44,7 @@ class BulkCallers:
 
     @property
     def known(self) -> Mapping[str, BulkCaller]:
-        """All that are remembered, by name; a view."""
+        """All remembered callers, by name; a view."""
         self._forget(self._clock())
         return self._known
 

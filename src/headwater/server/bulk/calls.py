@@ -1,4 +1,4 @@
-"""What the server answers its bulk process: which user it is, where a log lies, and all that only it may do."""
+"""The server's answers to its bulk process: users, places of logs, and all that only the server may do."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class BulkCalls:
-    """The calls by name: what `link.Answering` is given."""
+    """The calls by name, for `link.Answering`."""
 
     def __init__(
         self,
@@ -48,28 +48,27 @@ class BulkCalls:
         readers: Readers | None = None,
         stale: Callable[[str | None], str | None] = lambda log: None,
     ) -> None:
-        """`readers` are told of streams that last for a while; `stale` says why nothing may be read at the moment.
+        """`readers` get the streams that last for a while; `stale` says why nothing may be read at the moment, or
+        nothing of the given log.
 
-        Of one log, if it is given.
-
-        While it does, each call that begins something raises StorageUnavailable.
+        While there is a reason, each call that begins something raises StorageUnavailable.
         """
         self._stale = stale
         self._store, self._guard, self._readers = store, guard, readers or Readers()
         self._streams: dict[int, tuple[Reader, Callable[[], None]]] = {}
-        """Those, by what the bulk process calls them, each with what forgets it."""
+        """Those streams, by their numbers in the bulk process, each with a callable that forgets it."""
         self._telling = asyncio.Lock()
         self.ask: Callable[..., None] = lambda *_: None
-        """Tells the bulk process something, once there is one."""
+        """Sends a message to the bulk process, once there is one."""
         self.callers = BulkCallers()
         self.traffic = Traffic()
-        """Events that were appended, and that were sent to readers."""
+        """Events that were appended, and events sent to readers."""
         self.ended = 0
         """Connections that the bulk process ended: their peers sent more than was taken."""
         self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
         self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """Of log and writer: a commit that is asked for again and again waits here, and takes no thread meanwhile."""
+        """By log and writer: a repeated commit waits here, without a thread."""
 
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
@@ -81,22 +80,20 @@ class BulkCalls:
         for pool in self._threads.values():
             pool.shutdown(wait=False, cancel_futures=True)
 
-    # Who
+    # Users
 
     async def authenticate(self, name: str, secret: str | None, peer: str) -> Login:
         """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
         self._check_fresh()
-        before = self._guard.seal(
-            name, is_login=True
-        )  # a password changed while it is checked opens nothing that stays
+        before = self._guard.seal(name, is_login=True)  # a password changed during the check opens nothing that stays
         user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
         self.callers.seen(user.name, peer)
         return Login(user, before if name else self._guard.seal(user.name, is_login=True))
 
     async def user(self, name: str, seal: str, peer: str) -> User:
-        """The user of that name as the accounts are now.
+        """The user of that name in the current accounts.
 
-        Raises Unauthenticated: there is none any more, or another password, or other tokens, than at the login.
+        Raises Unauthenticated: it no longer exists, or its password or tokens have changed since the login.
         """
         self._check_fresh()
         user = self._guard.trusted(name, peer)
@@ -106,13 +103,13 @@ class BulkCalls:
         return user
 
     async def authorize(self, name: str, right: str, log: str) -> None:
-        """See Guard. Asked only where a user seemed to lack the right."""
+        """See Guard. Called only if a user seemed to lack the right."""
         self._guard.authorize(self._guard.trusted(name, ""), Right(right), log)
 
     # Logs
 
     async def place(self, log: str) -> LogPlace:
-        """How far it goes, and where it lies. Raises LogNotFound, StorageCorrupted."""
+        """The extent and location of a log. Raises LogNotFound, StorageCorrupted."""
         self._check_fresh(log)
         stored = await self._opened(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
@@ -133,9 +130,9 @@ class BulkCalls:
         return appended
 
     async def sent(self, number: int, events: int, is_end: bool, about: list[Any] | None) -> None:
-        """So many events were sent to a reader, by the stream of that number. `about` is who it is, at first."""
+        """Record events sent to a reader by the stream of that number. The first call for a stream has `about`."""
         self.traffic.events_out += events
-        async with self._telling:  # in the order in which it was told, though a log may have to be opened
+        async with self._telling:  # in the order of the calls, though a log may have to be opened
             if about is not None and number not in self._streams:
                 await self._begun(number, msgspec.convert(about, About))
             if (found := self._streams.get(number)) is None:
@@ -150,7 +147,7 @@ class BulkCalls:
     async def _begun(self, number: int, about: About) -> None:
         try:
             log = await self._opened(about.log)
-        except EventLogError:  # deleted meanwhile: the stream comes to its end
+        except EventLogError:  # deleted meanwhile: the stream ends
             return
         reader = Reader(
             "flight",
@@ -165,22 +162,22 @@ class BulkCalls:
         self._streams[number] = reader, self._readers.add(reader)
 
     async def damaged(self, log: str, path: str) -> None:
-        """A read found damage in that file: the server looks for itself, so that metrics and events show it."""
+        """A read found damage in that file: the server checks it itself, so that metrics and events show it."""
         stored = await self._opened(log)
         await asyncio.to_thread(stored.look_for_damage, path)
 
     async def connections_ended(self, count: int) -> None:
-        """So many connections were ended, as their peers sent more than was taken from them."""
+        """Count connections ended because their peers sent more than was taken."""
         self.ended += count
 
     def forget_streams(self) -> None:
-        """The bulk process has ended, and its streams with it."""
+        """Forget the streams of a bulk process that has ended."""
         for _, forget in self._streams.values():
             forget()
         self._streams.clear()
 
     async def act(self, user: str, name: str, body: bytes) -> bytes:
-        """What the action answers to that user, as he is now.
+        """The answer of the action to that user, with current rights.
 
         Raises InvalidInput, Forbidden, LogNotFound, and what its handler does.
         """
@@ -195,11 +192,11 @@ class BulkCalls:
         self._guard.authorize(caller, shape.right, given.log)
         self._check_fresh(given.log)
         if isinstance(given, wire.WriterBody):
-            check_writer(given.writer)  # no log is opened for a name that cannot be one
+            check_writer(given.writer)  # no log is opened for an invalid name
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
         if shape.right is Right.APPEND and isinstance(target, StoredLog) and target.is_following:
-            raise NotPrimary(given.log)  # not even a stage is to be missed here: it lies at the primary
+            raise NotPrimary(given.log)  # a replica must not even report a missing stage: it lies at the primary
         if work is None:
             return wire.encode(handler(target, given))
         if not takes_turns:
@@ -247,18 +244,18 @@ def _append(log: StoredLog, path: str, command: wire.AppendCommand) -> wire.Appe
 def _batch_at(path: str) -> pa.RecordBatch:
     try:
         file = pa.memory_map(path)
-    except OSError as error:  # the process that holds it was killed, and nobody waits for the answer
+    except OSError as error:  # the process that holds it was killed: no caller waits for the answer
         raise StorageUnavailable(f"the batch cannot be read, nothing was appended: {error}") from None
     with file:
         return pa.ipc.open_stream(file).read_next_batch()
 
 
 KEEPING = Keeping()
-"""For commits of much; one for the process."""
+"""For large commits; one for the process."""
 
 
 class Work(Enum):
-    """Kinds of calls that block. Each has threads of its own, so that slow ones hold up no others."""
+    """Kinds of blocking calls. Each has its own threads, so that slow ones delay no others."""
 
     OPEN = 2
     """Logs that are not open yet: the first opening after a crash may take long."""
@@ -269,15 +266,16 @@ class Work(Enum):
 
 
 class Handling(NamedTuple):
-    """How an action is done."""
+    """How an action is performed."""
 
     handler: Callable[[Any, Any], object]
-    """From the log that the body names (from all logs, if the work is to open one) and the body to the answer, both as
-    `flight.wire.ACTIONS` says. Raises what the log raises."""
+    """Maps the log named in the body (all logs, if the work is to open one) and the body to the answer; body and answer
+    are as `flight.wire.ACTIONS` says. Raises what the log raises.
+    """
     work: Work | None = Work.ASK
     """None: it does not block."""
     takes_turns: bool = False
-    """Whether one call for a log and a writer runs at a time."""
+    """Whether calls for a log and a writer run one at a time."""
 
 
 def _on_log(
@@ -356,4 +354,4 @@ HANDLERS: dict[str, Handling] = dict(
         _on_log(wire.FORGET_WRITER, _forget_writer, takes_turns=True),
     )
 )
-"""Every action that is on a log, but for those that the bulk process does itself."""
+"""Every action on a log, except those that the bulk process does itself."""

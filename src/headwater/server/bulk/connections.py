@@ -1,12 +1,11 @@
-"""Ends connections of Flight whose peers send more than is taken from them, so that the process need not end.
+"""Ends Flight connections whose peers send more than is taken from them, so that the process need not end.
 
-gRPC reads messages of any size before it asks anybody, and pyarrow has no way to say a limit. But Linux tells how many
-bytes a peer has sent, and Flight's server when it took it all (`took`): gRPC holds the difference. Connections
-before their login have a part of the share, all of them together; and all connections have the share and
-`SLACK_BYTES`. Where more is held, the largest are ended.
+gRPC reads messages of any size before it calls any code, and pyarrow cannot set a limit. But Linux reports how many
+bytes a peer has sent, and Flight's server reports when it took them all (`took`): gRPC holds the difference.
+Connections before their login have a part of the share, all together; all connections have the share and
+`SLACK_BYTES`. If more is held, the largest are ended.
 
-New connections and data wake the thread by SIGIO: an epoll does not tell of what gRPC has accepted, or read, before it
-looks.
+New connections and data wake the thread by SIGIO: an epoll does not report what gRPC has accepted, or read, first.
 """
 
 from __future__ import annotations
@@ -28,68 +27,70 @@ from .sockets import OwnSocket, Place, sockets
 logger = logging.getLogger("headwater.server")
 
 STRANGERS, STRANGERS_BYTES_MIN = 8, 8 * MIB
-"""Peers before their login have one part in so many of the share, and at least so much. Each counts `FREE_BYTES` for
-its thread, and what it sent."""
+"""All peers before their login share one part in this many of the share, and at least this much. Each counts
+`FREE_BYTES` for its thread, and the bytes it sent.
+"""
 SLACK_BYTES = 32 * MIB
 CUT_BYTES = 4096
-"""Before a login segments of TCP are cut to so much, so that little comes between two looks; the peer sends the rest
-again."""
+"""The TCP segment size before a login, so that little arrives between two looks; the peer sends the rest again."""
 TURN_S, TURN_S_MAX = 0.25, 5.0
-"""One stranger at a time may send long segments: the next one after so long, or where the one before goes on."""
+"""One stranger at a time may send long segments: the next one after the first time, or after the second if the previous
+one goes on.
+"""
 KEPT = 4
-"""Where peers hold too much, they are ended until one part in so many of the bound is held."""
+"""If peers hold too much, connections are ended until one part in this many of the bound is held."""
 LOOK_S, PAUSE_S = 0.5, 0.005
-"""How often is looked when nothing comes; and how long is waited after each look, while more may come."""
+"""The interval of looks when nothing arrives; and the pause after each look, while more may arrive."""
 PAUSES = 20
-"""A pause is so many times as long as the look before it: looks take a twentieth of a core at most."""
+"""A pause is this many times as long as the look before it: looks take a twentieth of a core at most."""
 TELL_S = 10.0
-"""So seldom the log says which connection was ended."""
+"""The least time between log lines about ended connections."""
 
 
 class Connection:
-    """One connection of gRPC's."""
+    """A connection of gRPC."""
 
     __slots__ = ("is_cut", "is_known", "peer", "received", "socket", "taken")
 
     def __init__(self, its: OwnSocket, peer: Place) -> None:
         self.socket, self.peer = its, peer
         self.received = self.taken = 0
-        """Bytes that the peer has sent; and how many they were when the server last took something."""
+        """Bytes sent by the peer so far; and the value when the server last took something."""
         self.is_known = False
         """Whether a call on it has logged in."""
         self.is_cut = True
-        """Whether its segments are cut."""
+        """Whether its segments are limited."""
 
     @property
     def held(self) -> int:
-        """What gRPC may hold for it."""
+        """The most that gRPC may hold for it."""
         return self.received - self.taken
 
     def uncut(self) -> None:
-        """Take its segments as they are."""
+        """Stop limiting its segments."""
         if self.is_cut:
             self.is_cut = False
             self.socket.uncut()
 
 
 class Connections:
-    """Those of one Flight server. Safe to use from any thread. On other systems than Linux there are none."""
+    """The connections of one Flight server. Thread-safe. Does nothing except on Linux."""
 
     def __init__(self, bytes_max: int, ended: Callable[[int], None], address_of: Callable[[str], str]) -> None:
-        """Made before the server: sockets that are there now are none of its. `bytes_max` is the share of the process.
+        """Create it before the server: present sockets are not the server's. `bytes_max` is the share of the process.
 
-        `ended` is called with the number of connections, each time that some were ended. `address_of`: see BulkServer.
+        `ended` is called with the number of connections each time some were ended. `address_of`: see BulkServer.
         """
         self._strangers_bytes_max = max(bytes_max // STRANGERS, STRANGERS_BYTES_MIN)
         self._bytes_max = bytes_max + SLACK_BYTES
         self._ended, self._address_of = ended, address_of
         self._others = {cookie for cookie, _ in sockets()}
-        """Sockets that are no connections of Flight, or have been."""
+        """Sockets that are not Flight connections, or no longer."""
         self._known: dict[int, Connection] = {}
         """By cookie, the oldest first."""
         self._by_peer: dict[Place, Connection] = {}
         self._here: list[OwnSocket] = []
-        """Sockets that listen."""
+        """The listening sockets."""
         self._port = self._thread = 0
         self._lock = threading.Lock()
         self._trim: Callable[[], object] = malloc_trim() or (lambda: None)
@@ -97,13 +98,13 @@ class Connections:
         self._turn_at = -TURN_S_MAX
 
     def watch(self, port: int) -> None:
-        """Look from now on at those of the server that listens there, in a thread of its own."""
+        """Watch the connections of the server on that port from now on, in its own thread."""
         self._port = port
         if sys.platform == "linux":
             threading.Thread(target=self._run, name="headwater-connections", daemon=True).start()
 
     def took(self, peer: str) -> None:
-        """The server took everything from a peer that is logged in, by gRPC's name of it."""
+        """The server took all data from a logged-in peer, by gRPC's name of it."""
         place = _place_of(peer)
         with self._lock:
             if place not in self._by_peer and self._thread:
@@ -114,7 +115,7 @@ class Connections:
                 its.received = its.taken = its.socket.received or its.received
 
     def end_largest(self) -> bool:
-        """End the connection that holds most, strangers first; answers whether one holds more than `FREE_BYTES`."""
+        """End the connection that holds most, strangers first; returns whether one holds more than `FREE_BYTES`."""
         with self._lock:
             self._look()
             most = max(self._known.values(), key=_rank, default=None)
@@ -153,7 +154,7 @@ class Connections:
                 its.uncut()
 
     def _listening(self) -> poll:
-        """What tells whether connections wait to be accepted."""
+        """A poll object that reports connections to be accepted."""
         waiting = poll()
         for cookie, fd in list(sockets()):
             its = OwnSocket(fd)
@@ -169,7 +170,7 @@ class Connections:
         return (name := its.name) is not None and name[1] == self._port
 
     def _find(self) -> None:
-        """Take up connections that are new."""
+        """Find new connections."""
         present = dict(sockets())
         self._others.intersection_update(present)
         for cookie in sorted(present.keys() - self._known.keys() - self._others):
@@ -193,7 +194,7 @@ class Connections:
                 each.received = received
 
     def _bound(self) -> Collection[Connection]:
-        """End the largest where a bound is not kept, and answer them."""
+        """End the largest connections above a bound, and return them."""
         strangers = [each for each in self._known.values() if not each.is_known]
         beyond = _beyond(strangers, self._strangers_bytes_max, FREE_BYTES) or _beyond(
             self._known.values(), self._bytes_max, 0
@@ -205,7 +206,7 @@ class Connections:
         return beyond
 
     def _take_turns(self) -> None:
-        """Let the oldest stranger who has more to say do so, unless another is about to."""
+        """Let the oldest stranger with more data send it, unless another's turn lasts."""
         strangers = [each for each in self._known.values() if not each.is_known]
         is_taken = any(not each.is_cut for each in strangers)
         if (now := time.monotonic()) - self._turn_at < (TURN_S_MAX if is_taken else TURN_S):
@@ -239,7 +240,7 @@ def _rank(its: Connection) -> tuple[bool, int]:
 
 
 def _beyond(those: Collection[Connection], bytes_max: int, each_bytes: int) -> list[Connection]:
-    """The largest, to be ended where all hold more bytes than that, so that the rest hold a part."""
+    """The largest connections, to be ended if all hold more than that many bytes, so that the rest hold a part."""
     held, found = sum(each_bytes + each.held for each in those), list[Connection]()
     for each in sorted(those, key=lambda each: -each.held) if held > bytes_max else ():
         if held <= bytes_max // KEPT:

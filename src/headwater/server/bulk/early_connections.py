@@ -1,7 +1,7 @@
-"""Connections that came before Flight served: their port was held, and they are relayed to Flight while they last.
+"""Connections made before Flight served: their port was held, and they are relayed to Flight while they last.
 
-gRPC takes over no socket that listens, nor shares a port (Arrow forbids it), so that whoever came before it is
-connected to it from here. Who comes later is Flight's alone.
+gRPC cannot take over a listening socket or share a port (Arrow forbids it), so earlier clients are connected to it from
+here. Later clients connect to Flight directly.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from contextlib import suppress
 from ...flight.server.authentication import address_of
 
 PIECE_BYTES = 256 * 1024
-"""So much of each direction of a connection is here at most; a side that takes nothing holds up the other."""
+"""The most data of each direction of a connection here; a side that reads nothing pauses the other."""
 
 
 class EarlyConnections:
-    """The connections of a socket that listens, taken from it once, and then relayed. Safe to use from any thread."""
+    """Takes the connections of a listening socket once, then relays them. Thread-safe."""
 
     def __init__(self, listening: socket.socket, *accepted: socket.socket) -> None:
         """`accepted` were taken from it before."""
         self._listening = listening
         self._clients: list[socket.socket] = list(accepted)
         self._addresses: dict[tuple[str, str], str] = {}
-        """Of our connections to Flight: from which address they come really."""
+        """The client addresses behind our connections to Flight."""
 
     def take(self) -> None:
-        """Take all connections that wait, and let go of the port: from now on another can listen on it."""
+        """Take all waiting connections, and release the port: from now on another can listen on it."""
         self._listening.setblocking(False)
         with self._listening, suppress(BlockingIOError):
             while True:
@@ -37,7 +37,7 @@ class EarlyConnections:
                     continue
 
     def relay_to(self, host: str, port: int) -> None:
-        """Begin to relay what was taken to whoever listens there now."""
+        """Begin to relay the taken connections to the current listener there."""
         clients, self._clients = self._clients, []
         for client in clients:
             threading.Thread(target=self._relay, args=(client, (host, port)), name="flight-relay", daemon=True).start()
@@ -52,14 +52,14 @@ class EarlyConnections:
             client,
             suppress(OSError),
             socket.create_connection(to) as flight,
-        ):  # refused: the client is told by its end
+        ):  # refused: closing it tells the client
             address = str(client.getpeername()[0]).removeprefix(
                 "::ffff:"
-            )  # IPv4 on a socket for both, as gRPC names it
+            )  # IPv4 on a dual-stack socket, as gRPC names it
             for end in (client, flight):
                 end.setblocking(True)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # a client that is lost does not stay
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # so that a lost client does not stay
             ours = flight.getsockname()
             place = (str(ours[0]), str(ours[1]))
             self._addresses[place] = address
@@ -71,7 +71,7 @@ class EarlyConnections:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Pass on what comes until its end, and that too; where one side breaks, so does the other."""
+    """Pass data on until its end, and the end too; if one side breaks, so does the other."""
     piece = memoryview(bytearray(PIECE_BYTES))
     try:
         while count := source.recv_into(piece):

@@ -1,7 +1,7 @@
 """The link between the server and its bulk process: requests one way, answers the other, over one socket.
 
-A message is a head (length, number, kind) and MessagePack. Requests are answered in any order. Errors of the core
-travel as what they are. A link that ends, ends for good: the bulk process leaves, and the server starts another.
+A message is a head (length, number, kind) and MessagePack. Requests are answered in any order. Errors of the core are
+passed on unchanged. A link never recovers: when it ends, the bulk process exits, and the server starts another.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEAD = struct.Struct("<IQB")
 """Bytes of the body, number of the request, kind."""
 REQUEST, ANSWER, ERROR = range(3)
 REQUEST_BYTES_MAX = 8 * 1024 * 1024
-"""The server reads requests on its event loop; what is large (a batch to append) is in a file that they name."""
+"""The server reads requests on its event loop; large data (a batch to append) is in a file that they name."""
 T = TypeVar("T")
 _encoder = msgspec.msgpack.Encoder()
 _error_encoder = msgspec.msgpack.Encoder(enc_hook=str)
@@ -40,12 +40,12 @@ Call = Callable[..., Awaitable[object]]
 
 
 class Link:
-    """The end of the bulk process: any thread asks, one thread of its own takes the answers in."""
+    """The bulk process's end: any thread makes requests, one thread receives the answers."""
 
     def __init__(
         self, sock: socket.socket, *, ended: Callable[[], None], asked: Callable[[str, list[Any]], None]
     ) -> None:
-        """`ended` is called once, when the server has gone; `asked` with what that asks for, and the arguments."""
+        """`ended` is called once, when the server has gone; `asked` with the name and arguments of its requests."""
         self._socket, self._ended, self._asked = sock, ended, asked
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[bytes]] = {}
@@ -55,11 +55,11 @@ class Link:
         self._thread.start()
 
     def call(self, method: str, *arguments: object, type: type[T]) -> T:
-        """Ask, and wait for the answer. Raises what the server's side raised, TooLarge, and Closed when it has gone."""
+        """Send a request, and wait for the answer. Raises the server's error, TooLarge, and Closed when it has gone."""
         return msgpack_decoder(type).decode(self._ask(method, arguments).result())
 
     def tell(self, method: str, *arguments: object) -> None:
-        """Ask for what has no answer that matters, and do not wait for it. Raises nothing."""
+        """Send a request without waiting for an answer. Raises nothing."""
         with suppress(core.Closed):
             self._ask(method, arguments)
 
@@ -125,7 +125,7 @@ class Answering:
         self._writer: asyncio.StreamWriter | None = None
 
     async def run(self, sock: socket.socket) -> None:
-        """Answer until the other side ends, or says what makes no sense."""
+        """Answer until the other side ends, or sends invalid data."""
         reader, self._writer = await asyncio.open_connection(sock=sock, limit=1 << 20)
         try:
             while True:
@@ -145,7 +145,7 @@ class Answering:
             self._writer.close()
 
     def ask(self, what: str, *arguments: object) -> None:
-        """Tell the bulk process something; nothing is answered."""
+        """Send a message to the bulk process; it has no answer."""
         self._send(0, REQUEST, _encoder.encode((what, arguments)))
 
     async def _answer(self, number: int, body: bytes) -> None:
@@ -154,7 +154,7 @@ class Answering:
             answer = _encoder.encode(await self._calls[method](*arguments))
         except core.EventLogError as error:
             self._send(number, ERROR, _encode_error(error))
-        except Exception as error:  # told to the caller, who must not wait for ever; the log has the rest
+        except Exception as error:  # answered, so that the caller does not wait forever; the log has the rest
             logger.exception("a request of the bulk process failed")
             problem = core.StorageUnavailable(f"internal error ({type(error).__name__}); see the server's log")
             self._send(number, ERROR, _encode_error(problem))
@@ -181,11 +181,11 @@ _ENUMS: tuple[tuple[type[core.EventLogError], str, type[StrEnum]], ...] = (
     (core.AppendConditionFailed, "reason", core.ConditionFailure),
     (Forbidden, "right", Right),
 )
-"""What errors carry that is no plain value."""
+"""Error attributes that are not plain values."""
 
 
 def _decode_error(body: bytes) -> core.EventLogError:
-    """The error with all that it carries, whatever its constructor takes."""
+    """The error with all its attributes, whatever its constructor takes."""
     name, message, carried = msgspec.msgpack.decode(body, type=tuple[str, str, dict[str, Any]])
     kind = _kinds(core.EventLogError).get(name, core.StorageUnavailable)
     for of_kind, field, enum in _ENUMS:

@@ -1,10 +1,9 @@
-"""Ends the bulk process where it holds more memory than it may.
+"""Ends the bulk process if it holds more memory than it may.
 
-gRPC takes messages of any size before it asks anybody: pyarrow has no way to say a limit. What streams hold is counted
-(`flight.server.memory`), and `connections` ends peers who send more than is taken from them. Whatever else takes
-memory, the anonymous memory of the process is looked at. If it is nearly above the budget by `SLACK_BYTES`, the
-connections that hold most are ended; if it is above, the process says so and ends. Its server starts another, and
-clients try again.
+gRPC accepts messages of any size before it calls any code: pyarrow cannot set a limit. The memory of streams is counted
+(`flight.server.memory`), and `connections` ends peers who send more than is taken from them. For all other memory, the
+process's anonymous memory is watched. If it nearly exceeds the budget by `SLACK_BYTES`, the connections that hold most
+are ended; if it does exceed it, the process says so and ends. Its server starts another, and clients try again.
 """
 
 from __future__ import annotations
@@ -20,17 +19,17 @@ from ..process.log_lines import fields
 logger = logging.getLogger("headwater.server")
 
 SLACK_BYTES = 96 * MIB
-"""Beside what it had when it began to serve, and its budget: gRPC's buffers, stacks of its threads, small parts."""
+"""Allowed beside the memory at start and the budget: gRPC's buffers, stacks of its threads, small parts."""
 LOOK_S, HURRY_S = 0.5, 0.02
-"""How often it is looked at; and while it grows."""
+"""The interval of looks; and while the memory grows."""
 GROWS_BYTES = 4 * MIB
 NEAR_BYTES = 16 * MIB
-"""When so little is missing, connections are ended that hold much."""
+"""When less than this is left, connections that hold much are ended."""
 _STATUS = Path("/proc/self/status")
 
 
 def anonymous_bytes() -> int:
-    """What this process holds for itself; 0 where the system does not tell."""
+    """The anonymous memory of this process; 0 if the system does not report it."""
     try:
         text = _STATUS.read_bytes()
     except OSError:
@@ -45,8 +44,8 @@ def watch(
     relieve: Callable[[], object] = lambda: None,
     look: Callable[[], int] = anonymous_bytes,
 ) -> threading.Event:
-    """Look from now on, in a thread of its own, until the event that is answered is set. `exceeded` is called once,
-    and `relieve` at each look at which that is near.
+    """Watch from now on, in its own thread, until the returned event is set. `exceeded` is called once, and `relieve`
+    at each look near the limit.
     """
     stopping = threading.Event()
     allowed = look() + bytes_max + SLACK_BYTES

@@ -1,4 +1,4 @@
-"""The bulk plane of a server: whether there is one, where, and its start and stop."""
+"""The bulk plane of a server: whether and where it serves, and its start and stop."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class BulkPlane:
 
     @classmethod
     def reserved(cls, config: Config) -> Self | None:
-        """The bulk plane, or None where it is switched off, or nothing is kept on disk. Raises CannotListen."""
+        """The bulk plane, or None if it is disabled, or nothing is kept on disk. Raises CannotListen."""
         if not config.flight.enabled:
             return None
         if config.storage == "memory":
@@ -45,12 +45,12 @@ class BulkPlane:
 
     @property
     def is_up(self) -> bool:
-        """Whether Flight is served, or will be for its first client: not while one that died is replaced."""
+        """Whether Flight is served, or will be for its first client: not while a dead process is replaced."""
         return self._supervisor is not None and self._supervisor.is_up
 
     @property
     def is_serving(self) -> bool:
-        """Whether there is a process that serves at this moment."""
+        """Whether a process serves at this moment."""
         return self._supervisor is not None and self._supervisor.is_serving
 
     @property
@@ -65,12 +65,12 @@ class BulkPlane:
 
     @property
     def callers(self) -> Mapping[str, BulkCaller]:
-        """Who has called lately, by what management calls them."""
+        """Recent callers, by their names in management."""
         return {} if self._calls is None else self._calls.callers.known
 
     @property
     def traffic(self) -> Traffic:
-        """What was appended and read."""
+        """Events appended and read."""
         return Traffic() if self._calls is None else self._calls.traffic
 
     async def start(
@@ -81,7 +81,7 @@ class BulkPlane:
         readers: Readers | None = None,
         stale: Callable[[str | None], str | None] = lambda log: None,
     ) -> None:
-        """Serve, or wait for the first client to begin; `readers` are told of streams, `stale`: see BulkCalls.
+        """Serve, or wait for the first client to begin; `readers` get its streams, `stale`: see BulkCalls.
 
         Raises CannotListen.
         """
@@ -111,7 +111,7 @@ class BulkPlane:
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """Let running reads and writes finish, end the process, let go of the port."""
+        """Let running reads and writes finish, end the process, release the port."""
         if self._supervisor is not None:
             await self._supervisor.stop()
             self._supervisor = None

@@ -1,4 +1,4 @@
-"""The main program of the bulk process: it serves Arrow Flight until its server says stop, or is gone."""
+"""The main program of the bulk process: serves Arrow Flight until the server stops it, or is gone."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .link import Link
 from .supervisor import BulkSettings
 
 OOM_SCORE = 500
-"""Where memory runs out, the kernel is to end this process and not the server: gRPC takes whatever clients send."""
+"""If memory runs out, the kernel should end this process and not the server: gRPC accepts all that clients send."""
 LET_GO_S = 10.0
-"""How often it is looked whether mapped files were deleted."""
+"""How often mapped files are checked for deletion."""
 
 
 def main() -> None:
     """Arguments: the descriptor of the link, the settings as JSON, and the descriptors of the socket that holds the
-    port and of connections that were accepted on it.
+    port and of connections accepted on it.
     """
     settings = msgspec.json.decode(sys.argv[2], type=BulkSettings)
     configure_logging(settings.log_level)
@@ -93,6 +93,6 @@ def _be_ended_first() -> None:
 
 
 def _leave() -> None:
-    """At once: nothing here is worth the wait for threads that stream to slow readers."""
+    """Exits at once: there is no reason to wait for threads that stream to slow readers."""
     logging.shutdown()
     os._exit(0)

@@ -1,7 +1,7 @@
-"""Lends segments to processes of this machine: descriptors over a Unix socket, for a code that Flight has given out.
+"""Lends segments to processes on this machine: descriptors over a Unix socket, for a code given out by Flight.
 
-A code is good once, for CODE_S, and for processes of the one user of the operating system that it was asked for. The
-socket has a name that nobody can guess, and no path.
+A code is valid once, for CODE_S, and for processes of the operating system user it was requested for. The socket has
+an unguessable name, and no path.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ logger = logging.getLogger("headwater.server")
 
 CODE_S = 10.0
 CODES_MAX = 1024
-"""Codes that nobody has shown yet; no more are given while there are so many."""
+"""Unused codes; no more are given while there are this many."""
 CODES_OF_ONE_MAX = 256
-"""Of these, those of one user."""
+"""The most of them for one user."""
 SILENT_S = 2.0
-"""How long somebody who connects may take to show a code."""
+"""How long a client may take to send a code."""
 THREADS = 4
 UNDER_WAY_MAX = 64
-"""Connections that are served, or wait for it; further ones are closed at once, so that they take no descriptors."""
+"""Connections served or waiting; more are closed at once, so that they take no descriptors."""
 BACKLOG = 64
 _CODE_BYTES = 64
 _CREDENTIALS = struct.Struct("3i")
@@ -44,7 +44,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Asked(NamedTuple):
-    """Who may have which segments, until when."""
+    """Which user may have which segments, until when."""
 
     user: User
     body: LendBody
@@ -52,20 +52,20 @@ class Asked(NamedTuple):
 
 
 class Lending:
-    """One socket, and the codes that are good there. Any thread may call it."""
+    """One socket, and its valid codes. Any thread may call it."""
 
     def __init__(self, lend: Callable[[User, LendBody, int], Lent | None]) -> None:
-        """`lend` answers what a process (its pid is the last argument) gets; it may raise EventLogError."""
+        """`lend` returns what a process (its pid is the last argument) gets; it may raise EventLogError."""
         self._lend = lend
         self._lock = threading.Lock()
         self._codes: OrderedDict[str, Asked] = OrderedDict()
-        """By when they were given."""
+        """In the order in which they were given."""
         self._places = threading.BoundedSemaphore(UNDER_WAY_MAX)
         self._socket: socket.socket | None = None
         self._name = ""
 
     def lender(self, user: User, body: LendBody) -> Lender:
-        """A code for these segments, which the user was found to have the right to read."""
+        """A code for these segments, which the user has the right to read."""
         with self._lock:
             now = time.monotonic()
             while self._codes and next(iter(self._codes.values())).until < now:
@@ -85,7 +85,7 @@ class Lending:
         with self._lock:
             self._codes.clear()
             if self._socket is not None:
-                self._socket.shutdown(socket.SHUT_RDWR)  # so that whoever waits for a connection hears of it
+                self._socket.shutdown(socket.SHUT_RDWR)  # so that a thread waiting for a connection wakes
                 self._socket.close()
 
     def _opens(self) -> bool:
@@ -110,7 +110,7 @@ class Lending:
                 except OSError:
                     if listening.fileno() < 0:
                         return
-                    time.sleep(0.1)  # no descriptor is left, say
+                    time.sleep(0.1)  # for example, no descriptor is left
                     continue
                 if not self._is_expected(_peer(sock)[1]) or not self._places.acquire(blocking=False):
                     sock.close()
@@ -122,7 +122,7 @@ class Lending:
             try:
                 sock.settimeout(SILENT_S)
                 self._answer(sock)
-            except (OSError, EventLogError) as error:  # whoever asked reads over Flight, and is told there
+            except (OSError, EventLogError) as error:  # the client reads over Flight instead, and gets the error there
                 logger.debug("nothing is lent: %s", error)
             except Exception:
                 logger.exception("segments could not be lent")
@@ -130,7 +130,7 @@ class Lending:
                 self._places.release()
 
     def _is_expected(self, uid: int) -> bool:
-        """Whether a code is out for processes of that user of the operating system."""
+        """Whether processes of that operating system user have an unused code."""
         with self._lock:
             return any(asked.body.uid == uid for asked in self._codes.values())
 

@@ -1,7 +1,7 @@
-"""Sockets of this process that a library has made, by descriptors of our own: what Linux tells of them.
+"""Sockets of this process made by a library: what Linux reports of them, by our own descriptors.
 
-All calls keep the interpreter's lock. Whoever lets go of it has to wait for it again, and a hundred threads that serve
-calls may be before him.
+All calls keep the interpreter's lock. After releasing it, a thread may have to wait behind a hundred threads that serve
+calls.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any
 
 _SO_COOKIE, _F_SETOWN_EX, _F_OWNER_TID, _F_GETFL, _F_SETFL = 57, 15, 0, 3, 4
 _INFO, _ESTABLISHED = struct.Struct("B127xQ"), 1
-"""Of `struct tcp_info`: the state, and the bytes received."""
+"""In `struct tcp_info`: the state, and the bytes received."""
 _SO_ATTACH_FILTER, _SO_DETACH_FILTER, _BPF_RETURN, _HEAD_BYTES_MAX = 26, 27, 6, 60
 _NAME_AT = 19
-"""In `struct dirent`, of 64 bits."""
+"""The offset in the 64-bit `struct dirent`."""
 _ADDRESSES = {int(socket.AF_INET): slice(4, 8), int(socket.AF_INET6): slice(8, 24)}
-"""By family, where the address is in a `sockaddr`."""
+"""The address in a `sockaddr`, by family."""
 _system: Any = ctypes.PyDLL(None)
 _system.opendir.restype = _system.readdir.restype = ctypes.c_void_p
 _system.readdir.argtypes = _system.closedir.argtypes = [ctypes.c_void_p]
@@ -31,7 +31,7 @@ Place = tuple[str, int]
 
 
 def sockets() -> Iterator[tuple[int, int]]:
-    """Cookie, which no other socket ever has, and descriptor of each socket; nothing where the system has no such."""
+    """The cookie (unique among all sockets ever) and descriptor of each socket; empty if the system has no cookies."""
     if sys.platform != "linux" or not (folder := _system.opendir(b"/proc/self/fd")):
         return
     try:
@@ -44,60 +44,60 @@ def sockets() -> Iterator[tuple[int, int]]:
 
 
 class OwnSocket:
-    """A descriptor of our own of a socket: it stays that socket, whatever becomes of the other descriptor."""
+    """Our own descriptor of a socket: it stays that socket, whatever happens to the other descriptor."""
 
     def __init__(self, fd: int) -> None:
         self.fd: int = _system.dup(fd)
         self.cookie = int.from_bytes(_option(self.fd, socket.SOL_SOCKET, _SO_COOKIE, 8) or b"", sys.byteorder)
-        """0 where it was closed before."""
+        """0 if it was closed before."""
 
     @property
     def is_listening(self) -> bool:
-        """Whether it takes connections."""
+        """Whether it accepts connections."""
         return any(_option(self.fd, socket.SOL_SOCKET, socket.SO_ACCEPTCONN, 4) or b"")
 
     @property
     def name(self) -> Place | None:
-        """Our side; None where it is no socket of the internet."""
+        """Our side; None if it is not an internet socket."""
         return _place(_system.getsockname, self.fd)
 
     @property
     def peer(self) -> Place | None:
-        """The other side; None where there is none."""
+        """The other side; None if there is none."""
         return _place(_system.getpeername, self.fd)
 
     @property
     def received(self) -> int | None:
-        """Bytes that came in all; None where it is no connection on which more can come, or the system is too old."""
+        """Bytes received in all; None if it is not a connection that can receive more, or the system is too old."""
         info = _option(self.fd, socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
         state, received = _INFO.unpack(info) if info is not None else (0, 0)
         return int(received) if state == _ESTABLISHED else None
 
     def wake(self, thread: int) -> bool:
-        """From now on that thread gets SIGIO whenever something comes; answers whether it does."""
+        """Send that thread SIGIO whenever data arrives from now on; returns whether it works."""
         if _system.fcntl(self.fd, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread)):
             return False
         return not _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)
 
     def cut(self, size: int) -> None:
-        """From now on each segment of TCP is cut to so many bytes; a connection that is taken there inherits it.
+        """Limit TCP segments to so many bytes from now on; accepted connections inherit it.
 
-        The peer sends the rest again, so all of it comes, but slowly.
+        The peer sends the rest again, so all of it arrives, but slowly.
         """
         cutting = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, _HEAD_BYTES_MAX + size), 8)
         program = struct.pack("HxxxxxxP", 1, ctypes.addressof(cutting))
         _system.setsockopt(self.fd, socket.SOL_SOCKET, _SO_ATTACH_FILTER, program, len(program))
 
     def uncut(self) -> None:
-        """Take segments as they are again."""
+        """Stop limiting segments."""
         _system.setsockopt(self.fd, socket.SOL_SOCKET, _SO_DETACH_FILTER, bytes(4), 4)
 
     def end(self) -> None:
-        """End the connection, for whoever has it and for the peer."""
+        """End the connection, for its owner and the peer."""
         _system.shutdown(self.fd, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the descriptor."""
         _system.close(self.fd)
 
 

@@ -1,7 +1,7 @@
-"""Streams of the bulk process to its readers: what the server is told of them, and which it wants to end.
+"""Streams of the bulk process to its readers: reports to the server, and streams that it wants to end.
 
-A stream that is over within a second is told of once, by how many events it had. Longer ones are told of every second
-in which they get on, and those that do not are told of when the process next looks.
+A stream that ends within a second is reported once, with its number of events. Longer ones are reported every second
+while they progress; stalled ones when the process next looks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ...flight.wire import Ticket
 from .link import Link
 
 TELL_S = 1.0
-"""How often at most the server is told of one stream in its middle."""
+"""How often at most one running stream is reported."""
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
-    """Who reads what."""
+    """The reader, and what it reads."""
 
     user: str
     peer: str
@@ -42,7 +42,7 @@ class Sending(backend.Sending):
         self._user, self._peer, self._ticket = user, peer, ticket
         self._is_over = False
         self.untold = 0
-        """Events of which the server does not know."""
+        """Events not reported yet."""
         self.told_at = time.monotonic()
         self.is_told = False
         """Whether the server knows of the stream."""
@@ -62,7 +62,7 @@ class Sending(backend.Sending):
             self._sendings.forgotten.append(self)
 
     def about(self) -> About:
-        """Who reads what."""
+        """The reader, and what it reads."""
         ticket, query = self._ticket, self._ticket.query
         text = query if query is None or isinstance(query, str) else msgspec.json.encode(query).decode()
         wants = None if text is None else cut(text, WANTS_CHARS_MAX)
@@ -78,30 +78,30 @@ class Sendings:
         self._lock = threading.Lock()
         self._active: dict[int, Sending] = {}
         self.forgotten: deque[Sending] = deque()
-        """Those whose reader left, and of which the server is to be told."""
+        """Streams whose reader left, to be reported."""
 
     def begin(self, user: str, peer: str, ticket: Ticket) -> Sending:
-        """One more."""
+        """Begin a stream."""
         sending = Sending(self, next(self._numbers), user, peer, ticket)
         with self._lock:
             self._active[sending.number] = sending
         return sending
 
     def add(self, sending: Sending, events: int) -> None:
-        """So many events were sent; the server is told of it if it is time."""
+        """Count sent events; report them if it is time."""
         with self._lock:
             sending.untold += events
         if time.monotonic() - sending.told_at >= TELL_S:
             self._tell(sending, is_end=False)
 
     def over(self, sending: Sending) -> None:
-        """It gets no more."""
+        """Record the end of the stream."""
         with self._lock:
             self._active.pop(sending.number, None)
         self._tell(sending, is_end=True)
 
     def look(self) -> None:
-        """Tell the server of those whose readers left in the middle, and of those that it should know and does not."""
+        """Report streams whose readers left, and those that the server should know and does not."""
         while self.forgotten:
             self.over(self.forgotten.popleft())
         now = time.monotonic()
@@ -118,7 +118,7 @@ class Sendings:
             sending.end_reason = reason
 
     def _tell(self, sending: Sending, *, is_end: bool) -> None:
-        """Tell the server: who it is for the first time, if it goes on."""
+        """Report to the server; the first report of a running stream says who reads."""
         with self._lock:
             events, sending.untold, sending.told_at = sending.untold, 0, time.monotonic()
             about = None if is_end or sending.is_told else sending.about()

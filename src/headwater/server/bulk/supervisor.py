@@ -1,4 +1,4 @@
-"""Starts the bulk process, answers it, and starts another where it dies: the server goes on without it meanwhile.
+"""Starts the bulk process, answers it, and restarts it if it dies: the server goes on without it meanwhile.
 
 Until it serves, a listening socket holds its port, and clients wait there; it takes them over (`early_connections`).
 """
@@ -26,21 +26,22 @@ logger = logging.getLogger("headwater.server")
 
 STARTS_WITHIN_S = 60.0
 PROGRAM = "from headwater.server.bulk.process import main; main()"
-"""What the process runs."""
+"""The program of the process."""
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 10.0
-"""Between the death of a bulk process and the start of the next; longer each time, until one lives for a while."""
+"""The pause between the death of a bulk process and the next start; longer each time, until one lives for a while."""
 LIVES_S = 30.0
 HELD_MAX = 64
-"""Connections that wait for the process; the system has more of them ask again after a second."""
+"""Connections that wait for the process; the system makes more of them retry after a second."""
 PREVIOUS_S, PREVIOUS_LOOK_S = 3.0, 0.05
 """How long a start waits for its port, and how often it looks."""
 SILENT_S = 20
-"""Who connects and says nothing for so long is disconnected, and starts no process: a probe of a load balancer, say.
-Linux counts in repetitions of its own, and makes 31 s of it."""
+"""A client silent for this long is disconnected, and starts no process: a load balancer's probe, say. Linux counts in
+its own repetitions, which makes it 31 s.
+"""
 
 
 class BulkSettings(msgspec.Struct, frozen=True):
-    """What the bulk process is told on its command line, as JSON."""
+    """The settings on the bulk process's command line, as JSON."""
 
     host: str
     port: int
@@ -60,8 +61,8 @@ class Reservation:
     """Holds a port for the bulk process, from the start of the server to its end."""
 
     def __init__(self, host: str, port: int, flag: str) -> None:
-        """Raises CannotListen. Where somebody listens there, it waits for PREVIOUS_S: the bulk process of a server that
-        was killed takes a moment to end.
+        """Raises CannotListen. If the port is in use, it waits for PREVIOUS_S: the bulk process of a killed server
+        takes a moment to end.
         """
         self.family, self.address = addresses(host)[0]
         self._held = socket.socket(self.family, socket.SOCK_STREAM)
@@ -69,7 +70,7 @@ class Reservation:
             self._held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._bind_after_previous(port)
             self.port: int = self._held.getsockname()[1]
-            self._listening: socket.socket | None = self._listen()  # fails where anybody else listens
+            self._listening: socket.socket | None = self._listen()  # fails if another process listens
         except OSError as error:
             self._held.close()
             remedy = f"choose another with {flag} (0 takes any free one), or do without (--flight-enabled false)"
@@ -77,22 +78,22 @@ class Reservation:
 
     @property
     def host(self) -> str:
-        """The address, as a URL has it."""
+        """The address, in URL form."""
         return f"[{self.address}]" if self.family == socket.AF_INET6 else self.address
 
     def listening(self) -> socket.socket:
-        """A socket on which clients wait, until the caller closes it. Raises OSError: somebody else listens there."""
+        """A socket on which clients wait, until the caller closes it. Raises OSError: another process listens there."""
         listening, self._listening = self._listening, None
         return listening or self._listen()
 
     def close(self) -> None:
-        """Let go of the port."""
+        """Release the port."""
         if self._listening is not None:
             self._listening.close()
         self._held.close()
 
     def _bind_after_previous(self, port: int) -> None:
-        """Bind it without listening, so that no connection comes here. Raises OSError: somebody else keeps it."""
+        """Bind it without listening, so that no connection comes here. Raises OSError: another process keeps it."""
         deadline, is_told = time.monotonic() + PREVIOUS_S, False
         while True:
             try:
@@ -135,7 +136,7 @@ class BulkSupervisor:
         waits: bool = False,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        """`waits`: the first process is started when there is a client, who waits for it; those after it at once.
+        """`waits`: the first process starts with the first client, who waits for it; later ones start at once.
 
         `ended` is called when a process has ended.
         """
@@ -148,14 +149,14 @@ class BulkSupervisor:
         self._answering: Answering | None = None
         self._task: asyncio.Task[None] | None = None
         self.is_serving = False
-        """Whether the process has said that it serves, and lives."""
+        """Whether the process has reported that it serves, and lives."""
         self.is_up = waits
-        """Whether Flight is served, or will be for its first client, for all that is known."""
+        """Whether Flight is served, or will be for its first client, as far as known."""
         self.deaths = 0
         """How many processes ended by themselves."""
 
     async def start(self) -> None:
-        """Start the first one, and wait until it serves, unless that is for its first client. Raises CannotListen."""
+        """Start the first one, and wait until it serves, unless it waits for its first client. Raises CannotListen."""
         self._task = self._threads.task("bulk process", self._run)
         if self._waits:
             return
@@ -169,12 +170,12 @@ class BulkSupervisor:
             )
 
     def ask(self, what: str, *arguments: object) -> None:
-        """Tell the process something, if there is one."""
+        """Send a message to the process, if there is one."""
         if self._answering is not None:
             self._answering.ask(what, *arguments)
 
     async def stop(self) -> None:
-        """Let it finish what runs, then end it."""
+        """Let it finish its running work, then end it."""
         self._is_stopping = True
         if self._answering is not None:
             self._answering.ask("stop")
@@ -226,11 +227,11 @@ class BulkSupervisor:
                 *(str(each.fileno()) for each in held),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *(each.fileno() for each in held)),
-                start_new_session=True,  # Ctrl-C is for the server, which then stops this one in order
+                start_new_session=True,  # Ctrl-C is for the server, which then shuts this one down gracefully
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
             on_failure.pop_all()
-        close_all(held)  # they are the process's now: where that dies, the connections that wait end
+        close_all(held)  # they are the process's now: if it dies, the waiting connections end
         self._answering = Answering(self._calls)
         try:
             await self._answering.run(ours)
@@ -248,7 +249,7 @@ class BulkSupervisor:
 
 
 async def _first_client(listening: socket.socket) -> socket.socket:
-    """The first connection on which something is said; those before it that were ended, or are silent, are closed."""
+    """The first connection with data; earlier ones that have ended, or are silent, are closed."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(listening, came.set)
@@ -269,7 +270,7 @@ async def _first_client(listening: socket.socket) -> socket.socket:
 def _has_spoken(client: socket.socket) -> bool:
     try:
         return bool(client.recv(1, socket.MSG_PEEK))
-    except BlockingIOError:  # where the system does not wait for the first words, a client may be about to
+    except BlockingIOError:  # on systems that do not wait for the first data, a client may be about to
         return not hasattr(socket, "TCP_DEFER_ACCEPT")
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Who may stage, commit, discard and forget under the name of a writer: its owner, and who manages the log."""
+"""Who may stage, commit, discard and forget in a writer's name: its owner, and users who may manage the log."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Authorize = Callable[[User, Right, str], None]
 
 
 def owner_for(directory: Path, user: User, body: WriterBody) -> str | None:
-    """Whose the writer that an action names is; a commit claims a name that nobody has."""
+    """The owner of the writer in an action; a commit claims an unowned name."""
     if isinstance(body, CommitBody):
         return owners.claim(directory, body.writer, user.name)
     return owners.owner_of(directory, body.writer)
 
 
 def check_own(owner: str | None, user: User, log: str, authorize: Authorize) -> None:
-    """Raises Forbidden where the writer is another user's, and this one may not manage the log."""
+    """Raises Forbidden if the writer is another user's, and this one may not manage the log."""
     if owner in (None, user.name):
         return
     try:

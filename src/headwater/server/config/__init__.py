@@ -1,1 +1,1 @@
-"""Settings of the server and their sources."""
+"""The server's settings and their sources."""

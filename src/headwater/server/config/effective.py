@@ -1,4 +1,4 @@
-"""The effective configuration as TOML, each value with its origin: what `headwater config` prints."""
+"""The effective configuration as TOML, each value with its origin, as `headwater config` prints it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SECRET = "(not shown)"
 
 
 def render(config: Config) -> Iterator[str]:
-    """The lines. Password hashes, token hashes and keys are not shown."""
+    """The lines. Password hashes, token hashes and keys are hidden."""
     section = ""
     for key in SETTINGS:
         head, _, name = key.rpartition(".")
@@ -46,13 +46,13 @@ def _value(config: Config, key: str) -> object:
 
 
 def _shown(key: str, value: object) -> object:
-    """Without the password that an address may have."""
+    """The text without the password in an address."""
     is_secret = key == "home" and isinstance(value, str)
     return re.sub(r"(?<=:)[^:@/]+(?=@)|(?<=password=)\S+", SECRET, str(value)) if is_secret else value
 
 
 def show_value(name: str, value: object) -> str:
-    """A setting's value as TOML, with the unit that its name says."""
+    """A setting's value as TOML, in the unit that its name says."""
     if isinstance(value, int) and ("_bytes" in name or name.removeprefix("memory.") == "peers"):
         value = show_bytes(value)
     elif isinstance(value, int) and "_ms" in name:

@@ -1,4 +1,4 @@
-"""The one place that divides `memory.peers`: which part belongs to what peers make the server hold where."""
+"""The only place that divides `memory.peers` among the parts of the server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..process.available_memory import available_memory
 from .settings import Memory
 
 PEERS_MIN = 64 * MIB
-"""The least budget where none is configured."""
+"""The smallest default budget."""
 PEERS_PART = 4
-"""Where none is configured, the budget is one part in so many of the memory there is."""
+"""The default budget is the available memory divided by this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,17 +19,17 @@ class MemoryShares:
     """The budget `memory.peers` and its parts."""
 
     peers: int
-    """All of it."""
+    """The whole budget."""
     loop: int
-    """Counted on the event loop, without a lock: bodies, messages, answers (`core.loop.memory`)."""
+    """Counted on the event loop, without a lock: bodies, messages, responses (`core.loop.memory`)."""
     threads: int
-    """What threads hold: waiting appends of all logs, staged commits, frames for replicas."""
+    """Held by threads: waiting appends of all logs, staged commits, frames for replicas."""
     flight: int
-    """What the process of Arrow Flight holds."""
+    """Held by the Arrow Flight process."""
 
     @classmethod
     def of(cls, settings: Memory) -> MemoryShares:
-        """The parts of the budget that is configured, else of a quarter of the memory there is."""
+        """The parts of the configured budget, or else of a quarter of the available memory."""
         peers = settings.peers
         if peers is None:
             peers = max(available_memory() // PEERS_PART // MIB * MIB, PEERS_MIN)

@@ -1,8 +1,8 @@
-"""Every setting of the server: its name, default, how it is read, and what it is for. Nothing here is read or opened.
+"""Every setting of the server: its name, default, parser and purpose. Nothing here is read or opened.
 
 One rule gives each setting its three names: `http.port` in `headwater.toml` is `HEADWATER_HTTP_PORT` in the
 environment and `--http-port` on the command line; `server.config.sources` reads all three. A room declares its own
-settings, as `amqp.settings` does, and they are a section of `Config`; what is below is of the server itself.
+settings, as `amqp.settings` does, as a section of `Config`; the settings below are the server's own.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from ..users.oidc.settings import Oidc
 
 @shown_as("URL")
 def collector_url(value: object) -> str:
-    """Reads the URL of a collector: http or https, without user, query and fragment."""
+    """Parses a collector URL: http or https, without user, query and fragment."""
     given = text(value)
     try:
         parts = urlsplit(given)
@@ -64,40 +64,44 @@ _url: Reader[str | None] = collector_url
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """Spans of what the server does, for a collector that takes OTLP over HTTP."""
+    """Spans of the server's work, for a collector that accepts OTLP over HTTP."""
 
     endpoint: str | None = setting(None, _url, "collector that gets spans by OTLP over HTTP; takes the extra [otel]")
-    """The collector that gets spans by OTLP over HTTP (`http://127.0.0.1:4318`; `/v1/traces` is added). It takes the
-    extra `[otel]`, and turns [spans](../guides/tracing.md) on."""
+    """The OTLP/HTTP collector for spans (`http://127.0.0.1:4318`; `/v1/traces` is added). Turns
+    [spans](../guides/tracing.md) on; needs the extra `[otel]`.
+    """
     sampled_percent: int = setting(
         100, whole_number(0, 100), "how many of the traces that begin here are sampled, of a hundred"
     )
-    """How many of the traces that begin here are sampled, of a hundred. Whether one that began elsewhere is
-    sampled was decided there."""
+    """The percentage of traces beginning here that are sampled. A trace that began elsewhere is sampled as decided
+    there.
+    """
     service_name: str = setting("headwater", text, "name of this server in its spans (service.name)")
 
 
 DEFAULT_LOG = "default"
-"""The log that is created where none is configured, and there is none."""
+"""The log that is created when none is configured and none exists."""
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
-    """What all front ends over HTTP share."""
+    """Settings shared by all HTTP front ends."""
 
     port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
     unix: Path | None = setting(
         None, path, "path of a socket to listen on as well, for programs of the same user on this machine"
     )
-    """Path of a Unix socket to listen on as well, for programs on this machine that run as the same user (its mode is
-    0600). It is made at the start and removed at a stop; one that a killed server left is replaced. TLS is not spoken
-    there; logins, limits and the names by which it may be asked are those of `http.port`. Its URL is
-    `http+unix:///path`. [How to use it](../guides/operations.md#neighbours-on-one-machine)."""
+    """Path of an additional Unix socket, for programs on this machine that run as the same user (its mode is 0600). It
+    is created at the start and removed at a stop; one left by a killed server is replaced. It has no TLS; logins,
+    limits and accepted host names are those of `http.port`. Its URL is `http+unix:///path`. [How to use
+    it](../guides/operations.md#neighbours-on-one-machine).
+    """
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
     )
-    """Connections at the same time, WebSockets and subscriptions included; more get 503, or are closed over TLS.
-    A few more are read: questions about health, logins, the console, management and metrics are answered."""
+    """Concurrent connections, WebSockets and subscriptions included; more get 503, or are closed over TLS. A few more
+    are read: health checks, logins, the console, management and metrics are answered.
+    """
     body_bytes_max: int = setting(
         APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
     )
@@ -105,91 +109,101 @@ class Http:
         (), trusted_hosts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
     )
     """Addresses or networks (`10.0.0.0/8`; `10.0.0.1/8` is refused) of proxies whose `X-Forwarded-For` and
-    `X-Forwarded-Proto` count, or `*` alone for all. A list; in the environment and in flags, separated by commas."""
+    `X-Forwarded-Proto` are trusted, or `*` alone for all. A list; in the environment and in flags, separated by commas.
+    """
     hosts: tuple[str, ...] = setting(
         (), host_names, "names by which a server on loopback or without users may be asked, besides loopback names"
     )
-    """Names by which a server that listens on loopback, or has no users, may be asked, besides loopback names, IP
-    addresses, and `host`; by another one the answer is 421. Without ports. [Why](../guides/operations.md#web-pages)."""
+    """Host names accepted by a server that listens on loopback, or has no users, besides loopback names, IP addresses,
+    and `host`; any other name gets 421. Without ports. [Why](../guides/operations.md#web-pages).
+    """
     origins: tuple[str, ...] = setting(
         (), origins, "origins of web pages, other than the server's own, that may ask it: https://app.example.org"
     )
-    """Origins of web pages, other than the server's own, that may ask it and read its answers (CORS):
-    `https://app.example.org`, with a port where it is not the scheme's own. `null` is a page without an origin; `*` is
-    every origin, and takes users. [Why](../guides/operations.md#web-pages)."""
+    """Origins of web pages, other than the server's own, that may send requests and read the answers (CORS):
+    `https://app.example.org`, with a port unless it is the scheme's own. `null` is a page without an origin; `*` is
+    every origin, and needs users. [Why](../guides/operations.md#web-pages).
+    """
     metrics_need_right: bool = setting(
         False, boolean, "/metrics only for users with the right metrics:* (or manage:*), not for every user"
     )
-    """Whether `/metrics`, where there are users, is only for those with `metrics:*` or `manage:*`. Otherwise any user
-    sees it, whatever its rights."""
+    """Whether `/metrics`, where there are users, needs `metrics:*` or `manage:*`. Otherwise any user may read it,
+    whatever its rights.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How much memory others may make the server use."""
+    """How much memory peers may make the server use."""
 
     peers: int | None = setting(
         None,
         byte_count(16 * MIB, 2**50),
         "memory for what peers make the server hold (default: a quarter of the cgroup's or machine's)",
     )
-    """Memory for everything that peers make the server hold: requests until they are answered, answers that are not
-    read, appends that wait. What does not fit now is answered 503, what can never fit 413. Without it a quarter of the
-    memory that the server's cgroup, or the machine, has, and at least 64 MiB. [How it is
-    divided](limits.md#memory)."""
+    """Memory for everything that peers make the server hold: requests until they are answered, unread answers, waiting
+    appends. A request that does not fit now gets 503, one that can never fit 413. Default: a quarter of the memory of
+    the server's cgroup, or the machine, and at least 64 MiB. [How it is divided](limits.md#memory).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What the server takes on at once, and when it stops taking."""
+    """How much the server accepts at once, and when it stops accepting."""
 
     writers_max: int = setting(
         10_000, whole_number(1, 1_000_000), "exactly-once writers that a log knows; a new one above that is refused"
     )
-    """[Exactly-once writers](flight.md#writing) that have not ended, per log; a new one above that is refused,
-    unless another was silent for 7 days, and is forgotten for it. From 80 % on the server warns, in its log and in the
-    answer about its health. Each takes 0.6 to 1.8 KiB of memory."""
+    """[Exactly-once writers](flight.md#writing) that have not ended, per log. More are refused, unless one has been
+    silent for 7 days, which is then forgotten. From 80 % on the server warns, in its log and in the health answer. Each
+    takes 0.6 to 1.8 KiB of memory.
+    """
     writer_unfinished_ms: int = setting(
         30 * 86_400_000,
         duration_ms(3_600_000, 10**12),
         "how long a writer is known at least whose batch was never finished",
     )
-    """How long a log knows a writer at least whose newest batch is not complete. If it is forgotten for a new one, and
-    goes on later, that batch is appended again from its beginning."""
+    """The least time that a log remembers a writer with an incomplete newest batch. If it is forgotten for a new
+    writer, and continues later, that batch is appended again from its beginning.
+    """
     unindexed_bytes_max: int = setting(
         64 * MIB,
         byte_count(MIB, 64 * GIB),
         "bytes of new events, of all logs, that may be in no index file yet; from then on bulk loads get 503",
     )
-    """Bytes that the newest events of all logs may take in the index in memory, until they are in index files; a start
-    reads as much again. [From half on bulk loads slow down, at this limit they get 503, and other appends at 1.25 times
-    it](../guides/operations.md#when-the-index-falls-behind)."""
+    """Bytes that the newest events of all logs may take in the in-memory index, until they are in index files; a start
+    reads as much again. [Bulk loads slow down from half of it on, and get 503 at this limit; other appends get 503 at
+    1.25 times it](../guides/operations.md#when-the-index-falls-behind).
+    """
     disk_reserve_bytes: int | None = setting(
         None,
         byte_count(0, 2**60),
         "free disk space below which appends are refused (default: 256 MiB, at most a tenth)",
     )
-    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Without it 256 MiB, but
-    no more than a tenth of the file system, so that a small one can be used too. Space for missing ballast is
-    kept too."""
+    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Default: 256 MiB, but
+    at most a tenth of the file system, so that a small one can be used too. Space for missing ballast is kept too.
+    """
     disk_ballast_bytes: int = setting(
         16 * MIB,
         byte_count(0, GIB),
         "written files that are given up when the disk is full, for trims, stops and starts; 0 = none",
     )
-    """Written files in the data directory that are given up, 1 MiB at a time, when other programs fill the disk: then
-    trims, deletions, stops and starts still work. They are made again when there is room. 0: none."""
+    """Ballast files in the data directory, given up 1 MiB at a time when other programs fill the disk, so that trims,
+    deletions, stops and starts still work. They are recreated when there is room. 0: none.
+    """
     clock_patience_ms: int = setting(
         3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must stay so before it is believed"
     )
-    """How long a clock that jumped ahead must stay so before it is believed; until then events keep the time before
-    it. `headwater clock --accept` believes it at once."""
+    """How long a clock that jumped ahead must stay so before it is believed; until then events get the time before the
+    jump. `headwater clock --accept` believes it at once.
+    """
     scrub_ms: int = setting(
         7 * 86_400_000, duration_ms(0, 10**12), "how often all files are read from the disk again; 0 = only by command"
     )
     """How often all files of the data directory are [read from the disk again and
-    verified](../guides/operations.md#the-scrub). A pass takes at most 3 % of a core, so of much data it may take
-    longer. 0: only after `headwater scrub --now`."""
+    verified](../guides/operations.md#the-scrub). A pass takes at most 3 % of a core, so with much data it may take
+    longer. 0: only after `headwater scrub --now`.
+    """
     stop_ms: int = setting(
         10_000, duration_ms(0, 600_000), "how long running requests may take to finish when the server stops"
     )
@@ -200,36 +214,37 @@ class Management:
     """Which notifications are kept, and when a consumer lags."""
 
     keep: bool = setting(False, boolean, "keep what happens in the log $system")
-    """Keep [what happens in the server](events.md) in the log `$system`."""
+    """Keep [notifications of the server](events.md) in the log `$system`."""
     keep_retention_ms: int = setting(
         30 * 86_400_000, duration_ms(1000, 10**15), "what is older than that is dropped from $system"
     )
-    """What is older than that is dropped from `$system`."""
+    """Older notifications are dropped from `$system`."""
     keep_retention_bytes: int = setting(
         GIB, byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped"
     )
-    """Over that size, the oldest segments of `$system` are dropped."""
+    """Above this size, the oldest segments of `$system` are dropped."""
     lag_events: int = setting(
         100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
     )
-    """Who reads a log from a position on (a consumer, a group, a link) and is further behind than so many sequence
-    numbers lags, which is reported. 0: however many."""
+    """A reader with a position (a consumer, a group, a link) lags if it is more than this many sequence numbers behind,
+    which is reported. 0: no bound.
+    """
     lag_ms: int = setting(
         0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
     )
-    """Who reads a log from a position on, and whose next event is older than that, lags, which is reported. 0: however
-    old."""
+    """A reader with a position lags if its next event is older than this, which is reported. 0: no bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """Servers of a shared home that are not its primary."""
+    """Replicas: servers of a shared home that are not its primary."""
 
     stale_ms_max: int = setting(
         30_000, duration_ms(1_000, 10**12), "how long a replica serves reads without having caught up with its home"
     )
-    """How long a replica serves reads without having caught up with its home, which it may be cut off from. So long it
-    may also let a user in who was removed. After that it answers 503 and says so."""
+    """How long a replica serves reads without catching up with its home, which may be unreachable. For that long it may
+    also admit a removed user. After that it answers 503 and says so.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,32 +252,35 @@ class Config:
     """The effective configuration. `server.config.sources.load` makes it."""
 
     data: Path = setting(Path("headwater-data"), path, "data directory; made where it is missing")
-    """Data directory; made where it is missing. One process may serve it at a time."""
+    """Data directory; created if missing. One process may serve it at a time."""
     storage: str = setting("disk", one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
-    """`disk`, or `memory` for trying things out: nothing is kept over a restart."""
+    """`disk`, or `memory` for trying things out: nothing survives a restart."""
     home: str | None = setting(
         None, text, "PostgreSQL database to keep logs in, for several servers: postgresql://USER@HOST/DATABASE"
     )
-    """Address of a [home in PostgreSQL](../guides/replicas.md), which several servers share: one of them appends, the
-    others stand by. The data directory is a copy then. `headwater home init` makes the home. A password is better kept
-    where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) than in the address."""
+    """Address of a [home in PostgreSQL](../guides/replicas.md), shared by several servers: the primary appends, the
+    others are replicas. The data directory is a copy then. `headwater home init` creates the home. Keep the password
+    where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) rather than in the address.
+    """
     advertise: tuple[str, ...] = setting(
         (), texts, "where clients reach this server, told to others of its home: http=URL,amqp=URL,flight=URL"
     )
-    """Where clients reach this server, as the other servers of its home are told: `http=https://a.example:8080`,
-    `amqp=`, `flight=`. A list; in the environment and in flags, separated by commas."""
+    """Client addresses of this server, which the other servers of its home learn: `http=https://a.example:8080`,
+    `amqp=`, `flight=`. A list; in the environment and in flags, separated by commas.
+    """
     home_lease_ms: int = setting(
         5_000, duration_ms(1_000, 600_000), "how long a server of a home stays its primary without being heard of"
     )
-    """How long a server of a home stays its primary without being heard of: so long nobody can append after it died,
-    and a little longer. The same on all servers of a home."""
+    """How long a server of a home stays its primary without a sign of life: after it dies, no server can append for
+    this long, and a little longer. The same on all servers of a home.
+    """
     host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
     insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
-    """Allow everything to everybody on an address that is not loopback, where no user is configured."""
+    """Allow everything to everyone on an address that is not loopback, if no user is configured."""
     log_level: str = setting(
         "info", one_of("debug", "info", "warning", "error"), "the lowest level that is logged to stderr"
     )
-    """The lowest level that is logged to stderr: `debug`, `info`, `warning` or `error`."""
+    """The lowest level logged to stderr: `debug`, `info`, `warning` or `error`."""
     http: Http = field(default_factory=Http)
     amqp: AmqpSettings = field(default_factory=AmqpSettings)
     futoin: FutoinSettings = field(default_factory=FutoinSettings)
@@ -277,21 +295,21 @@ class Config:
     tracing: Tracing = field(default_factory=Tracing)
     replica: Replica = field(default_factory=Replica)
     logs: Mapping[str, Mapping[str, object]] = field(default_factory=lambda: {DEFAULT_LOG: {}})
-    """Logs to create at start: fields of LogSettings, only those that were given."""
+    """Logs to create at start: the given fields of LogSettings only."""
     users: Mapping[str, Account] = field(default_factory=dict)
     origins: Mapping[str, str] = field(default_factory=dict)
-    """Where each setting comes from, by key; one that is missing here has its default."""
+    """The source of each setting, by key; a missing key means the default."""
     removed: Mapping[str, str] = field(default_factory=dict)
-    """Removed settings that were given, by key, and where each comes from."""
+    """Removed settings that were given, by key, with their sources."""
 
     @property
     def names_logs(self) -> bool:
-        """Whether `logs` was given, be it as it is by default."""
+        """Whether `logs` was given, even with its default value."""
         return self.logs != {DEFAULT_LOG: {}} or f"logs.{DEFAULT_LOG}" in self.origins
 
 
 class Setting(NamedTuple):
-    """One setting of the table `SETTINGS`."""
+    """One setting in the table `SETTINGS`."""
 
     key: str
     """As in the file: `http.port`."""
@@ -316,7 +334,7 @@ SECTIONS: Mapping[str, type] = {
     for declared in fields(Config)
     if is_dataclass(section := getattr(_DEFAULTS, declared.name))
 }
-"""The sections in their order: the name of each, and the class that declares its settings."""
+"""The sections in order: the name of each, and the class that declares its settings."""
 
 
 def _settings(section: type, prefix: str = "") -> Iterator[Setting]:
@@ -334,8 +352,9 @@ SETTINGS: Mapping[str, Setting] = {
 
 
 class RemovedSetting(Setting):
-    """A setting that has no effect any more; its `summary` says what replaces it. It is read until the version after
-    the next, so that a server starts with the configuration of the one before."""
+    """A setting without effect; its `summary` says what replaces it. It is read until the version after next, so that a
+    server starts with the configuration of the previous version.
+    """
 
 
 REMOVED: Mapping[str, RemovedSetting] = {
@@ -345,7 +364,7 @@ REMOVED: Mapping[str, RemovedSetting] = {
         RemovedSetting("limits.waiting_bytes_max", byte_count(MIB, 64 * GIB), None, "memory.peers"),
     )
 }
-"""Settings of the version before that are gone, by key. One that is given is read, and a warning at the start."""
+"""Settings that the previous version had, by key. If one is given, the start logs a warning."""
 
 _EVER = 10**18
 LOG_READERS: Mapping[str, Reader[object]] = {
@@ -360,5 +379,5 @@ LOG_READERS: Mapping[str, Reader[object]] = {
     "consumer_age_ms_max": duration_ms(1, _EVER),
     "default_start": lambda value: value,
 }
-"""How the settings of one log are read; `LogSettings` itself checks their ranges."""
+"""Parsers for the settings of one log; `LogSettings` itself checks their ranges."""
 assert LOG_READERS.keys() == {declared.name for declared in fields(LogSettings)}

@@ -1,6 +1,6 @@
-"""Where the configuration comes from: defaults, then `headwater.toml`, then `HEADWATER_*`, then flags; later ones win.
+"""Configuration sources: defaults, then `headwater.toml`, then `HEADWATER_*`, then flags; later ones win.
 
-Every complaint names the key, where it stands, and - for an unknown one - the nearest that is known.
+Every error names the key, its place, and - for an unknown key - the nearest known one.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def load(
 ) -> Config:
     """The effective configuration.
 
-    `flags` has the given ones by key (`http.port`), `logs` the `--log NAME[:PARTITIONS]`. `file` must exist; without
-    it HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it is there.
+    `flags` are the given ones by key (`http.port`), `logs` the `--log NAME[:PARTITIONS]`. `file` must exist; without it
+    HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it exists.
     Raises InvalidConfiguration.
     """
     given = _Given()
@@ -70,7 +70,7 @@ def load(
 
 @dataclass(slots=True)
 class _Given:
-    """What was found so far."""
+    """The settings found so far."""
 
     values: dict[str, Any] = field(default_factory=dict)
     logs: dict[str, dict[str, object]] = field(default_factory=dict)
@@ -175,7 +175,7 @@ def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
 def _is_of_kubernetes(name: str, value: str) -> bool:
     """Whether Kubernetes sets the variable in each pod, for a Service named `headwater` or `headwater-...`.
 
-    HEADWATER_HTTP_PORT is one too, and a setting: what Kubernetes sets is an address, `tcp://10.0.0.1:8080`.
+    HEADWATER_HTTP_PORT is also a setting; Kubernetes sets it to an address, `tcp://10.0.0.1:8080`.
     """
     if name.startswith("HEADWATER_") and name.endswith("_PORT") and _ADDRESS_OF_SERVICE.match(value):
         return True

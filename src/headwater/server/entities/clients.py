@@ -1,4 +1,4 @@
-"""Clients that do not speak AMQP, as entities: connections of HTTP, WebSockets, and who reads or writes over Flight."""
+"""Clients of other protocols than AMQP, as entities: HTTP connections, WebSockets, and Flight readers and writers."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FLIGHT = "flight"
 
 
 class Bulk(Protocol):
-    """The bulk plane, as far as it matters here."""
+    """The parts of the bulk plane that are needed here."""
 
     @property
     def callers(self) -> Mapping[str, BulkCaller]:
-        """Who has called lately, by what entities are called."""
+        """Recent callers, by entity name."""
 
 
 class Clients(ReadOnly):
@@ -33,10 +33,10 @@ class Clients(ReadOnly):
     def __init__(self, guard: Guard, http: HttpServer, bulk: Bulk | None) -> None:
         self._guard, self._http, self._bulk = guard, http, bulk
         self._by_name: dict[str, OpenConnection] = {}
-        """Connections of HTTP, as they were when they were last listed."""
+        """HTTP connections, as last listed."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities. Connections come in the order in which they were made, then callers of Flight."""
+        """See Entities. Connections in the order in which they opened, then callers of Flight."""
         sees_all, slices = user.may(Right.MANAGE, "*"), Slices()
         self._by_name = by_name = {}
         found = []
@@ -105,7 +105,7 @@ class Clients(ReadOnly):
 
 
 def _name_of(connection: OpenConnection) -> str:
-    if connection.client is None:  # it came over a Unix socket, where peers have no address
+    if connection.client is None:  # on a Unix socket, peers have no address
         return f"{connection.protocol_name}/local:{id(connection):x}"
     peer, port = connection.client
     place = f"[{peer}]" if ":" in peer else peer
@@ -117,12 +117,12 @@ def _user_of(connection: OpenConnection) -> str:
 
 
 def _scope_of(connection: OpenConnection) -> Mapping[str, Any]:
-    """The scope of the last request; empty before the first one, when there may be none at all."""
+    """The scope of the last request; empty before the first one, if there is any."""
     return getattr(connection, "scope", None) or {}
 
 
 def _request(scope: Mapping[str, Any]) -> str | None:
-    """The last request: its method, and the path, which is no secret of the log's readers; never the query."""
+    """The last request: its method and path, which readers of the log may see; never the query."""
     if "path" not in scope:
         return None
     return f"{scope.get('method', 'WEBSOCKET')} {scope['path'][:256]}"

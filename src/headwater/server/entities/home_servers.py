@@ -1,4 +1,4 @@
-"""The servers of a shared home as entities: the role of each, and how far behind it is, as it told the home."""
+"""The servers of a shared home as entities: the role of each, and its lag, as it reported to the home."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...management.statuses import OperationRefused, Status
 logger = logging.getLogger("headwater.server")
 
 KEPT_S = 1.0
-"""The home is asked no more often: servers tell it as often."""
+"""The home is asked at most this often, which is how often servers report."""
 
 
 class HomeServers(ReadOnly):
@@ -34,7 +34,7 @@ class HomeServers(ReadOnly):
     ) -> None:
         """`reports` asks the home, may block, and raises StorageUnavailable; None: the server shares no home.
 
-        `standing`: the holder of the lease when the home was asked last; None: it was not asked yet.
+        `standing`: the last known holder of the lease; None before the home was asked.
         """
         self._guard, self._reports, self._clock, self._standing = guard, reports, clock, standing
         self._known: dict[str, ServerReport] = {}
@@ -69,7 +69,7 @@ class HomeServers(ReadOnly):
         }
 
     async def _all(self) -> dict[str, ServerReport]:
-        """By name; where the home does not answer, what it answered last."""
+        """By name; the last answer if the home does not answer."""
         if self._reports is None:
             return {}
         async with self._asking:
@@ -84,7 +84,7 @@ class HomeServers(ReadOnly):
 
 
 def _named(reports: Sequence[ServerReport]) -> dict[str, ServerReport]:
-    """Of servers that one was started after the other under one name, the later ones have a number."""
+    """If several servers were started under one name, the later ones get a number."""
     found: dict[str, ServerReport] = {}
     for report in reports:
         same = sum(each.name == report.name for each in found.values())

@@ -1,4 +1,4 @@
-"""Who is sent events by other protocols than AMQP, and what was refused lately: as entities."""
+"""Readers by other protocols than AMQP, and recent refusals, as entities."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ReaderEntities(ReadOnly):
 
 
 class RefusalEntities(ReadOnly):
-    """What was refused; see `management.entities`."""
+    """Refusals; see `management.entities`."""
 
     def __init__(self, guard: Guard, refusals: Refusals) -> None:
         self._guard, self._refusals = guard, refusals

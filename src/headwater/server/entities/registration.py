@@ -1,4 +1,4 @@
-"""What management clients see of the server's own rooms: users, and subscriptions of cloud native events."""
+"""The entities of the server's own rooms: users, and subscriptions of cloud native events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serve_management(
     server_entity: ServerEntity,
     home_servers: HomeServers,
 ) -> None:
-    """Let management clients see the server, users, subscriptions and who does not speak AMQP too."""
+    """Serve the server, users, subscriptions, and clients of other protocols than AMQP, as entities."""
     node.management.serve(SERVER, server_entity)
     node.management.serve(HOME_SERVER, home_servers)
     node.management.serve(CLIENT, Clients(guard, http, bulk))

@@ -1,4 +1,4 @@
-"""The server as an entity: what its AMQP side tells of itself, and what belongs to no room."""
+"""The server as an entity: the attributes of its AMQP side, and those that belong to no room."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class ServerEntity(ReadOnly):
         return {"unready": self._unready(), "troubles": list(self._troubles())}
 
     def _disk(self) -> Attributes:
-        """Nothing where logs are in memory, or the disk does not answer."""
-        from ...storage import Engine  # a server that keeps its logs in memory need not load it
+        """Empty if logs are in memory, or the disk does not answer."""
+        from ...storage import Engine  # not needed by a server that keeps its logs in memory
 
         if not isinstance(self._store, Engine):
             return {}

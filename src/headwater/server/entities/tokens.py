@@ -1,4 +1,4 @@
-"""Tokens of users as entities: each has a label, may have an end, is told once, and can be taken away."""
+"""User tokens as entities: each has a label, may expire, is shown once, and can be revoked."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .users import Users
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 UNNAMED = "unnamed-"
-"""How the label begins of a token that has none; more of it is the beginning of its hash."""
+"""The label prefix of a token without a label; the rest is the beginning of its hash."""
 TOKENS_MAX = 100
-"""Of one user; those whose time is over do not count."""
+"""Tokens of one user; expired ones do not count."""
 LIFETIME_MS_MIN, LIFETIME_MS_MAX = 1000, 10 * 366 * 24 * 3600 * 1000
 
 
 class Tokens(ReadOnly):
-    """Tokens; see `management.entities`. Those of users of the configuration can only be read."""
+    """Tokens; see `management.entities`. Those of configured users are read-only."""
 
     def __init__(self, users: Users, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._users, self._clock = users, clock
@@ -41,7 +41,7 @@ class Tokens(ReadOnly):
         return self._shown(account, label, _found(account, label))
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities: answers the token itself, of which only a hash is kept."""
+        """See Entities: returns the token itself, which is stored as a hash only."""
         self._users.check(user)
         account, label = self._account(name)
         lifetime_ms = _checked(label, given.get("lifetimeMs"))
@@ -62,7 +62,7 @@ class Tokens(ReadOnly):
         return {**self._shown(changed, label, token), "secret": secret}
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: every login of its user ends, since it is not known which of them it was."""
+        """See Entities: ends every login of its user, since it is unknown which of them used it."""
         self._users.check(user)
         account, label = self._account(name)
         _found(account, label)

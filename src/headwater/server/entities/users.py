@@ -1,4 +1,4 @@
-"""Users as entities: those of the data directory can be made, changed and removed."""
+"""Users as entities: those of the data directory can be created, changed and removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..users.guard import AccountGuard
 
 
 class Users(ReadOnly):
-    """Users as entities. Those of the configuration can only be read."""
+    """Users as entities. Configured ones are read-only."""
 
     def __init__(self, guard: AccountGuard, state: StateStore) -> None:
         self._guard, self._directory, self._state = guard, guard.directory, state
@@ -34,7 +34,7 @@ class Users(ReadOnly):
         """A change looks at all users before it is made."""
 
     def accounts(self) -> Mapping[str, Account]:
-        """All of them as they are now, by name."""
+        """All current accounts, by name."""
         return self._directory.current().by_name
 
     def check(self, user: User) -> None:
@@ -42,14 +42,14 @@ class Users(ReadOnly):
         self._guard.authorize(user, Right.MANAGE, "*")
 
     def origin(self, name: str) -> str:
-        """Where the user of that name is kept."""
+        """Where the user of that name is stored."""
         return "configuration" if name in self._directory.configured else "data directory"
 
     async def change(self, name: str, change: Callable[[Account], Account]) -> Account:
         """Change a user of the data directory, one change at a time; `change` is called in a thread.
 
-        Answers the user as it is now. Raises OperationRefused: there is none, it is of the configuration, or the server
-        would have no user left that may manage it; and as `change`.
+        Returns the changed user. Raises OperationRefused: there is none, it is configured, or no user with the right to
+        manage the server would be left; and as `change`.
         """
         async with self._changing:
             self._check_stored(name)
@@ -106,7 +106,7 @@ class Users(ReadOnly):
             raise OperationRefused(Status.CONFLICT, f"user {name!r} is of the configuration, and is changed there")
 
     def _check_manageable(self, changed: Account | None, *, without: str = "") -> None:
-        """Nobody may lock everybody out. Raises OperationRefused."""
+        """Keeps a change from locking all users out. Raises OperationRefused."""
         by_name = {**self._directory.current().by_name, **({changed.name: changed} if changed else {})}
         if not any(account.user.may(Right.MANAGE, "*") for name, account in by_name.items() if name != without):
             problem = "nobody could manage the server any more; first give somebody else `manage:*`"
@@ -134,7 +134,7 @@ class Users(ReadOnly):
 
 
 def _changed(account: Account, given: Attributes) -> Account:
-    """The account with what is given; hashes a password, which takes a while. Raises InvalidInput."""
+    """The account with the given changes; hashes a password, which takes a while. Raises InvalidInput."""
     if "grants" in given:
         account = replace(account, grants=tuple(read_grant(text) for text in given["grants"]))
     if "password" in given:

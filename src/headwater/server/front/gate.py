@@ -1,9 +1,9 @@
-"""What every HTTP request passes on its way in: it is counted, measured, and refused while the server starts or stops.
+"""The entry of every HTTP request: counts and measures it, and refuses it while the server starts or stops.
 
-What a web page may not do is refused first (`web_guard`).
+Forbidden requests of web pages are refused first (`web_guard`).
 
-The gate tells requests that run (they finish before the logs close) from streams (subscriptions and WebSockets, which
-end because the logs close). Questions about the server's health pass at any time, uncounted.
+The gate distinguishes running requests (they finish before the logs close) from streams (subscriptions and WebSockets,
+which end because the logs close). Health checks pass at any time, uncounted.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from .web_guard import WebGuard
 UNMATCHED = "unmatched"
 _FUTOIN = "/futoin/"
 OPERATOR_ROOMS = frozenset({"console", "management", "metrics"})
-"""First segments of paths that are for operators: they are answered even where there are too many connections."""
+"""First path segments for operators: answered even when there are too many connections."""
 
 
 class State(StrEnum):
-    """Where a server stands. It goes through them in this order, once; without a home it is never a replica."""
+    """The state of a server. States follow in this order, once; without a home the server is never a replica."""
 
     STARTING = "starting"
     READING = "a replica"
-    """What changes something is another server's."""
+    """Changes are up to another server."""
     OPEN = "open"
     STOPPING = "stopping"
 
@@ -54,34 +54,32 @@ class Gate:
         web: WebGuard | None = None,
         activity: LoopActivity | None = None,
     ) -> None:
-        """`web` knows from where requests may come; by default, as for a server on loopback. `activity` hears of
-        each request.
-        """
+        """`web` knows the allowed origins; by default, as for a server on loopback. `activity` records each request."""
         self._activity = activity or LoopActivity()
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self.web = web or WebGuard()
         self.primary: Callable[[], str | None] = lambda: None
-        """Where the server is that serves what this one stands by for; None where there is none, or it is not known."""
+        """The address of the primary that this replica follows; None if there is none, or it is unknown."""
         self.standing_by: Callable[[], str | None] = lambda: None
         """Why this server is not the primary; None if it is, or has no home."""
         self._reads: Callable[[Scope], bool] = lambda scope: False
         self._stale: Callable[[str | None], str | None] = lambda log: None
         self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
-        """Who collects spans of the requests that pass; None while nobody does."""
+        """Collects spans of passing requests; None if not traced."""
         self._front_ends: Application = health
         self.state = State.STARTING
         self.requests = 0
-        """Requests that run, streams not counted."""
+        """Running requests, without streams."""
         self.streams = 0
         self._left = asyncio.Event()
-        """Set when something that ran has ended."""
+        """Set when a request or stream has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request or WebSocket. All come here first: those of every room, and those about health and metrics.
+        """Handle one request or WebSocket. All pass here first: those of every room, health checks and metrics.
 
-        What is to look at each of them does so here: its head is known, nothing of its body was read, and no room was
-        chosen. (One on a connection too many gets no further than `admission`, which only says that.)
+        Code that examines every request belongs here: the head is known, nothing of the body was read, and no room was
+        chosen. (Surplus connections get no further than `admission`, which only refuses them.)
         """
         try:
             answering = self.web.judge(scope)
@@ -103,7 +101,7 @@ class Gate:
             self._left.set()
 
     def _is_open(self) -> bool:
-        """Whether all may pass. A primary that slept through its lease stands by, because its data may be old."""
+        """Whether all may pass. Not at a primary that slept through its lease: its data may be old."""
         return self.state is State.OPEN and self.standing_by() is None
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -130,15 +128,15 @@ class Gate:
             await _answer(Exchange(scope, receive, send), problem)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
-        """Answer that it is not to be now, and why."""
+        """Refuse for now, with the reason."""
         await refuse_unready(scope, receive, send, detail, _answer)
 
     def passes_always(self, scope: Scope) -> bool:
-        """Whether it is a question about the server's health."""
+        """Whether it is a health check."""
         return scope["path"] in self._health_paths
 
     def is_for_operators(self, scope: Scope) -> bool:
-        """Whether it asks for what operators need: login, console, management, metrics."""
+        """Whether operators need it: login, console, management, metrics."""
         return scope["path"][1:].partition("/")[0] in OPERATOR_ROOMS
 
     def read(
@@ -148,23 +146,23 @@ class Gate:
         stale: Callable[[str | None], str | None],
         stale_paths: Container[str] = (),
     ) -> None:
-        """From now on what only reads, as `reads` says, goes to the front ends; but not while these are `stale`:
-        all of them (None), or one log.
+        """From now on requests that only read, by `reads`, go to the front ends; but not while these are `stale`: all
+        of them (None), or one log.
 
-        `stale_paths` go there even then: what says how stale they are.
+        `stale_paths` go there even then: they report how stale the data is.
         """
         assert self.state is State.STARTING
         self._front_ends, self.state = front_ends, State.READING
         self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if it may."""
+        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if it may be."""
         if self.state is State.OPEN:
             return self.standing_by()
         return self._stale(log) if self.state is State.READING else None
 
     def lacking(self, log: str) -> Exception:
-        """What to say of a log that is not here: a replica does not know whether it was created a moment ago."""
+        """What to say of a missing log: a replica does not know whether it was created a moment ago."""
         if self.state is not State.READING:
             return LogNotFound(log)
         if (primary := self.primary()) is not None:
@@ -182,7 +180,7 @@ class Gate:
         self._front_ends, self.state = front_ends, State.OPEN
 
     def stop(self) -> None:
-        """From now on requests are refused; those that run go on."""
+        """From now on requests are refused; running ones go on."""
         self.state = State.STOPPING
 
     async def requests_finished(self, timeout_s: float) -> bool:
@@ -205,15 +203,15 @@ class Gate:
 
 
 class _Passage:
-    """One request on its way through the gate."""
+    """One request passing the gate."""
 
     __slots__ = ("_gate", "_has_started", "_is_stream", "_send", "_started", "_status")
 
     def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
         self._gate, self._send, self._is_stream = gate, send, is_stream
         self._has_started = False
-        """Whether an answer has begun."""
-        self._status = 500  # what is answered if the application never does
+        """Whether a response has begun."""
+        self._status = 500  # the response if the application never gives one
         self._started = time.perf_counter()
         if is_stream:
             gate.streams += 1
@@ -249,7 +247,7 @@ class _Passage:
 
 
 async def _answer(exchange: Exchange, problem: Problem) -> None:
-    """Answer a problem that a request met before it came to a room: in the form of that room's standard."""
+    """Respond with a problem that a request met before it reached a room, in the form of that room's standard."""
     if exchange.scope["path"].startswith(_FUTOIN):
         await answer_problem(exchange, problem)
     else:

@@ -1,4 +1,4 @@
-"""`/health/live` and `/health/ready`: whether the server lives, and should get work. They are public and say little."""
+"""`/health/live` and `/health/ready`: liveness and readiness checks. They are public and say little."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ NO_STORE: Header = (b"cache-control", b"no-store")
 
 
 class ServerRole(StrEnum):
-    """What a load balancer may ask a server to be."""
+    """The role a load balancer may ask for."""
 
     PRIMARY = "primary"
     REPLICA = "replica"
 
 
 class Page(ABC):
-    """What answers GET and HEAD, and says with no more than a status what is wrong."""
+    """Answers GET and HEAD, and reports errors by status only."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await refuse_websocket(send)
             return
@@ -51,12 +51,12 @@ class Health(Page):
     ) -> None:
         """`unready` says why the server should get no work of that role at the moment, or None.
 
-        `troubles` are what an operator should look at, though it serves: they are told with its being ready.
+        `troubles` are problems an operator should look at, though the server serves; a ready answer lists them.
         """
         self._unready, self._troubles = unready, troubles
 
     async def answer(self, exchange: Exchange) -> None:
-        """Ready or not, or that it lives."""
+        """Respond whether it is ready or live."""
         if exchange.scope["path"] != READY:
             await exchange.answer(200, b'{"status": "live"}', JSON, (NO_STORE,))
         elif (role := await _role(exchange)) is None:
@@ -70,7 +70,7 @@ class Health(Page):
 
 
 def role_asked(scope: Scope) -> ServerRole:
-    """Which role `/health/ready` asks for: the primary's, where it names none. Raises InvalidParameter."""
+    """The role that `/health/ready` asks for; the primary by default. Raises InvalidParameter."""
     given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True).get("role")
     if given is None:
         return ServerRole.PRIMARY
@@ -81,7 +81,7 @@ def role_asked(scope: Scope) -> ServerRole:
 
 
 async def _role(exchange: Exchange) -> ServerRole | None:
-    """The role that is asked for; None: that was answered."""
+    """The requested role; None if an error response was sent."""
     try:
         return role_asked(exchange.scope)
     except InvalidParameter as error:

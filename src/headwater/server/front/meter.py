@@ -7,23 +7,23 @@ from collections.abc import Iterator, Sequence
 
 
 class Histogram:
-    """Durations in s: how many fell in each bucket, and their sum."""
+    """Durations in s: the count of each bucket, and their sum."""
 
     __slots__ = ("_bounds", "buckets", "sum_s")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` are the greatest durations of all buckets but the last, ascending."""
+        """`bounds` are the upper bounds of all buckets but the last, ascending."""
         self._bounds = bounds
         self.buckets = [0] * (len(bounds) + 1)
         self.sum_s = 0.0
 
     def add(self, duration_s: float) -> None:
-        """One more."""
+        """Add a duration."""
         self.buckets[bisect_left(self._bounds, duration_s)] += 1
         self.sum_s += duration_s
 
     def cumulated(self) -> Iterator[tuple[str, int]]:
-        """(upper bound, how many were no longer), as Prometheus writes a histogram."""
+        """(upper bound, cumulative count), as Prometheus writes a histogram."""
         total = 0
         for bound, count in zip([*map(str, self._bounds), "+Inf"], self.buckets, strict=True):
             total += count
@@ -42,7 +42,7 @@ class RequestMeter:
         self.latencies: dict[tuple[str, str], Histogram] = {}
 
     def measure(self, method: str, route: str, status: int, duration_s: float) -> None:
-        """A request was answered."""
+        """Record an answered request."""
         method = method if method in METHODS else "other"
         self._count(method, route, status)
         latency = self.latencies.get((method, route))
@@ -51,7 +51,7 @@ class RequestMeter:
         latency.add(duration_s)
 
     def count(self, method: str, route: str, status: int) -> None:
-        """A stream ended: how long it was open is no latency."""
+        """Record the end of a stream: its duration is no latency."""
         self._count(method if method in METHODS else "other", route, status)
 
     def _count(self, method: str, route: str, status: int) -> None:

@@ -1,6 +1,6 @@
-"""`GET /`: links to what a server has, as JSON; a browser is sent to the console, or gets them as a page.
+"""`GET /`: links to what a server has, as JSON; browsers are redirected to the console, or get an HTML page.
 
-Nobody needs credentials to see them.
+It needs no credentials.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _VARY: Header = (b"vary", b"accept")
 
 
 class Link(NamedTuple):
-    """Something that a server has."""
+    """A part of the server to link to."""
 
     name: str
     path: str
@@ -51,7 +51,7 @@ class RootPage(FrontEnd[Host, Exchange]):
 
 
 async def lead(host: Host, exchange: Exchange) -> None:
-    """GET / where there is a console."""
+    """GET / with a console."""
     if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
         await exchange.answer_empty(303, ((b"location", CONSOLE.path.encode()), _VARY))
     else:
@@ -59,7 +59,7 @@ async def lead(host: Host, exchange: Exchange) -> None:
 
 
 async def show(host: Host, exchange: Exchange) -> None:
-    """GET / where there is none."""
+    """GET / without one."""
     if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
         await exchange.answer(200, _PAGE, b"text/html; charset=utf-8", (_VARY,))
     else:

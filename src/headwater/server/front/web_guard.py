@@ -1,15 +1,15 @@
-"""A web page is not a client: which requests pass, by the name they were sent to and by the page that sent them.
+"""Protects the server from web pages: checks the name that a request was sent to, and the page that sent it.
 
-Somebody reads a page of a stranger in a browser on a machine that reaches the server. That page may send requests;
-where nobody has to log in they would be done. And it may let its own name lead to the server's address (DNS rebinding),
-and then read the answers as if they were its own. So every request is looked at here, before any room:
+If a browser on a machine that reaches the server opens a stranger's page, the page may send requests, which would be
+executed if no login is needed. It may also let its own name lead to the server's address (DNS rebinding), and then
+read the responses as its own. So every request is checked here, before any room:
 
-- `Host`: where the server listens on loopback, or has no users, the name must be one that no stranger can give;
-- `Origin` and `Sec-Fetch-Site`: pages are served that come from this server, or from an origin of `http.origins`;
-- a body must say what it is, by a media type that no page may send unasked;
-- what the console sends may only look, where that is set: its cookie counts only with a field that is seen here.
+- `Host`: where the server listens on loopback, or has no users, the name must be one that no stranger can use;
+- `Origin` and `Sec-Fetch-Site`: pages must come from this server, or from an origin in `http.origins`;
+- a body must have a media type that no page may send without permission;
+- requests from the console must be read-only, where that is set: its cookie counts only with a field checked here.
 
-Programs that are no browsers send neither Origin nor Sec-Fetch. What the fields mean is in `http.browsers`.
+Other programs than browsers send neither Origin nor Sec-Fetch. `http.browsers` explains the fields.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..config.settings import Http
 from ..process.sockets import is_loopback
 
 PREFLIGHT_S_MAX = 600
-"""How long a browser may remember what it was allowed."""
+"""How long a browser may cache a permission."""
 EXPOSED = (
     "accept-encoding",
     "allow",
@@ -41,10 +41,10 @@ EXPOSED = (
     "retry-after",
     "www-authenticate",
 )
-"""Header fields of answers that a page may read besides the ones that every page may (Fetch, 2.2.2)."""
+"""Response header fields that a page may read besides those that every page may (Fetch, 2.2.2)."""
 
 Answering = Callable[[Send], Send]
-"""Puts on an answer what a browser, or a cache, must know of it."""
+"""Adds header fields for browsers and caches to a response."""
 _VARY: Header = (b"vary", b"origin")
 
 
@@ -54,14 +54,14 @@ def unchanged(send: Send) -> Send:
 
 
 def varied(send: Send) -> Send:
-    """Tell caches that the answer is another one for a page of another origin."""
+    """Tell caches that the response depends on the page's origin."""
     return _with_fields(send, (_VARY,))
 
 
 def crossing(origin: bytes) -> Answering:
-    """Let a page of that origin read the answer.
+    """Let a page of that origin read the response.
 
-    Users show who they are by Authorization, never by a cookie: so what a browser adds by itself is not allowed.
+    Users authenticate by Authorization, never by a cookie: credentials that a browser adds by itself are not allowed.
     """
     exposed = ", ".join(EXPOSED).encode()
     fields = ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", exposed), _VARY)
@@ -69,10 +69,10 @@ def crossing(origin: bytes) -> Answering:
 
 
 def preflight(origin: bytes, fields: bytes) -> Answering:
-    """Tell a browser what a page of that origin may ask (Fetch, 3.3.2); `fields` are the ones it wants to send.
+    """Tell a browser what a page of that origin may send (Fetch, 3.3.2); `fields` are the requested header fields.
 
-    The room is asked as by any OPTIONS. It says which methods its route has (`Allow`), and that becomes the answer.
-    Which header fields there may be is not restricted: each room looks at those that it knows.
+    The room is asked as by any OPTIONS. Its response names the methods of the route (`Allow`), which become the
+    permission. Header fields are not restricted: each room reads those that it knows.
     """
     allow_page = crossing(origin)
     return lambda send: _granting(allow_page(send), fields)
@@ -114,11 +114,12 @@ def _granted(methods: bytes, fields: bytes) -> list[Header]:
 
 
 TYPED_ROOMS = frozenset({"logs", "management", "console"})
-"""First segments of paths where a body without a media type is refused even from a program. The standards of the other
-rooms have clients that say none."""
+"""First path segments where a body without a media type is refused even from a program. The standards of the other
+rooms have clients that send none.
+"""
 TYPES = ("application/json, or another that the route takes",)
 ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
-"""Where a GET may change something, because a standard asks for it (FTN5, 3)."""
+"""Where a GET may change something, as a standard requires (FTN5, 3)."""
 CONSOLE = "console"
 LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|(event-)?histogram)|/management/org\.amqp\.management/self/[^/]+")
 """Paths where a POST changes nothing."""
@@ -128,12 +129,12 @@ ANY_ORIGIN = "*"
 
 
 class WebGuard:
-    """Looks at every request and WebSocket."""
+    """Checks every request and WebSocket."""
 
     def __init__(
         self, http: Http | None = None, host: str = "127.0.0.1", console: ConsoleSettings | None = None
     ) -> None:
-        """`host` is what the server listens on. Raises CannotListen where it is no address of this machine."""
+        """`host` is the address that the server listens on. Raises CannotListen if it is not one of this machine."""
         http = http or Http()
         self._console_looks = (console or ConsoleSettings()).read_only
         self._host = host.strip("[]").lower()
@@ -145,13 +146,13 @@ class WebGuard:
         self._origins = frozenset(origin for origin in found if origin is not None)
         self._ordinary: Answering = varied if http.origins else unchanged
         self.has_users: Callable[[], bool] | None = None
-        """Whether somebody has to log in. Not known while the server starts, when it says nothing but that."""
+        """Whether a login is needed. Unknown while the server starts, when it answers nothing else."""
 
     def judge(self, scope: Scope) -> Answering:
-        """What is to be put on the answer to a request that passes.
+        """What to add to the response of an allowed request.
 
-        Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403),
-        UnsupportedMediaType (415).
+        Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType
+        (415).
         """
         head = head_of(scope["headers"])
         authority = self._authority(scope, head)
@@ -170,14 +171,14 @@ class WebGuard:
         return self._of_console(scope) if FIELD in head else self._ordinary
 
     def _of_console(self, scope: Scope) -> Answering:
-        """Raises ConsoleReadOnly."""
+        """Check a request from the console. Raises ConsoleReadOnly."""
         if self._console_looks and not _looks(scope):
             raise ConsoleReadOnly(scope["method"], scope["path"])
         ordinary = self._ordinary
         return lambda send: unasked(ordinary(send))
 
     def _authority(self, scope: Scope, head: Head) -> Authority | None:
-        """The host that was asked for; None where HTTP/1.0 names none. Raises InvalidParameter, HostNotServed."""
+        """The requested host; None where HTTP/1.0 names none. Raises InvalidParameter, HostNotServed."""
         if b"host" not in head:
             if scope.get("http_version") == "1.0":
                 return None
@@ -194,7 +195,7 @@ class WebGuard:
         return not self._is_loopback and (self.has_users is None or self.has_users())
 
     def _is_of_other_origin(self, scope: Scope, head: Head, authority: Authority | None) -> bool:
-        """Whether a page of another origin sent it that may do so. Raises ForeignPage where it may not."""
+        """Whether an allowed page of another origin sent it. Raises ForeignPage if the page is not allowed."""
         if b"origin" in head:
             given = head[b"origin"]
             origin = origin_of(given)
@@ -234,6 +235,6 @@ def _looks(scope: Scope) -> bool:
 
 
 def _leads_to_console(scope: Scope, head: Head) -> bool:
-    """A link on any page may lead to the server's own pages, which change nothing by being shown."""
+    """Whether it follows a link to the server's own pages, which any page may have: showing them changes nothing."""
     is_page = scope["path"] == "/" or _room_of(scope) == CONSOLE
     return is_page and scope["type"] == "http" and scope["method"] == "GET" and head.is_navigation

@@ -1,1 +1,1 @@
-"""The HTTP server: connections, requests, WebSockets. It knows ASGI and no room."""
+"""The HTTP server: connections, requests, WebSockets. It implements ASGI and knows no room."""

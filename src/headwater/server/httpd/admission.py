@@ -1,13 +1,13 @@
-"""How many HTTP connections there may be, and what becomes of those above.
+"""The limit of HTTP connections, and the treatment of connections above it.
 
-| connections | what becomes of one more |
+| connections | treatment of one more |
 | --- | --- |
 | below the limit | it is served |
-| up to `SURPLUS_MAX` above, half of them of one place | it is read as far as one request: a question about the server's
-  health, or one for operators (login, console, management, metrics), is answered; any other with 503 |
-| more | over plain HTTP it gets 503, whatever it asks, over TLS it is closed; it is counted and logged |
+| up to `SURPLUS_MAX` above, half of them from one place | one request is read: a health check, or one for
+  operators (login, console, management, metrics), is answered; any other gets 503 |
+| more | over plain HTTP any request gets 503, over TLS the connection is closed; it is counted and logged |
 
-So a load balancer and an operator are heard while the server is full: a list of connections shows who has them, and a
+So load balancers and operators are answered while the server is full: a list of connections shows their users, and a
 client can be disconnected. Open connections stay.
 """
 
@@ -27,9 +27,9 @@ from ...http import Application, Receive, Scope, Send, refuse_unready
 
 PROTOCOL = "http"
 SURPLUS_MAX = 64
-"""Connections above the limit that are still read: a load balancer's question is not to starve."""
+"""Connections above the limit that are still read, so that load balancers are answered."""
 SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
-"""Of these, the ones of one place."""
+"""The most of them from one place."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b"
@@ -37,36 +37,36 @@ _FULL = (
 
 
 class Verdict(Enum):
-    """What becomes of a connection."""
+    """The treatment of a connection."""
 
     SERVED = auto()
     SURPLUS = auto()
-    """It is one too many, and is to be told so."""
+    """Above the limit: its request gets a refusal that says so."""
     DROPPED = auto()
-    """It is not even read."""
+    """Not even read."""
 
 
 class Passage(Protocol):
-    """What every request passes."""
+    """The ASGI application that every request passes."""
 
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is answered however many connections there are."""
 
     def is_for_operators(self, scope: Scope) -> bool:
-        """Whether it asks for what operators need: login, console, management, metrics."""
+        """Whether operators need it: login, console, management, metrics."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
-        """Answer that it is not to be now, and why."""
+        """Refuse the request for now, with the reason."""
 
 
 class Admission:
-    """Of one server: every connection asks it, and tells it of its end if it was a surplus one."""
+    """The admission of one server: each connection asks it, and surplus connections report their end."""
 
     def __init__(self, connections_max: int, gate: Passage | None = None, bus: Bus | None = None) -> None:
-        """`gate` knows what may be asked at any time; `bus` is told of connections that are refused."""
+        """`gate` knows which requests are always admitted; `bus` is notified of refused connections."""
         self._connections_max, self._gate = connections_max, gate
         self._notices = RefusedConnections(bus or Bus(), PROTOCOL)
         self._surplus: Counter[str] = Counter()
@@ -77,10 +77,10 @@ class Admission:
         """Connections so far."""
         detail = self._detail.encode()
         self.full = _FULL % (len(detail), detail)
-        """The answer to a connection that is not even read."""
+        """The response to a connection that is not read."""
 
     def judge(self, connections: int, peer: str) -> Verdict:
-        """What becomes of a connection of that peer; `connections` are there with it, surplus ones included."""
+        """The verdict on a connection of that peer; `connections` counts it and surplus ones."""
         place = place_of(peer)
         if connections - self.surplus <= self._connections_max:
             self.served += 1
@@ -93,7 +93,7 @@ class Admission:
         return Verdict.DROPPED
 
     def room(self, connections: int) -> int:
-        """How many more there may be beside those."""
+        """How many more connections fit beside those."""
         return self._connections_max + SURPLUS_MAX - connections
 
     def takes(self, connections: int, place: str) -> bool:
@@ -101,7 +101,7 @@ class Admission:
         return connections - self.surplus < self._connections_max or self._may_be_surplus(place)
 
     def forget_surplus(self, peer: str) -> None:
-        """A surplus connection of that peer is over."""
+        """Record the end of a surplus connection of that peer."""
         place = place_of(peer)
         self.surplus -= 1
         self._surplus[place] -= 1
@@ -109,12 +109,12 @@ class Admission:
             del self._surplus[place]
 
     def refuse(self, peer: str, reason: str = LIMIT) -> None:
-        """Count and notify of a connection that is refused."""
+        """Count and notify of a refused connection."""
         self.refused += 1
         self._notices.tell(peer, reason)
 
     def turning_away(self, peer: str) -> Application:
-        """What answers the request of a surplus connection of that peer."""
+        """The application that answers the request of a surplus connection of that peer."""
 
         async def turn_away(scope: Scope, receive: Receive, send: Send) -> None:
             gate = self._gate
@@ -141,7 +141,7 @@ class HttpReception(Reception):
     def __init__(
         self, protocols: Callable[[], asyncio.BaseProtocol], admission: Admission, connections: Callable[[], int]
     ) -> None:
-        """`connections` answers how many there are, surplus ones included."""
+        """`connections` returns how many there are, surplus ones included."""
         super().__init__(protocols)
         self._admission, self._connections = admission, connections
 

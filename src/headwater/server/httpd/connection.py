@@ -1,12 +1,12 @@
-"""One HTTP connection: requests as they come in bytes become cycles of the application, one after the other.
+"""One HTTP connection: turns received bytes into requests, and runs their cycles one after the other.
 
-What one peer may make the server hold and wait for is bounded here: the size of a head, the time that a request takes
-to come, and how much of what it sent is looked at in one step. How many peers there are is bounded by `admission`,
-bodies where they are read.
+It bounds what one peer may make the server hold and wait for: the size of a head, the time for a request to arrive,
+and how much received data is examined in one step. `admission` bounds the number of connections; bodies are bounded
+where they are read.
 
-A request that came whole, with a head that is known, is begun at once and goes through no parser. Anything else goes
-through the connection's parser, in pieces, as if it had come so: many small chunks take several slices of the loop's
-time. Behind a request that is not answered nothing is looked at, and nothing more is read.
+A request that arrived whole, with a known head, starts at once without a parser. Any other goes through the
+connection's parser in pieces: many small chunks take several slices of the loop's time. Nothing is examined or read
+behind an unanswered request.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from .upgrades import UpgradeIgnoringParser, upgrade_of
 from .websocket import WebSocketProtocol
 
 PIECE_BYTES = 16 * 1024
-"""Of received data that the parser looks at in one step: thousands of chunks, or hundreds of requests, each of which
-takes some µs."""
+"""Received data that the parser examines in one step: thousands of chunks, or hundreds of requests, of some µs each."""
 HEAD_BYTES_MAX = 32 * 1024
-"""Of what arrives after the first piece of a head, and so to within a piece (a head has 48 KiB at most); and of what
-comes in a row in a body without being any of it: fields behind it, and what is said of a chunk besides its size. A
-connection before its login holds 64 KiB in all, with one read of `STRANGER_READ_BYTES`."""
+"""The limit of a head after its first piece, to within a piece (48 KiB at most in all); and, within a body, of a run of
+bytes that are not body: trailers, and chunk extensions. A connection before its login holds 64 KiB in all, with one
+read of `STRANGER_READ_BYTES`.
+"""
 FIELDS_MAX = 256
-"""Of a head: each takes some 150 bytes beside its own."""
+"""Header fields: each takes some 150 bytes beside its own."""
 HEAD_S = 30.0
-"""How long a head may take, from its first byte; for the first one, from when the connection was made."""
+"""The time limit of a head, from its first byte; for the first one, from when the connection opened."""
 BODY_PAUSE_S = 60.0
-"""How long a piece of a body may take, and so how long a body may pause in its middle."""
+"""The time limit of a piece of a body, and so the longest pause within a body."""
 BODY_PIECE_BYTES = 16 * 1024
-"""So slow a body is, by the pause above, that it is given up: 273 bytes per second."""
+"""With the pause above, the slowest body that is accepted: 273 bytes per second."""
 KEEP_ALIVE_S = 75
-"""Longer than the pools of common clients keep an idle connection, so that the client is the one to close it."""
+"""Longer than common client pools keep an idle connection, so that the client closes it."""
 SURPLUS_S = 10.0
-"""How long a connection of which there are too many may take until its request was answered."""
+"""How long a surplus connection may take until its request is answered."""
 
 _END = b"\r\n\r\n"
 _REFUSAL = (
@@ -65,46 +65,46 @@ _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 
 
 class HttpConnection(PeerConnection):
-    """One connection, closed when its peer oversteps. A WebSocket that begins on it takes it over."""
+    """One connection, closed when its peer exceeds a bound. A WebSocket that begins on it takes it over."""
 
     protocol_name = "http"
-    """What management calls it."""
+    """Its name in management."""
 
     def __init__(self, state: ServerState) -> None:
-        """A connection of the server of that state, on the running loop."""
+        """A connection of that server, on the running loop."""
         super().__init__(state)
         self._application = state.application
         self._parser = UpgradeIgnoringParser(self)
         self.scope_base: Scope = {}
-        """What the scopes of all its requests have."""
+        """The scope fields shared by all its requests."""
         self._is_surplus = False
 
         self._cycle: HttpCycle | None = None
-        """Of the last request that was begun."""
+        """The cycle of the last request that began."""
         self.pipeline: deque[HttpCycle] = deque()
-        """Requests that were read, and wait for the answer of the one before."""
+        """Parsed requests that wait for the previous response."""
         self._incoming: HttpCycle | None = None
-        """Of the request whose body comes."""
+        """The cycle of the request whose body is arriving."""
 
         self._rest: asyncio.Task[None] | None = None
         self._is_looking = self._is_due = self._is_broken = self._is_leaving = False
-        """Whether data is looked at right now; whether it will be in the next turn; whether it is no HTTP any more;
-        whether nothing is answered any more."""
+        """Whether data is being examined, or will be in the next turn; whether it is no longer HTTP; whether nothing
+        more is answered.
+        """
         self._is_reading = True
         self._holds_body = False
 
         self._in_head = self._in_body = self._began = False
-        """Whether the parser is in a head, or in a body; and whether a request began in the piece that it looks at."""
+        """Whether the parser is in a head, or in a body; and whether a request began in the current piece."""
         self._head_bytes = self._body_bytes = self._around_bytes = 0
-        """Of the head, after its first piece; of the piece of a body that is waited for; of what came since the last
-        of the body, and is none of it."""
+        """Sizes: the head after its first piece; the current piece of a body; data since then that is not body."""
         self._refusal = _NO_REQUEST, _NO_REQUEST_DETAIL
-        """What is to be said where it is no HTTP any more."""
+        """The refusal to send if the data is not HTTP."""
         self._target = b""
         self._fields: list[Field] = []
 
         self._patience = Deadline(self.loop, self._lose_patience)
-        """Until when the peer must have said more."""
+        """When the peer must have sent more."""
 
     # asyncio.Protocol
 
@@ -145,16 +145,16 @@ class HttpConnection(PeerConnection):
 
     def data_received(self, data: bytes) -> None:
         if not self._unread and self._is_between and self.is_answering and not data.strip(b"\r\n"):
-            return  # an empty line behind a request is nothing (RFC 9112, 2.2)
+            return  # an empty line after a request is ignored (RFC 9112, 2.2)
         self._unread = self._unread[self._read_to :] + data if self._unread else data
         self._read_to = 0
         if self._rest is None and not self._is_due:
             is_free = not self.pipeline and not self.is_answering and self._is_between
-            if not (is_free and self._take_whole()) or self._unread:  # most often it is one request, and nothing else
+            if not (is_free and self._take_whole()) or self._unread:  # usually it is exactly one request
                 self._look_on()
 
     def shutdown(self) -> None:
-        """End as soon as what was asked is answered."""
+        """End as soon as the requests so far are answered."""
         if self._cycle is not None and not self._cycle.is_complete:
             self._cycle.keeps_alive = False
         else:
@@ -164,11 +164,11 @@ class HttpConnection(PeerConnection):
 
     @property
     def is_answering(self) -> bool:
-        """Whether a request was taken that is not fully answered."""
+        """Whether a request is not fully answered."""
         return self._cycle is not None and not self._cycle.is_complete
 
     def fields_of_all(self) -> bytes:
-        """The header fields that every answer has."""
+        """The header fields of every response."""
         return self._state.fields_of_all()
 
     def write(self, data: bytes) -> None:
@@ -177,12 +177,12 @@ class HttpConnection(PeerConnection):
             self.transport.write(data)
 
     def write_parts(self, parts: list[bytes]) -> None:
-        """Send them one after the other, without a copy of them, unless the connection is closing."""
+        """Send the parts one after the other, without a copy, unless the connection is closing."""
         if not self.transport.is_closing():
             self.transport.writelines(parts)
 
     def close(self) -> None:
-        """Close it after what was sent."""
+        """Close after what was sent."""
         self.transport.close()
 
     def hold_body(self, holds: bool) -> None:
@@ -192,7 +192,7 @@ class HttpConnection(PeerConnection):
             self._heed()
 
     def answered(self, keeps_alive: bool) -> None:
-        """The answer of the running request was given: the next one is due, or the connection is idle, or ends."""
+        """The running request is answered: start the next one, become idle, or end."""
         self._holds_body = False
         if not keeps_alive:
             self._leave()
@@ -206,7 +206,7 @@ class HttpConnection(PeerConnection):
         if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
             self._look_soon()
 
-    # what came
+    # received data
 
     @property
     def _is_between(self) -> bool:
@@ -215,7 +215,7 @@ class HttpConnection(PeerConnection):
 
     @property
     def _may_look(self) -> bool:
-        """Whether there is something unread, and no request waits whose turn is before it."""
+        """Whether there is unread data, and no request to be answered before it."""
         if not self._unread or self.pipeline or self._is_broken or self._is_leaving or self.transport.is_closing():
             return False
         return not (self._is_between and self.is_answering)
@@ -231,7 +231,7 @@ class HttpConnection(PeerConnection):
             self._look_on()
 
     def _look_on(self) -> None:
-        """Look at what is unread for a slice of the loop's time, and see to the rest."""
+        """Examine unread data for a slice of the loop's time, and arrange for the rest."""
         slices = Slices()
         self._is_looking = True
         try:
@@ -245,12 +245,12 @@ class HttpConnection(PeerConnection):
         self._look_on_later()
 
     def _look_on_later(self) -> None:
-        """Hold what is unread as long as it takes, or read on."""
+        """Hold unread data as long as needed, or read on."""
         if self.transport.is_closing():
             self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
             self._has_room_for_unread()
             return
-        unread = 0 if self._in_body else len(self._unread)  # there is memory for a body before it is read
+        unread = 0 if self._in_body else len(self._unread)  # memory for a body is taken before it is read
         if unread != self._unread_taken and not self._has_room_for_unread(unread):
             self._is_broken, self._refusal = True, (_NO_ROOM, _NO_ROOM_DETAIL)
             if not (self.is_answering or self.pipeline):
@@ -263,7 +263,7 @@ class HttpConnection(PeerConnection):
             self._rest = self.loop.create_task(self._look_at_rest())
 
     async def _look_at_rest(self) -> None:
-        await asyncio.sleep(0)  # the slice of what was received is used up
+        await asyncio.sleep(0)  # the slice for received data is used up
         slices = Slices()
         try:
             while self._may_look:
@@ -277,7 +277,7 @@ class HttpConnection(PeerConnection):
         self._look_on_later()
 
     def _look_at_some(self) -> None:
-        """At one request that came whole, or at one piece of anything else."""
+        """Examine one whole request, or one piece of anything else."""
         if self._is_between and self._take_whole():
             return
         end = self._read_to + PIECE_BYTES
@@ -289,7 +289,7 @@ class HttpConnection(PeerConnection):
         self._feed(piece)
 
     def _take_whole(self) -> bool:
-        """Begin the request that is next, if it came whole and its head is known."""
+        """Start the next request, if it arrived whole and its head is known."""
         data, start = self._unread, self._read_to
         body = data.find(_END, start, start + WHOLE_BYTES_MAX) + len(_END)
         if body < len(_END):
@@ -319,13 +319,13 @@ class HttpConnection(PeerConnection):
         self._watch_over(len(piece))
 
     def _end_behind_connect(self) -> None:
-        """Whatever follows a CONNECT is for its tunnel, which is not offered: it is answered, as the last one."""
+        """Data after a CONNECT is for its tunnel, which is not offered: the CONNECT is answered as the last request."""
         self._is_broken = True
         self._unread, self._read_to = b"", 0
         self._begin_next()
 
     def _break(self) -> None:
-        """What came is no HTTP: whatever was asked before it is answered, then it is refused."""
+        """The data is not HTTP: answer the requests before it, then refuse it."""
         self._is_broken = True
         self._unread, self._read_to = b"", 0
         broken = self._incoming
@@ -338,7 +338,7 @@ class HttpConnection(PeerConnection):
             self._refuse(*self._refusal)
 
     def _watch_over(self, size: int) -> None:
-        """Bound how long the rest takes of what came in part."""
+        """Bound the time for the rest of a partial request."""
         if self._in_head:
             self._head_bytes = 0 if self._began else self._head_bytes + size
             if self._head_bytes > HEAD_BYTES_MAX:
@@ -372,7 +372,7 @@ class HttpConnection(PeerConnection):
         if not task.done():
             self._state.keep(task)
 
-    # httptools, for what did not come whole
+    # httptools, for requests that did not arrive whole
 
     def on_message_begin(self) -> None:
         """See httptools."""
@@ -384,7 +384,7 @@ class HttpConnection(PeerConnection):
         self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """See httptools. Fields behind a body (trailers) are nobody's."""
+        """See httptools. Fields after a body (trailers) are ignored."""
         if self._in_head:
             if len(self._fields) == FIELDS_MAX:
                 self._refusal = _TOO_LARGE, _TOO_LARGE_DETAIL
@@ -421,13 +421,13 @@ class HttpConnection(PeerConnection):
         self._in_body = False
         if self._incoming is not None:
             self._incoming.end_body()
-            if self._incoming.is_complete:  # it was answered before, so that only now the connection is idle
+            if self._incoming.is_complete:  # it was answered before, so the connection is idle only now
                 self._wait(KEEP_ALIVE_S)
             self._incoming = None
 
     @property
     def is_upgrade_ignored(self) -> bool:
-        """Whether the head that was just read comes again, without its upgrade: nothing is to be done about it yet."""
+        """Whether the head just read will be parsed again without its upgrade, so nothing is done yet."""
         parser = self._parser
         return parser.should_upgrade() and parser.get_method() != b"CONNECT" and not self._becomes_websocket
 
@@ -438,11 +438,11 @@ class HttpConnection(PeerConnection):
 
     @property
     def head(self) -> tuple[bytes, list[Field]]:
-        """The target and the fields of the head that was just read."""
+        """The target and the fields of the head just read."""
         return self._target, self._fields
 
     def _become_websocket(self) -> None:
-        """Hand the connection over. What came behind the request was sent too early (RFC 6455, 4.1): not for us."""
+        """Hand the connection over. Data after the request was sent too early (RFC 6455, 4.1) and is ignored."""
         self._unread, self._read_to = b"", 0
         self._patience.end()
         self._cycle = None
@@ -458,14 +458,14 @@ class HttpConnection(PeerConnection):
         self._give_to(websocket)
 
     def _forget_parser(self) -> None:
-        """Forget the parser. It refers back to this: the part of a head would stay in memory until a collection."""
+        """Drop the parser. It refers back to this: part of a head would stay in memory until a collection."""
         del self._parser
         self._target, self._fields = b"", []
 
-    # what is held, and waited for
+    # held data and deadlines
 
     def _heed(self) -> None:
-        """Read on, or do not, as what is held says."""
+        """Read on, or pause, depending on what is held."""
         reads = not self._unread and not self._holds_body
         if reads != self._is_reading and not self.transport.is_closing():
             self._is_reading = reads
@@ -475,9 +475,9 @@ class HttpConnection(PeerConnection):
                 self.transport.pause_reading()
 
     def _wait(self, seconds: float | None) -> None:
-        """So long from now the peer has for what is due; None: nothing is due from it."""
+        """Give the peer so many seconds from now; None: nothing is due from it."""
         if self._is_surplus:
-            return  # it has SURPLUS_S for all that it has to say
+            return  # it has SURPLUS_S in all
         if seconds is None:
             self._patience.clear()
         else:
@@ -487,17 +487,17 @@ class HttpConnection(PeerConnection):
         if self._is_surplus:
             self.transport.abort()
         elif self._unread or not self._is_reading:
-            self._wait(BODY_PAUSE_S)  # it is us who do not take it
+            self._wait(BODY_PAUSE_S)  # the pause is ours, not the peer's
         else:
             self.transport.close()
 
     def _refuse(self, status: bytes, detail: bytes) -> None:
-        """Say what is wrong, which no answer is due to before, and end."""
+        """Send an error, once no earlier response is due, and end."""
         self.write(_REFUSAL % (status, len(detail), detail))
         self._linger_soon()
 
     def _leave(self) -> None:
-        """Close it after what was sent; where the peer may still send, not before it could read that."""
+        """Close after what was sent; if the peer may still send, only after it could read that."""
         if self._in_head or self._in_body or self._unread or self.pipeline:
             self._linger_soon()
         else:

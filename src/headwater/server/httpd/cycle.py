@@ -1,4 +1,4 @@
-"""One HTTP request and its answer, between a connection and an ASGI application."""
+"""One HTTP request and its response, between a connection and an ASGI application."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from .heads import Head
 logger = logging.getLogger("headwater.server")
 
 JOINED_BYTES_MAX = 8 * 1024
-"""The head of an answer, or of a chunk, and its body leave in one piece up to this size. What is larger is not copied
-for that."""
+"""Up to this size, the head of a response or chunk is joined with its body. Larger bodies are not copied."""
 BODY_WAITING_MAX = 64 * 1024
-"""Of a body that the application has not asked for; after these, reading stops until it has."""
+"""The body bytes that the application has not asked for; above this, reading stops."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
 """Lines of names (RFC 9110, 5.6.2) and values (5.5)."""
@@ -40,34 +39,34 @@ class CycleConnection(Protocol):
     """What a cycle needs of its connection."""
 
     scope_base: Scope
-    """What the scopes of all its requests have."""
+    """The scope fields shared by all its requests."""
     is_full: bool
-    """Whether the peer does not take what it is sent."""
+    """Whether the peer does not read what it is sent."""
 
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""
 
     def write_parts(self, parts: list[bytes]) -> None:
-        """Send them one after the other, without a copy of them, unless the connection is closing."""
+        """Send the parts one after the other, without a copy, unless the connection is closing."""
 
     def close(self) -> None:
-        """Close it after what was sent."""
+        """Close after what was sent."""
 
     async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
+        """Wait until the peer reads what it is sent, or is gone."""
 
     def hold_body(self, holds: bool) -> None:
         """Whether the application has enough of a body for now."""
 
     def fields_of_all(self) -> bytes:
-        """The header fields that every answer has."""
+        """The header fields of every response."""
 
     def answered(self, keeps_alive: bool) -> None:
-        """The answer was given; whether the connection may stay open after it."""
+        """The request is answered; whether the connection may stay open."""
 
 
 class HttpCycle:
-    """A request that is answered once. The answer of an application that breaks ASGI's rules breaks off."""
+    """A request that is answered once. If the application breaks ASGI's rules, the response breaks off."""
 
     __slots__ = (
         "_body", "_body_left", "_connection", "_ends_with_connection", "_expects_continue", "_has_more", "_has_news",
@@ -77,7 +76,7 @@ class HttpCycle:
     def __init__(
         self, connection: CycleConnection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
     ) -> None:
-        """`body` is the whole one; None if it is still to come, by `add` and `end_body`."""
+        """`body` is the whole body; None if it arrives later, by `add` and `end_body`."""
         self._connection = connection
         self.scope: Scope = {**head.scope, **connection.scope_base}
         self.keeps_alive = keeps_alive
@@ -85,26 +84,26 @@ class HttpCycle:
         self._has_more = body is None
         self._body: bytes | bytearray = bytearray() if body is None else body
         self._has_news = body is not None
-        """Whether there is something that the application was not told."""
+        """Whether there is data or an end that the application has not received."""
         self._news: asyncio.Event | None = None
-        """Made where the application waits for that."""
+        """Created when the application waits for it."""
         self._is_chunked = self.is_started = False
-        """Whether the answer has begun."""
+        """Whether the response has begun."""
         self._ends_with_connection = False
-        """Whether its body is as long as the connection lasts."""
+        """Whether the end of the connection ends the body."""
         self._body_left = 0
-        """Of an answer that said its length."""
+        """Bytes left of a response with a declared length."""
         self._unsent = b""
-        """The head of an answer, until the first piece of its body is there."""
+        """The head of a response, until the first piece of its body."""
         self.is_complete = False
-        """Whether the answer is."""
+        """Whether the response is complete."""
         self.is_disconnected = False
         """Whether the connection was lost before."""
 
-    # what the connection tells
+    # calls from the connection
 
     def add(self, piece: bytes) -> None:
-        """More of the body has come."""
+        """Add received body data."""
         assert isinstance(self._body, bytearray), "the body is there"
         self._body += piece
         if len(self._body) > BODY_WAITING_MAX:
@@ -112,14 +111,14 @@ class HttpCycle:
         self._tell()
 
     def end_body(self) -> None:
-        """It has come whole."""
+        """The body is complete."""
         self._has_more = False
         self._tell()
 
     def disconnect(self) -> None:
         """The connection is lost."""
         self.is_disconnected = not self.is_complete
-        self._body = bytearray()  # which nobody is given any more
+        self._body = bytearray()  # no longer handed out
         self._tell()
 
     def _tell(self) -> None:
@@ -127,13 +126,13 @@ class HttpCycle:
         if self._news is not None:
             self._news.set()
 
-    # what the application does
+    # calls from the application
 
     async def run(self, application: Application) -> None:
-        """Have it answered. An application that fails gets 500 for it, or breaks off; that is logged."""
+        """Run the application. If it fails, the client gets 500 or the response breaks off; the error is logged."""
         try:
             await application(self.scope, self.receive, self.send)
-        except BaseException as error:  # whatever it is, also a cancellation: nobody else answers this client
+        except BaseException as error:  # including a cancellation: nothing else answers this client
             logger.error("the application failed", exc_info=error)
             await self._fail()
         else:
@@ -145,7 +144,7 @@ class HttpCycle:
                 self.scope[MEMORY].give(held)
 
     async def receive(self) -> Message:
-        """See ASGI: what there is of the body, or that the client is gone or has its answer."""
+        """See ASGI: the body received so far, or that the client is gone or has its answer."""
         if self._expects_continue:
             self._expects_continue = False
             if not self.is_started:
@@ -159,11 +158,11 @@ class HttpCycle:
         return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
     def send(self, message: Message) -> Awaitable[None]:
-        """See ASGI. Waits while the client does not take what was sent before; and after a piece of an answer until the
-        client has taken it, so that the next piece is made when there is room for it.
+        """See ASGI. Waits while the client does not read; and after a piece of a response until the client has taken
+        it, so that the next piece is made when there is room for it.
 
-        Raises RuntimeError for what is no answer: out of order, with fields that HTTP cannot write, of another length
-        than it said.
+        Raises RuntimeError for an invalid response: out of order, with fields that HTTP cannot write, of another length
+        than declared.
         """
         if self._connection.is_full:
             return Later(partial(self._send_when_drained, message))
@@ -223,20 +222,20 @@ class HttpCycle:
         if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
             raise RuntimeError(f"no header fields: {text[:200]!r}")
         if self._expects_continue and self._has_more and not self._body:
-            self.keeps_alive = False  # the client sends its body now, or does not: nobody knows what comes next
+            self.keeps_alive = False  # the client sends its body now, or not: what comes next is unknown
         self.keeps_alive = self.keeps_alive and not says_close
         if not self.keeps_alive and not says_close:
             text += b"connection: close\r\n"
         if length is not None and not self._is_chunked:
             self._body_left = int(length)
         elif not self._is_chunked and self.scope["method"] != "HEAD" and status not in (204, 304):
-            self._ends_with_connection = self.scope["http_version"] < "1.1"  # which knows no chunks (RFC 9112, 6.1)
+            self._ends_with_connection = self.scope["http_version"] < "1.1"  # which has no chunks (RFC 9112, 6.1)
             if not self._ends_with_connection:
                 self._is_chunked = True
                 text += b"transfer-encoding: chunked\r\n"
         head = b"%b%b%b\r\n" % (_STATUS_LINES[status], self._connection.fields_of_all(), text)
         if self._is_chunked or self._ends_with_connection:
-            self._connection.write(head)  # who streams may have nothing else to say for long
+            self._connection.write(head)  # a stream may have nothing else to send for long
         else:
             self._unsent = head
 

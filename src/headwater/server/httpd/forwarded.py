@@ -1,8 +1,8 @@
-"""The client and the scheme of a request that came through proxies, as the trusted ones name them.
+"""The client and the scheme of a proxied request, as trusted proxies report them.
 
-`X-Forwarded-For` names the client and then each proxy, `X-Forwarded-Proto` the scheme that the client used. Anybody may
-send both, so that they count only from a proxy that is trusted, and its list is read from its end: the first entry that
-is no trusted proxy is the client.
+`X-Forwarded-For` names the client and then each proxy, `X-Forwarded-Proto` the scheme that the client used. Any client
+can send both, so they count only from a trusted proxy, and the list is read from its end: the first entry that is not a
+trusted proxy is the client.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ...http import Application, Receive, Scope, Send
 
 EVERYBODY = "*"
 PEERS_KEPT = 1024
-"""Peers for which it is remembered whether they are trusted."""
+"""Peers whose trust is cached."""
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
 
 
 class TrustedProxies:
-    """Addresses, networks (CIDR), or other names, as peers have that are named by a proxy; alone, `*` is everybody."""
+    """Addresses, networks (CIDR), or other names that a proxy gives to peers; `*` alone means all."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._trusts_all = list(names) == [EVERYBODY]
@@ -28,19 +28,19 @@ class TrustedProxies:
         self._names: set[str] = set()
         for name in names:
             try:
-                self._networks.append(ip_network(name))  # that of one address, too
+                self._networks.append(ip_network(name))  # a single address, too
             except ValueError:
                 self._names.add(name)
         self._knows = lru_cache(PEERS_KEPT)(self._look)
 
     def trusts(self, peer: str | None) -> bool:
-        """Whether that peer is a trusted proxy; None is one without an address, on a Unix socket."""
+        """Whether that peer is a trusted proxy; None is a peer without an address, on a Unix socket."""
         return self._trusts_all or (peer is not None and self._knows(peer))
 
     def client(self, forwarded_for: str) -> tuple[str, int]:
-        """Address and port of the client by an `X-Forwarded-For`; the port is 0 where none is said.
+        """The client's address and port from an `X-Forwarded-For`; the port is 0 if missing.
 
-        Where all of them are trusted proxies, it is the first one.
+        If all entries are trusted proxies, it is the first one.
         """
         named = [_host_and_port(entry.strip()) for entry in forwarded_for.split(",")]
         if self._trusts_all:
@@ -56,7 +56,7 @@ class TrustedProxies:
 
 
 class Forwarded:
-    """An ASGI application around another one, whose scopes get `client` and `scheme` as a trusted proxy says."""
+    """ASGI middleware that sets `client` and `scheme` of scopes as a trusted proxy reports them."""
 
     def __init__(self, application: Application, proxies: TrustedProxies) -> None:
         self._application, self._proxies = application, proxies
@@ -83,7 +83,7 @@ class Forwarded:
 
 
 def _host_and_port(entry: str) -> tuple[str, int]:
-    """Of `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`; anything else is a name without a port."""
+    """Parses `192.0.2.1`, `192.0.2.1:80`, `2001:db8::1` or `[2001:db8::1]:80`; anything else is a name only."""
     host, colon, port = entry.rpartition(":")
     if entry.startswith("["):
         if entry.endswith("]"):

@@ -1,8 +1,8 @@
-"""What the head of an HTTP request says; and the heads that came whole, which are read once and then known.
+"""Heads of HTTP requests, and a cache of those that arrived whole.
 
-A client sends the same head again and again, byte for byte. Reading it takes longer than many a request. So one that is
-in the plainest form is read strictly, by a parser of its own, and remembered. Any other goes through the parser of its
-connection: one that came in pieces, that is long, or that has a field on which it depends where the request ends.
+A client sends the same head again and again, byte for byte, and parsing it takes longer than many a request. So a head
+in the plainest form is parsed strictly, by its own parser, and remembered. Any other goes through the connection's
+parser: one that arrived in pieces, that is long, or that has a field affecting where the request ends.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import httptools
 Field = tuple[bytes, bytes]
 
 WHOLE_BYTES_MAX = 1024
-"""Of a head that is remembered."""
+"""The size limit of a cached head."""
 HEADS_KEPT = 1024
 _LENGTH_DIGITS = 9
 _END = b"\r\n\r\n"
 _FRAMING = frozenset({b"transfer-encoding", b"upgrade", b"expect", b"trailer", b"te", b"http2-settings"})
-"""Fields on which it depends where a request ends, or who reads on: such heads are not taken for known."""
+"""Fields that affect where a request ends, or who reads on: such heads are not cached."""
 
 
 class Head:
-    """Of one request."""
+    """The head of one request."""
 
     __slots__ = ("expects_continue", "keeps_alive", "length", "scope")
 
@@ -34,7 +34,7 @@ class Head:
     ) -> None:
         """`target` is the request's, in origin form. Names of `fields` are in lower case.
 
-        `length` is that of the body, where the head is known as a whole. Raises httptools.HttpParserError,
+        `length` is that of the body, where the whole head is known. Raises httptools.HttpParserError,
         UnicodeDecodeError.
         """
         url = httptools.parse_url(target)
@@ -48,9 +48,9 @@ class Head:
             "query_string": url.query or b"",
             "headers": fields,
         }
-        """What ASGI has of the request alone; whoever gets it changes nothing in it."""
+        """The ASGI fields of the request alone; callers must not change it."""
         self.keeps_alive = keeps_alive and version != "1.0"
-        self.expects_continue = version >= "1.1" and any(  # of HTTP/1.0 it is ignored (RFC 9110, 10.1.1)
+        self.expects_continue = version >= "1.1" and any(  # ignored in HTTP/1.0 (RFC 9110, 10.1.1)
             name == b"expect" and value.lower() == b"100-continue" for name, value in fields
         )
         self.length = length
@@ -58,10 +58,10 @@ class Head:
 
 @lru_cache(HEADS_KEPT)
 def whole_head(data: bytes) -> Head | None:
-    """The head that `data` is, up to its empty line; None if it is not in the plainest form.
+    """The head in `data`, up to its empty line; None if it is not in the plainest form.
 
-    That form is HTTP/1.1, lines that end as they should, at most one Content-Length, no other field on which it depends
-    where the request ends, and a connection that stays open. `data` has at most WHOLE_BYTES_MAX bytes.
+    That form is HTTP/1.1, correct line ends, at most one Content-Length, no other field that affects where the request
+    ends, and a connection that stays open. `data` has at most WHOLE_BYTES_MAX bytes.
     """
     if data.count(b"\n") != data.count(b"\r\n") or data.count(_END) != 1:
         return None
@@ -74,7 +74,7 @@ def whole_head(data: bytes) -> Head | None:
 
 
 class _Reading:
-    """What a parser tells of one head."""
+    """Collects what the parser reports of one head."""
 
     def __init__(self) -> None:
         self._parser: Any = None
@@ -95,7 +95,7 @@ class _Reading:
         return Head(parser.get_method(), target, "1.1", fields, keeps_alive=True, length=length)
 
     def _length(self) -> int | None:
-        """What the fields say; None if they say anything that is not plain."""
+        """The body length from the fields; None if they are not in the plainest form."""
         lengths = [value for name, value in self._fields if name == b"content-length"]
         if any(name in _FRAMING for name, _ in self._fields):
             return None
@@ -117,7 +117,7 @@ class _Reading:
 
     def on_headers_complete(self) -> None:
         self._heads += 1
-        self._keeps_alive = self._parser.should_keep_alive()  # behind a message that is complete it says nothing
+        self._keeps_alive = self._parser.should_keep_alive()  # after a complete message it says nothing
 
     def on_body(self, body: bytes) -> None:
         self._has_body = True
@@ -127,7 +127,7 @@ class _Reading:
 
 
 def in_origin_form(target: bytes, fields: list[Field], version: str) -> tuple[bytes, list[Field]]:
-    """Target and fields. Where the target names a host, that counts, and the Host field does not (RFC 9112, 3.2.2).
+    """Target and fields. A host in the target overrides the Host field (RFC 9112, 3.2.2).
 
     Raises httptools.HttpParserInvalidURLError.
     """

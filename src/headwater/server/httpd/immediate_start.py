@@ -1,7 +1,7 @@
-"""Coroutines that run at once, as far as they get without waiting.
+"""Coroutines that run at once, until they first wait.
 
 An ordinary task begins in the next turn of the event loop. Most requests wait for nothing, and that turn is a third of
-what a small one costs. Python 3.12 knows tasks that begin at once (`eager_start`); for 3.11 the same is done here.
+the cost of a small one. Python 3.12 has eager tasks (`eager_start`); this does the same for 3.11.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ Work = Coroutine[Any, Any, None]
 
 
 def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
-    """A task of the running loop; its work is done as far as it gets without waiting, and so perhaps to its end.
+    """A task of the running loop that has already run until it first waited, perhaps to its end.
 
-    Called from within a task, where no other one can run, it is an ordinary task.
+    Called within a task, where no other can run, it is an ordinary task.
     """
     if asyncio.current_task(loop) is not None:
         return loop.create_task(work)
@@ -28,7 +28,7 @@ def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[Non
 
 
 def _run_first_step(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
-    """A task asks its loop for one thing when it is made: to call its first step soon. This takes that call."""
+    """Takes the one call that a new task makes to its loop: to schedule its first step."""
     first = _FirstStep()
     loop.call_soon = first.take  # type: ignore[method-assign, assignment]
     try:

@@ -1,4 +1,4 @@
-"""What a connection says of its peer: the address, and the certificate of TLS."""
+"""What a connection knows of its peer: the address, and the TLS certificate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...http.certificates import EXTENSION
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int] | None:
-    """Address and port of the peer; None over a Unix socket, where peers have none, and where it has left already."""
+    """The peer's address and port; None over a Unix socket, where peers have none, and if the peer has left already."""
     name = transport.get_extra_info("peername")
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
 
 def scope_of(transport: asyncio.BaseTransport) -> Scope:
-    """What the scopes of all requests of a connection have (ASGI): both its ends, and how it is secured."""
+    """The scope fields shared by all requests of a connection (ASGI): both its ends, and its TLS."""
     name = transport.get_extra_info("sockname")
     server = (str(name[0]), int(name[1])) if isinstance(name, tuple) else (name, None) if name else None
     base: Scope = {
@@ -47,7 +47,7 @@ _ESCAPED = ',+"\\<>;'
 
 
 def extensions_of(certificate: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The extensions for a connection, from what `ssl` says of the peer's certificate; None without a verified one."""
+    """The ASGI extensions for a connection, from the peer certificate of `ssl`; None without a verified one."""
     if not certificate:
         return None
     name = common_name(certificate)

@@ -1,4 +1,4 @@
-"""The HTTP server: connections on sockets that are bound already, from `start` to `stop`."""
+"""The HTTP server: connections on sockets that are already bound, from `start` to `stop`."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from .websocket import WebSocketProtocol
 logger = logging.getLogger("headwater.server")
 
 LAST_ANSWERS_S = 2
-"""What answers still get when everything behind them has ended."""
+"""How long responses may take after everything behind them has ended."""
 
 OpenConnection = HttpConnection | WebSocketProtocol
 
 
 class HttpServer:
-    """One ASGI application on some bound sockets, from `start` to `stop`."""
+    """One ASGI application on bound sockets, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -40,9 +40,9 @@ class HttpServer:
         admission: Admission | None = None,
         memory: MemoryAccount | None = None,
     ) -> None:
-        """`admission` says how many connections there may be; by default, as many as are configured.
+        """`admission` limits the connections; by default, to the configured number.
 
-        What connections hold draws from `memory`. The sockets are the server's from `start` on.
+        Connections draw from `memory`. The server owns the sockets from `start` on.
         """
         if http.trusted_proxies:
             application = Forwarded(application, TrustedProxies(http.trusted_proxies))
@@ -53,7 +53,7 @@ class HttpServer:
 
     @property
     def open_connections(self) -> Collection[OpenConnection]:
-        """Those that are open, WebSockets included."""
+        """The open connections, WebSockets included."""
         return self._state.connections
 
     @property
@@ -62,7 +62,7 @@ class HttpServer:
         return len(self._state.connections)
 
     async def start(self) -> None:
-        """Accept connections. Raises OSError where a socket cannot be listened on; then none is."""
+        """Accept connections. Raises OSError if a socket cannot listen; then none does."""
         loop = asyncio.get_running_loop()
         connect = HttpReception(partial(HttpConnection, self._state), self.admission, lambda: self.connections)
         try:
@@ -79,13 +79,13 @@ class HttpServer:
             listener.close()
 
     def cut_off(self) -> None:
-        """Drop the connections on which an answer still runs; to the application it is as if their clients had left."""
+        """Drop the connections with an unfinished answer; the application sees their clients leave."""
         for connection in tuple(self.open_connections):
             if isinstance(connection, HttpConnection) and connection.is_answering:
                 connection.transport.abort()
 
     async def stop(self) -> None:
-        """Close idle connections, give answers under way a moment, and end. May be called again."""
+        """Close idle connections, give running responses a moment, and end. May be called again."""
         self.refuse_connections()
         for connection in tuple(self.open_connections):
             connection.shutdown()

@@ -1,4 +1,4 @@
-"""What the connections of one HTTP server share: its application and bounds, who is there, and what all of them are."""
+"""State shared by the connections of one HTTP server: its application, bounds, connections and tasks."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from ...http import Application, Scope
 from .admission import Admission
 
 STRANGER_READ_BYTES = 16 * 1024
-"""What one read takes from a socket at most while the peer is not known: its connection has 64 KiB in all with the head
-of its request. Later reads are as large as the event loop makes them (256 KiB)."""
+"""The most that one read takes from a socket while the peer is unknown: with the head of its request, the connection
+holds 64 KiB in all. Later reads are as large as the event loop makes them (256 KiB).
+"""
 
 
 class ServerState:
-    """Of one server. All of it belongs to the event loop on which its connections are."""
+    """The state of one server. It belongs to the event loop of its connections."""
 
     def __init__(
         self,
@@ -27,48 +28,47 @@ class ServerState:
         admission: Admission,
         memory: MemoryAccount | None = None,
     ) -> None:
-        """`admission` says whether there may be one connection more; all draw from `memory` (by default, as from one
-        without an end)."""
+        """`admission` decides on each new connection; all draw from `memory` (by default, unlimited)."""
         self.application = application
         self.admission = admission
         self.memory = memory or MemoryAccount(2**62)
         self.connections: set[Any] = set()
-        """Those that are open; a WebSocket stands for the connection that it was before."""
+        """The open connections; a WebSocket replaces the connection that it began on."""
         self.lingering = LingeringConnections(self._tell)
-        """Those whose last answer was given, and whose peers may still send."""
+        """Connections with a last response whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.buffer = memoryview(bytearray(STRANGER_READ_BYTES))
-        """Where the next read of a connection goes whose peer is not known. All share it, for no read waits in it."""
+        """The read buffer of connections with unknown peers. All share it: no data stays in it."""
         self._emptied: asyncio.Event | None = None
-        """Set when no connection is open or ends, and no task runs; `emptied` makes it."""
+        """Set when no connection is open or ends, and no task runs; created by `emptied`."""
         self._dated_at = 0
         self._date = b""
 
     def fields_of_all(self) -> bytes:
-        """The header fields that every answer has, as lines: `Date`, to the second."""
+        """The header fields of every response, as lines: `Date`, to the second."""
         now = int(time.time())
         if now != self._dated_at:
             self._dated_at, self._date = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
         return self._date
 
     def remove(self, connection: Any) -> None:
-        """It is closed. It need not be known here."""
+        """Forget a closed connection, which may be unknown."""
         self.connections.discard(connection)
         self._tell()
 
     def keep(self, task: asyncio.Task[None]) -> None:
-        """A request is answered in it: it is kept, and counts as there, until it is done."""
+        """Keep a task that answers a request, and count it, until it is done."""
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
     def cancel(self) -> int:
-        """Cancel the tasks that run; answers how many."""
+        """Cancel the running tasks; returns how many."""
         for task in self._tasks:
             task.cancel()
         return len(self._tasks)
 
     async def emptied(self, within_s: float) -> bool:
-        """Wait until no connection is open and no task runs; False if there still are some after that time."""
+        """Wait until no connection is open and no task runs; False after that time."""
         self._emptied = asyncio.Event()
         self._tell()
         try:
@@ -88,7 +88,7 @@ class ServerState:
 
 
 class _Known(asyncio.Protocol):
-    """A connection whose peer is known: a read is one call of it, without one for a buffer."""
+    """A connection with a known peer: a read is one call, without one for a buffer."""
 
     def __init__(self, connection: PeerConnection) -> None:
         self.data_received = connection.data_received  # type: ignore[method-assign]
@@ -99,36 +99,36 @@ class _Known(asyncio.Protocol):
 
 
 class PeerConnection(asyncio.BufferedProtocol):
-    """A connection, with the data that its peer sent and that is not parsed yet."""
+    """A connection, with received data that is not parsed yet."""
 
     def __init__(self, state: ServerState, share: Share | None = None) -> None:
-        """A connection of the server of that state, on the running loop; `share` is that of one it takes over."""
+        """A connection of that server, on the running loop; `share` is that of a connection it takes over."""
         self.loop = asyncio.get_running_loop()
         self._state = state
         self.share = share or Share(state.memory)
-        """What it holds in memory; closed when it is over."""
+        """Its memory; closed when the connection is over."""
         self.share.serve(self)
         self._unsent_bytes = 0
-        """Counted in the share while the peer does not take what it is sent."""
+        """Counted in the share while the peer does not read what it is sent."""
         self.transport: asyncio.Transport
         self.opened_at = 0
-        """When it was made, in ms since 1970."""
+        """When it opened, in ms since 1970."""
         self.tls: str | None = None
-        """The version of TLS, if it is used."""
+        """The version of TLS, if used."""
         self.client: tuple[str, int] | None = None
-        """Address and port of the peer, if they are known."""
+        """The peer's address and port, if known."""
         self.scope: Scope = {}
-        """The application's: of the last request, or of the WebSocket. Empty before there is one."""
+        """The ASGI scope of the last request or of the WebSocket. Empty before there is one."""
         self.is_full = False
-        """Whether the peer does not take what it is sent."""
+        """Whether the peer does not read what it is sent."""
         self._writable: asyncio.Event | None = None
-        """Where something waits until it does."""
+        """Where tasks wait until it does."""
         self._unread = b""
         """Received data for later."""
         self._unread_taken = 0
-        """Bytes of the share that are taken for it."""
+        """Bytes of the share taken for it."""
         self._read_to = 0
-        """How much of that was looked at."""
+        """How much of it was examined."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -166,7 +166,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._writable = None
 
     async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
+        """Wait until the peer reads what it is sent, or is gone."""
         while self.is_full:
             if self._writable is None:
                 self._writable = asyncio.Event()
@@ -177,23 +177,23 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def end_stalled(self, reason: str) -> None:
-        """See `core.loop.memory.Reader`. It reads nothing, so it gets no reason; its request ends with it."""
+        """See `core.loop.memory.Reader`. The peer reads nothing, so it gets no reason; its request ends with it."""
         self.transport.abort()
 
     def _give_to(self, protocol: asyncio.BaseProtocol) -> None:
-        """From now on that is the transport's protocol: reads begin again, and go where it wants them."""
+        """Make that the transport's protocol: reads begin again, and go where it wants them."""
         self.transport.pause_reading()
         self.transport.set_protocol(protocol)
         self.transport.resume_reading()
 
     def _hand_over(self) -> None:
-        """Nothing that it holds is needed any more: what still comes is thrown away, so that the peer can read why."""
+        """Release all that it holds: data that still arrives is discarded, so that the peer can read why."""
         if not self.transport.is_closing():
             self.connection_lost(None)
             self._state.lingering.add(self.transport)
 
     def _has_room_for_unread(self, size: int | None = None) -> bool:
-        """Count unread data as held: all, or `size`. If there is no room, it is forgotten, and the answer is False."""
+        """Count unread data as held: all, or `size`. If there is no room, forget it and return False."""
         more = (len(self._unread) if size is None else size) - self._unread_taken
         if more > 0 and not self.share.take(more):
             self._unread, self._read_to = b"", 0
@@ -205,7 +205,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return True
 
     def _advance(self, size: int) -> None:
-        """So much more of what came was looked at."""
+        """Mark so much more of the received data as examined."""
         self._read_to += size
         if self._read_to >= len(self._unread):
             self._unread, self._read_to = b"", 0

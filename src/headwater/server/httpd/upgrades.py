@@ -1,8 +1,8 @@
-"""A parser of HTTP requests that ignores upgrades that are not offered: their requests are read as any other.
+"""A parser of HTTP requests that ignores unsupported upgrades and reads their requests like any other.
 
 Java's HttpClient and `curl --http2` ask on every plain connection whether they may go on in HTTP/2 (`Upgrade: h2c`). A
-server may ignore that and answer (RFC 9110, 7.8). But the parser takes whatever follows such a head for another
-protocol, and with it the body of the request. So the head is read once more, without what asks.
+server may ignore that and answer (RFC 9110, 7.8). But the parser takes the data after such a head, including the body,
+for another protocol. So the head is parsed again, without the upgrade.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from .heads import Field
 
 
 class Reader(Protocol):
-    """What the parser tells, besides httptools' callbacks."""
+    """What the parser calls, besides httptools' callbacks."""
 
     @property
     def is_upgrade_ignored(self) -> bool:
-        """Whether the head that was just read asks for an upgrade that is not offered."""
+        """Whether the head just read asks for an unsupported upgrade."""
 
     @property
     def head(self) -> tuple[bytes, list[Field]]:
@@ -28,7 +28,7 @@ class Reader(Protocol):
 
 
 class UpgradeIgnoringParser(httptools.HttpRequestParser):
-    """httptools', with upgrades as its reader says."""
+    """The httptools parser, with upgrades as its reader says."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
@@ -56,7 +56,7 @@ class UpgradeIgnoringParser(httptools.HttpRequestParser):
 
 
 def upgrade_of(fields: Iterable[Field]) -> bytes | None:
-    """The protocol that a head asks to go on in, in lower case, if the connection is to be told of it."""
+    """The protocol that a head asks to upgrade to, in lower case, if the connection needs to know."""
     upgrade, tokens = None, [b""]
     for name, value in fields:
         if name == b"connection":  # several are one list (RFC 9110, 5.3): a proxy may add its own

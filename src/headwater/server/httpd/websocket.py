@@ -1,16 +1,16 @@
-"""One WebSocket connection, over the sans-I/O layer of websockets: bytes become messages of the application
-(`websocket_cycle.py`), within bounds: message size, and how long a peer may be silent.
+"""One WebSocket connection, over the sans-I/O layer of websockets. It passes messages to the application
+(`websocket_cycle.py`), and bounds the message size and the peer's silence.
 
-Memory for a frame is taken from the connection's share as soon as its length is known, or the connection ends. It is
-given back when the application is done with the message: when it asks for the next one, unless it removes `HELD` from
-the message and gives the bytes back itself. A connection that is lost frees its bytes at once. The library gets one
-frame at a time; only its length and kind are read here before.
+Memory for a frame is taken from the connection's share as soon as its length is known; without room the connection
+ends. It is given back when the application asks for the next message, unless it removes `HELD` from the message and
+gives the bytes back itself. A lost connection frees its bytes at once. The library gets one frame at a time; only its
+length and kind are read here first.
 
 The connection ends in one of three ways, each within a bounded time:
 
 - *closed* by the application: the peer has `CLOSE_S` to answer the close, and to read all messages before it;
-- *hung up*: the peer closed, or no WebSocket came of it; the last bytes have `CLOSE_S` to leave;
-- *failed* by a peer that breaks the protocol or a bound: it can read why, while what it still sends is thrown away
+- *hung up*: the peer closed, or the upgrade failed; the last bytes have `CLOSE_S` to leave;
+- *failed* by a peer that breaks the protocol or a bound: it can read why, while what it still sends is discarded
   (`core.loop.linger`).
 """
 
@@ -38,41 +38,42 @@ from .server_state import PeerConnection, ServerState
 from .websocket_cycle import Fields, WebSocketCycle
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
-"""The largest message of any front end, and what may be around it."""
+"""The largest message of any front end, with its envelope."""
 UNCOUNTED_BYTES = 1024
-"""A message up to this size is in the bytes that each connection has beside the budget."""
+"""A message up to this size fits in the bytes that each connection has beside the budget."""
 FRAGMENT_BYTES_MIN = 256
-"""What each fragment of a message counts for at least, so that empty ones, which cost 4 µs each, are bounded too: a
-message may come in 32,784 of them, and in 256 before the login."""
+"""The least that each fragment of a message counts for, to bound empty ones, which cost 4 µs each: a message may have
+32,784 of them, and 256 before the login.
+"""
 FRAGMENTS_MAX = MESSAGE_BYTES_MAX // FRAGMENT_BYTES_MIN
 STRANGER_FRAGMENTS_MAX = 256
 PING_INTERVAL_S = 20.0
 PING_TIMEOUT_S = 20.0
-"""A peer that vanished, or does not take what it is sent, is cut off after both."""
+"""A peer that vanished, or does not read, is cut off after both."""
 
 PING_BYTES = 4
-"""Of the payload of a ping, by which its answer is known."""
+"""The size of a ping's payload, which identifies its answer."""
 CLOSE_S = 10.0
 """How long a peer may take to answer a close, and to read all messages before it."""
 
 REASON_BYTES_MAX = 123
-"""Of a reason for which a connection is closed (RFC 6455, 5.5)."""
+"""The size limit of a close reason (RFC 6455, 5.5)."""
 MESSAGES_WAITING_MAX = 16
-"""For the application; after these, reading stops until it has taken them."""
+"""Messages that wait for the application; above this, reading stops."""
 
 _OPCODE, _CONTROL, _MASKED, _MASK_BYTES = 0x0F, 0x08, 0x80, 4
 _LENGTH_WIDTHS = {126: 2, 127: 8}
-"""Bytes behind the first two of a frame that say how long its payload is (RFC 6455, 5.2)."""
+"""The width of the extended payload length in a frame (RFC 6455, 5.2)."""
 
 
 class WebSocketProtocol(PeerConnection):
     """One connection, dropped when its peer does not answer a ping in time.
 
-    Data that takes long, as that of many small frames does, is looked at in slices of the loop's time.
+    Data that takes long, such as many small frames, is examined in slices of the loop's time.
     """
 
     protocol_name = "websocket"
-    """What management calls it."""
+    """Its name in management."""
     is_answering = True
     """As of a request: it lasts as long as the connection."""
 
@@ -82,33 +83,34 @@ class WebSocketProtocol(PeerConnection):
         self._library = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
         self._cycle: WebSocketCycle
         self._accepted: Response
-        """What opens the WebSocket, if the application accepts it."""
+        """The response that opens the WebSocket, if the application accepts it."""
         self._is_open = self._is_ending = self._is_lingering = False
-        """Whether the WebSocket was accepted; whether the connection is about to be closed; whether what still comes
-        is thrown away until then."""
+        """Whether the WebSocket was accepted; whether the connection is about to close; whether data is dropped till
+        then.
+        """
 
         self._head = b""
-        """The first bytes of a frame, too few to know how long it is."""
+        """The first bytes of a frame, too few to know its length."""
         self._of_frame = 0
-        """What is still to come of the frame that the library reads."""
+        """Bytes still missing of the frame that the library reads."""
         self._fragments = 0
-        """In how many frames so far the message comes that the library reads."""
+        """Frames so far of the current message."""
         self._message: bytes | bytearray = b""
-        """What came of a message in its earlier frames."""
+        """The earlier frames of the current message."""
         self._taken = 0
-        """Bytes of the share that are taken for it."""
+        """Bytes of the share taken for it."""
         self._is_text = False
-        """Whether that is text."""
+        """Whether it is text."""
         self._rest: asyncio.Task[None] | None = None
         self._holds_reading = False
-        """Whether the application has messages enough for now."""
+        """Whether the application has enough messages for now."""
 
         self._pong = b""
         """The answer to the last ping, while the peer does not read."""
         self._ping: bytes | None = None
-        """The payload of a ping that is not answered."""
+        """The payload of an unanswered ping."""
         self._patience = Deadline(self.loop, self._lose_patience)
-        """When the next ping is due, or its answer, or the end of the connection."""
+        """When the next ping, its answer, or the end of the connection is due."""
 
     # asyncio.Protocol
 
@@ -154,12 +156,12 @@ class WebSocketProtocol(PeerConnection):
             self.transport.write(self._pong)
         self._pong = b""
 
-    # what others do with it
+    # calls from outside
 
     def begin(self, method: bytes, target: bytes, fields: list[Field], base: Scope) -> None:
-        """Ask the application for a WebSocket by such a request; `base` is what all scopes of the connection have.
+        """Pass the WebSocket request to the application; `base` has the scope fields shared by the connection.
 
-        A head that is none of a WebSocket is refused.
+        A head that is not a WebSocket's is refused.
         """
         self.client = base["client"]
         self._cycle = WebSocketCycle(self, self.scope)
@@ -178,7 +180,7 @@ class WebSocketProtocol(PeerConnection):
         self._state.keep(self.loop.create_task(self._cycle.run(self._state.application)))
 
     def shutdown(self) -> None:
-        """End it: the server stops."""
+        """End it because the server stops."""
         if self._is_ending:
             self.transport.close()
         elif self._is_open:
@@ -190,13 +192,13 @@ class WebSocketProtocol(PeerConnection):
             self._cycle.refuse(HTTPStatus.SERVICE_UNAVAILABLE, [], b"the server is stopping")
 
     def expel(self, reason: str) -> None:
-        """End it: the peer gets a moment to read that it is unwanted here (1008), and why."""
+        """End it; the peer gets a moment to read the refusal (1008) and its reason."""
         self._fail(CloseCode.POLICY_VIOLATION, reason)
 
-    # what the cycle does with it
+    # calls from the cycle
 
     def accept(self, fields: Fields) -> None:
-        """See Connection. What the peer sent too early is looked at now."""
+        """See Connection. Examines what the peer sent too early."""
         self._accepted.headers.update(fields)
         self._library.send_response(self._accepted)
         self._write_out()
@@ -264,7 +266,7 @@ class WebSocketProtocol(PeerConnection):
         self._hang_up()
 
     def _look_at_some(self) -> None:
-        """At what there is of one frame."""
+        """Examine the available data of one frame."""
         data, at = self._unread, self._read_to
         if self._of_frame:
             self._feed(self._of_frame)
@@ -278,7 +280,7 @@ class WebSocketProtocol(PeerConnection):
                 self._feed(self._of_frame)
 
     def _feed(self, size: int) -> None:
-        """Give the library so many unread bytes; if fewer have come, the rest follows."""
+        """Give the library so many unread bytes; if fewer have arrived, the rest follows."""
         data = self._unread[self._read_to : self._read_to + size]
         self._of_frame -= min(len(data), self._of_frame)
         self._advance(len(data))
@@ -290,7 +292,7 @@ class WebSocketProtocol(PeerConnection):
             self._linger()
 
     def _has_room(self, first: int, payload: int) -> bool:
-        """Take memory for a frame with that first byte, and so much payload; else end the connection.
+        """Take memory for a frame with that first byte and payload size; else end the connection.
 
         The upgrade was answered, so no status can be sent: 1009 stands for 413, 1013 (try again later) for 503.
         """
@@ -302,7 +304,7 @@ class WebSocketProtocol(PeerConnection):
                 self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message comes in at most {most} fragments")
                 return False
         size = payload + len(self._message)
-        if size <= UNCOUNTED_BYTES or size > MESSAGE_BYTES_MAX:  # this the library refuses
+        if size <= UNCOUNTED_BYTES or size > MESSAGE_BYTES_MAX:  # the library refuses larger ones
             return True
         more = memory_of(size) - self._taken
         if self.share.take(more):
@@ -316,7 +318,7 @@ class WebSocketProtocol(PeerConnection):
         return False
 
     def _let_go(self) -> None:
-        """Forget all received data that is no whole message."""
+        """Discard received data of incomplete messages."""
         self._unread, self._read_to, self._head, self._message = b"", 0, b"", b""
         self._has_room_for_unread()
         self._library.reader.discard()
@@ -328,7 +330,7 @@ class WebSocketProtocol(PeerConnection):
             self._rest = self.loop.create_task(self._look_at_rest())
 
     async def _look_at_rest(self) -> None:
-        await asyncio.sleep(0)  # the slice of what was received is used up
+        await asyncio.sleep(0)  # the slice for received data is used up
         slices = Slices()
         try:
             while self._unread and not self.transport.is_closing():
@@ -348,7 +350,7 @@ class WebSocketProtocol(PeerConnection):
         match frame.opcode:
             case Opcode.TEXT | Opcode.BINARY:
                 self._message, self._is_text = bytes(frame.data), frame.opcode is Opcode.TEXT
-            case Opcode.CONT:  # frames are joined at once: of the shortest, most is not payload
+            case Opcode.CONT:  # joined at once: the shortest frames are mostly overhead
                 if not isinstance(self._message, bytearray):
                     self._message = bytearray(self._message)
                 self._message += frame.data
@@ -385,7 +387,7 @@ class WebSocketProtocol(PeerConnection):
             self.transport.pause_reading()
 
     def _answer_ping(self) -> None:
-        """By what the library wrote; for a peer that does not read, the last answer is enough (RFC 6455, 5.5.3)."""
+        """Send what the library wrote; for a peer that does not read, the last answer is enough (RFC 6455, 5.5.3)."""
         if self.is_full:
             self._pong = b"".join(self._library.data_to_send())
         else:
@@ -405,24 +407,24 @@ class WebSocketProtocol(PeerConnection):
             self._write_out()
         self._hang_up()
 
-    # what ends it
+    # ends
 
     def _write_out(self) -> bool:
-        """Send what the library has to say; whether it had."""
+        """Send what the library has written; whether there was any."""
         data = b"".join(self._library.data_to_send())
         if data and not self.transport.is_closing():
             self.transport.write(data)
         return bool(data)
 
     def _hang_up(self) -> None:
-        """Close it when all is sent. Data that still comes is dropped."""
+        """Close when all is sent. Data that still arrives is dropped."""
         self._is_ending = True
         self._let_go()
         self.transport.close()
         self._patience.set(CLOSE_S)
 
     def _fail(self, code: int, reason: str) -> None:
-        """End it, and let the peer read why; at once where that was said already, or no WebSocket is open."""
+        """End it, and let the peer read why; at once if that was said already, or no WebSocket is open."""
         if self._library.state is not State.OPEN:
             self._let_go()
             self.transport.abort()
@@ -442,7 +444,7 @@ class WebSocketProtocol(PeerConnection):
 
     def _hand_over(self) -> None:
         if self.transport.get_write_buffer_size() > FREE_BYTES and not self.transport.is_closing():
-            self._hang_up()  # it has to be counted still
+            self._hang_up()  # it must still be counted
         else:
             super()._hand_over()
 
@@ -455,15 +457,15 @@ class WebSocketProtocol(PeerConnection):
             self._write_out()
             self._patience.set(PING_TIMEOUT_S)
         elif self._holds_reading and not self.is_full:
-            self._patience.set(PING_TIMEOUT_S)  # it is us who do not read the answer
+            self._patience.set(PING_TIMEOUT_S)  # the pause is ours: we do not read the answer
         else:
             self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
             self._write_out()
-            self.transport.abort()  # it need not take what is still to be sent
+            self.transport.abort()  # it need not read what is still to be sent
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """An error that is kept by what its traceback leads to would keep all that, too."""
+    """Drop the tracebacks of a kept error: their frames would keep all that they refer to."""
     while error is not None:
         error.__traceback__, error = None, error.__context__
 
@@ -473,7 +475,7 @@ def _cut(reason: str) -> str:
 
 
 def _frame_parts(data: bytes, at: int) -> tuple[int, int]:
-    """The lengths of the head and the payload of the frame that begins there; 0 and 0 while they are not known yet."""
+    """The lengths of the head and the payload of the next frame; 0 and 0 while unknown."""
     if len(data) < at + 2:
         return 0, 0
     masked, size = divmod(data[at + 1], _MASKED)

@@ -1,14 +1,14 @@
-"""One WebSocket between a connection and an ASGI application: what each may say to the other, and when.
+"""One WebSocket between a connection and an ASGI application: what each may send, and when.
 
-| phase | the application may | it becomes |
+| phase | the application may | next phase |
 | --- | --- | --- |
 | asked | accept | open |
-| | close (the peer gets 403), or begin an answer of HTTP | over, or answering |
-| answering | go on with that answer | over, with its last piece |
+| | close (the peer gets 403), or begin an HTTP response | over, or answering |
+| answering | continue that response | over, with its last piece |
 | open | send messages, close | over, when either side closes or the connection is lost |
-| over | nothing: what it sends raises | |
+| over | nothing: sending raises | |
 
-What came before the end is received before it; after that, the end is received as often as it is asked for.
+Messages before the end are received first; after them, the end is received at every call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Left(OSError):
 
 
 class Phase(Enum):
-    """How far a WebSocket has come: see the table above."""
+    """The phase of a WebSocket: see the table above."""
 
     ASKED = auto()
     ANSWERING = auto()
@@ -53,29 +53,29 @@ class WebSocketConnection(Protocol):
     """What a cycle needs of its connection."""
 
     is_full: bool
-    """Whether the peer does not take what it is sent."""
+    """Whether the peer does not read what it is sent."""
 
     async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
+        """Wait until the peer reads what it is sent, or is gone."""
 
     def accept(self, fields: Fields) -> None:
-        """Open the WebSocket, with these header fields besides."""
+        """Open the WebSocket, with these additional header fields."""
 
     def refuse(self, response: Response) -> None:
-        """Answer that instead, and close the connection."""
+        """Send that response instead, and close the connection."""
 
     def send(self, data: bytes, *, is_text: bool) -> None:
         """Send a message; text is UTF-8."""
 
     def close(self, code: int, reason: str) -> None:
-        """Say that the WebSocket is over, and close the connection when the peer has said so, too."""
+        """Close the WebSocket, and the connection once the peer has answered the close."""
 
     def read_on(self) -> None:
         """The application has taken all messages."""
 
 
 class WebSocketCycle:
-    """A request for a WebSocket, and the WebSocket that comes of it."""
+    """A WebSocket request, and the WebSocket that it opens."""
 
     __slots__ = (
         "_answer", "_body", "_connection", "_farewell", "_has_closed", "_messages", "_news", "_taken", "phase", "scope",
@@ -87,16 +87,16 @@ class WebSocketCycle:
         self.phase = Phase.ASKED
         self._messages: deque[Message] = deque([{"type": "websocket.connect"}])
         self._taken: Message = {}
-        """The message that the application has: what it holds of the share is given back with the next."""
+        """The application's current message: its part of the share is given back with the next."""
         self._farewell: Message | None = None
-        """The end, once there is one."""
+        """The final message, once the WebSocket has ended."""
         self._has_closed = False
-        """Whether the application ended it: what it sends after that is its mistake."""
+        """Whether the application ended it: sending after that is its mistake."""
         self._news = asyncio.Event()
         self._answer: tuple[int, Fields] = (0, [])
         self._body = b""
 
-    # what the connection tells
+    # calls from the connection
 
     @property
     def waiting(self) -> int:
@@ -104,7 +104,7 @@ class WebSocketCycle:
         return len(self._messages)
 
     def add(self, message: Message) -> None:
-        """A message has come. Behind the end it is nothing."""
+        """Add a received message. After the end it is ignored."""
         if self.phase is not Phase.OVER:
             self._messages.append(message)
             self._news.set()
@@ -112,13 +112,13 @@ class WebSocketCycle:
             self._give_back(message)
 
     def end(self, code: int, reason: str = "") -> None:
-        """It is over; the first one to say so says why."""
+        """End it; the first call sets the reason."""
         self.phase = Phase.OVER
         if self._farewell is None:
             self._farewell = {"type": "websocket.disconnect", "code": code, "reason": reason}
             self._news.set()
 
-    # what the application does
+    # calls from the application
 
     async def run(self, application: Application) -> None:
         """Run the application. If it fails, or ends too early, that is logged, and the peer gets a close or a 500."""
@@ -127,7 +127,7 @@ class WebSocketCycle:
             await application(self.scope, self.receive, self.send)
         except Left:
             pass
-        except BaseException as error:  # whatever it is, also a cancellation: no one else ends this connection
+        except BaseException as error:  # including a cancellation: nothing else ends this connection
             logger.error("the application failed", exc_info=error)
             code = CloseCode.INTERNAL_ERROR
         else:
@@ -142,7 +142,7 @@ class WebSocketCycle:
             self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, [], b"Internal Server Error")
 
     async def receive(self) -> Message:
-        """See ASGI: that it was asked for, each message, and at last the end."""
+        """See ASGI: the request, each message, and at last the end."""
         self._give_back(self._taken)
         while not self._messages:
             if self._farewell is not None:
@@ -157,8 +157,8 @@ class WebSocketCycle:
     async def send(self, message: Message) -> None:
         """See ASGI. Waits while the peer does not read.
 
-        Raises OSError if the peer is gone; RuntimeError for a message that is out of order, or has header fields that
-        HTTP cannot write.
+        Raises OSError if the peer is gone; RuntimeError for a message out of order, or with header fields that HTTP
+        cannot write.
         """
         if self._connection.is_full:
             await self._connection.drained()
@@ -176,7 +176,7 @@ class WebSocketCycle:
                 raise Left("the peer has left")
 
     def refuse(self, status: int, fields: Fields, body: bytes) -> None:
-        """Answer the request for a WebSocket in HTTP."""
+        """Answer the WebSocket request in HTTP."""
         headers = Headers(fields)
         headers.setdefault("Date", formatdate(usegmt=True))
         headers.setdefault("Connection", "close")
@@ -187,7 +187,7 @@ class WebSocketCycle:
         self._connection.refuse(Response(status, HTTPStatus(status).phrase if known else "", headers, body))
 
     def _give_back(self, message: Message) -> None:
-        """Give back what a message holds of the connection's share."""
+        """Give back a message's part of the connection's share."""
         if held := message.pop(HELD, 0):
             self.scope[MEMORY].give(held)
 

@@ -1,4 +1,4 @@
-"""What the console is shown of the whole server: counters where they stand, and how far behind readers are."""
+"""The console's samples of the whole server: current counters, and how far behind readers are."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from .protocol_traffic import TrafficNow
 
 POSITIONS_MAX = 2000
 """Positions for which an event is looked up: of webhooks each time, of all others once until they move. A group has up
-to 1,024, one in each partition."""
+to 1,024, one in each partition.
+"""
 NAME_BYTES_MAX = 2500
-"""Peers make up the names of links. As many series as one may ask for at once must fit into a request line."""
+"""The limit of reader names, since peers make up those of links: all series of a request must fit a request line."""
 _OF_ONE_PART = (FollowerKind.GROUP, FollowerKind.WEBHOOK)
-"""Who has one name beside the log's."""
+"""Kinds with one name beside the log's."""
 _Who = tuple[LocalLog, FollowerKind, str, str]
 
 
 class Lags:
-    """Of registered consumers, consumer groups, durable links, streams and webhooks."""
+    """The lag of registered consumers, consumer groups, durable links, streams and webhooks."""
 
     def __init__(self, watch: ConsumerWatch, webhooks: Callable[[], Awaitable[Iterable[Follower]]]) -> None:
-        """`webhooks` tells where they stand; it is asked on the event loop."""
+        """`webhooks` returns their positions; it is called on the event loop."""
         self._watch, self._webhooks = watch, webhooks
 
     async def now(self) -> Mapping[str, Lag]:
-        """By name, those furthest behind first; of a group that of the partition furthest behind, and the oldest event.
+        """By name, those furthest behind first; of a group, the partition furthest behind, and the oldest event.
 
-        What cannot be read, takes too many look-ups, or has too long a name, is left out.
+        Readers that cannot be read, need too many look-ups, or have too long a name, are left out.
         """
         return await asyncio.to_thread(self._measured, await self._webhooks())
 
@@ -66,9 +67,9 @@ class Lags:
 
 
 def name_of(follower: Follower) -> str:
-    """Its name as an entity; but of registered consumers, its kind and a colon, which no log's name has, before that.
+    """Its entity name. All but registered consumers have their kind and a colon, which no log's name has, before that.
 
-    A webhook's is `LOG/ID`. A comma, which stands between names of series, is %2C.
+    A webhook's is `LOG/ID`. A comma, which separates names of series, is %2C.
     """
     kind, parts = follower.kind, [follower.log.name, follower.owner]
     if kind not in _OF_ONE_PART:
@@ -87,7 +88,7 @@ def _events_behind(positions: Iterable[Follower]) -> int:
 
 
 class Measuring:
-    """Any thread may call `sample`: it looks at the disk, too."""
+    """Takes the samples. Any thread may call `sample`, which also looks at the disk."""
 
     def __init__(
         self,
@@ -99,13 +100,14 @@ class Measuring:
         memory: MemoryAccount,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`refusals` are those of logins and accesses, `traffic` is of each protocol, `memory` counts what peers hold;
-        the clock counts s since 1970."""
+        """`refusals` are those of logins and accesses, `traffic` is per protocol, `memory` counts what peers hold; the
+        clock counts s since 1970.
+        """
         self._store, self._gate, self._container, self._refusals = store, gate, container, refusals
         self._traffic, self._memory, self._clock = traffic, memory, clock
 
     def sample(self) -> Sample:
-        """What was counted until now. Logs that nobody has opened yet have counted nothing."""
+        """The counters so far. Logs that have not been opened have counted nothing."""
         opened = [log for log in self._store.opened() if not is_own(log.name)]
         logs = {log.name: _sample(log) for log in opened}
         statistics = self._container.statistics
@@ -131,8 +133,8 @@ class Measuring:
         return Sample(self._clock(), counts, gauges, logs, self._scrub())
 
     def _scrub(self) -> Mapping[str, float]:
-        """What the scrub does; nothing where logs are in memory."""
-        from ...storage import Engine  # a server that keeps its logs in memory need not load it
+        """The progress of the scrub; empty if logs are in memory."""
+        from ...storage import Engine  # not needed by a server that keeps its logs in memory
 
         if not isinstance(self._store, Engine):
             return {}
@@ -141,8 +143,8 @@ class Measuring:
         return dict(zip(SCRUB_FACTS, facts, strict=True))
 
     def _disk(self) -> Mapping[str, float]:
-        """Nothing where logs are in memory, or the disk does not answer."""
-        from ...storage import Engine  # a server that keeps its logs in memory need not load it
+        """Empty if logs are in memory, or the disk does not answer."""
+        from ...storage import Engine  # not needed by a server that keeps its logs in memory
 
         if not isinstance(self._store, Engine):
             return {}

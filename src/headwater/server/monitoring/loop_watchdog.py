@@ -1,12 +1,12 @@
-"""The watchdog: measures how late the event loop is, and says who held it when that was long.
+"""The watchdog: measures the lag of the event loop, and reports what held it up when that is long.
 
-One thread serves everybody on the loop, so whatever holds it holds all up. A tick on the loop measures its lag. While
-no tick comes, a thread of the watchdog looks where the loop's thread is. Code in C may keep the interpreter, and so
-that thread, until it is over: the frame that called it is there still when the thread comes to look, and if not, the
-note of what was done last (`core.loop.scheduler`) counts.
+One thread serves all peers on the loop, so anything that holds it delays all. A tick on the loop measures its lag.
+While no tick comes, a watchdog thread examines the loop's thread. C code may keep the interpreter, and so that thread,
+until it ends: usually the frame that called it is still there when the thread looks; if not, the note of the last work
+(`core.loop.scheduler`) counts.
 
-A late tick alone proves nothing: on a busy machine an idle process waits for its turn. So a lag is told only if this
-process used the CPU for that long meanwhile, in whatever thread: one that keeps the interpreter holds the loop, too.
+A late tick alone proves nothing: on a busy machine an idle process waits for its turn. So a lag is reported only if
+this process used the CPU for that long meanwhile, in any thread: one that keeps the interpreter holds the loop, too.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ from ..front.meter import Histogram
 
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 TICK_S = 0.04
-"""How often the lag is measured; what held the loop may have done so for that much longer."""
+"""How often the lag is measured; the actual hold may be that much longer."""
 HELD_S = 0.1
-"""A lag of so long is told, if the process had a CPU for that long meanwhile."""
+"""The shortest lag that is reported, if the process had a CPU for that long meanwhile."""
 LOOK_S = 0.04
-"""How often the thread looks whether a tick is late, and by how much one must be for it to look closer."""
+"""How often the thread checks for a late tick, and how late it must be for a closer look."""
 TELL_S = 1.0
-"""The time between two that are told, at least; those in between are counted."""
+"""The least time between two reports; lags in between are counted."""
 SHARED_ROOMS = frozenset({"core", "formats", "http", "storage"})
-"""Rooms that work for others: whoever called them is named."""
+"""Rooms that work for others: the caller is reported instead."""
 UNKNOWN = "unknown"
 _PACKAGE = PurePath(__file__).parents[2]
 _BELOW_ALL = frozenset({"server/app.py", "cli/main.py", "server/monitoring/loop_watchdog.py"})
-"""What is on the stack whatever the loop does."""
+"""Files that are always on the loop's stack."""
 _ABOVE_ALL = frozenset({"server", "cli"})
 """Rooms that call all others."""
 
 
 class LoopHold(NamedTuple):
-    """Who holds the loop."""
+    """What holds the loop."""
 
     room: str
     kind: str
     """The kind of request, or of work."""
     where: str | None = None
-    """The innermost line of this package, as `amqp/filters/values.py:251 end_of_first`; None if it is not known."""
+    """The innermost line of this package, as `amqp/filters/values.py:251 end_of_first`; None if unknown."""
 
 
 class LoopWatchdog:
-    """Watches one event loop, from `start` to `stop`, both of which are called on it."""
+    """Watches one event loop, from `start` to `stop`, both called on it."""
 
     def __init__(
         self,
@@ -67,17 +67,17 @@ class LoopWatchdog:
         clock: Callable[[], float] = time.monotonic,
         used: Callable[[], float] = time.process_time,
     ) -> None:
-        """`threads` sees to it that the thread goes on looking. `used` answers for how long the process had a CPU."""
+        """`threads` keep the watching thread running. `used` returns how long the process has had a CPU."""
         self._bus, self._activity, self._clock, self._used = bus, activity, clock, used
         self._threads = threads or Threads(bus)
         self.lags = Histogram(BOUNDS_S)
-        """How late each tick came."""
+        """The lag of each tick."""
         self._due = clock()
-        """When the next tick should come."""
+        """When the next tick is due."""
         self._used_before = used()
-        """What `used` answered at the last tick."""
+        """What `used` returned at the last tick."""
         self._held: LoopHold | None = None
-        """What was found while a tick is late."""
+        """The finding while a tick is late."""
         self._told_at = -TELL_S
         self._untold = 0
         self._stopping = threading.Event()
@@ -86,14 +86,14 @@ class LoopWatchdog:
         self._loop_thread = 0
 
     def start(self) -> None:
-        """Begin to watch the loop that runs."""
+        """Begin to watch the running loop."""
         self._loop_thread = threading.get_ident()
         self._due = self._clock()
         self._thread = self._threads.start("watchdog", self._watch, self._stopping)
         self._go_on()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._stopping.set()
         if self._timer is not None:
             self._timer.cancel()
@@ -107,7 +107,7 @@ class LoopWatchdog:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._go_on)
 
     def tick(self) -> None:
-        """The loop is there: measure how late, and tell it if that is long and this process was busy for as long."""
+        """The loop runs: measure the lag, and report it if it is long and this process was busy for as long."""
         now, used = self._clock(), self._used()
         busy_s, self._used_before = used - self._used_before, used
         lag_s = max(0.0, now - self._due)
@@ -131,14 +131,14 @@ class LoopWatchdog:
             untold=untold,
         )
 
-    # On a thread of its own
+    # On the watchdog's own thread
 
     def _watch(self) -> None:
         while not self._stopping.wait(LOOK_S):
             self.look()
 
     def look(self) -> None:
-        """If a tick is late, find out why, once; in whatever thread."""
+        """If a tick is late, find out why, once; in any thread."""
         if self._held is None and self._clock() - self._due > LOOK_S:
             frame = sys._current_frames().get(self._loop_thread)
             if frame is not None:
@@ -146,7 +146,7 @@ class LoopWatchdog:
 
 
 def of_note(what: object) -> LoopHold:
-    """Who holds the loop, as far as the note says it: who began something last."""
+    """What holds the loop, from the note of the work begun last."""
     if isinstance(what, tuple):
         room, kind = what
         return LoopHold(room, kind)
@@ -156,10 +156,10 @@ def of_note(what: object) -> LoopHold:
 
 
 def of_frame(frame: FrameType, what: object) -> LoopHold | None:
-    """Who holds the loop, by where its thread is; None if that is nowhere in this package.
+    """What holds the loop, from its thread's frame; None if that is not in this package.
 
-    The innermost room that does not work for others is named. Of what kind the work is, says the request on whose way
-    it is; or else the note, if it is of that room or nobody's room is on the stack; or else the function.
+    The innermost room that does not work for others is reported. The kind of work comes from the request on the stack;
+    else from the note, if it is of that room or no such room is on the stack; else from the function.
     """
     room, where, function, scope = "", "", "", None
     each: FrameType | None = frame
@@ -183,7 +183,7 @@ def of_frame(frame: FrameType, what: object) -> LoopHold | None:
 
 
 def _path(frame: FrameType) -> str | None:
-    """The path of a frame's file in this package; None if it is not there, or says nothing."""
+    """The path of a frame's file in this package; None if it is elsewhere, or says nothing."""
     path = PurePath(frame.f_code.co_filename)
     if not path.is_relative_to(_PACKAGE):
         return None

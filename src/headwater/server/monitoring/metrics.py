@@ -1,8 +1,8 @@
-"""`/metrics`: what the open logs, the guard and the gate count, in the text format of Prometheus.
+"""`/metrics`: the counters of the open logs, the guard and the gate, in the Prometheus text format.
 
-Nothing is kept here: each scrape reads the counters where they stand. The names are documented, one by one, in
-docs/reference/metrics.md. They name logs and consumers, so whoever sees them is an authenticated user as soon as there
-are users: any, or, with `http.metrics_need_right`, one with `metrics:*` or `manage:*`.
+Nothing is kept here: each scrape reads the current counters. docs/reference/metrics.md documents each name. Names
+include those of logs and consumers, so once there are users, metrics need a login: any user's, or, with
+`http.metrics_need_right`, that of a user with `metrics:*` or `manage:*`.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from ..front.health import METRICS, NO_STORE, Page
 from ..front.meter import Histogram
 
 Samples = Iterable[tuple[Sequence[str], float]]
-"""Values, each with those of its labels."""
+"""Values with their label values."""
 
 
 def counter(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
-    """What only grows: `headwater_{name}`. One number is that of a family without labels."""
+    """A metric that only grows: `headwater_{name}`. A single number is a family without labels."""
     return _filled(CounterMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
 
 
 def gauge(name: str, summary: str, samples: Samples | float, labels: Sequence[str] = ()) -> Metric:
-    """What goes up and down: `headwater_{name}`. One number is that of a family without labels."""
+    """A metric that goes up and down: `headwater_{name}`. A single number is a family without labels."""
     return _filled(GaugeMetricFamily(f"headwater_{name}", summary, labels=labels), samples)
 
 
 def histogram(
     name: str, summary: str, samples: Iterable[tuple[Sequence[str], Histogram]], labels: Sequence[str] = ()
 ) -> Metric:
-    """How often what took how long: `headwater_{name}`."""
+    """A distribution of durations: `headwater_{name}`."""
     family = HistogramMetricFamily(f"headwater_{name}", summary, labels=labels)
     for values, found in samples:
         family.add_metric(values, list(found.cumulated()), found.sum_s)
@@ -117,7 +117,7 @@ LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
 
 
 class ServerCollector(Collector):
-    """Reads everything at each scrape; may run in a thread of its own."""
+    """Reads everything at each scrape; may run in its own thread."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class ServerCollector(Collector):
         clock: Callable[[], float] = time.time,
         rooms: Iterable[Callable[[], Iterable[Metric]]] = (),
     ) -> None:
-        """`rooms` answer what single rooms count."""
+        """`rooms` return the metrics of single rooms."""
         self._store, self._gate, self._refusals, self._rooms = store, gate, refusals, tuple(rooms)
         self._clock = clock
 
@@ -186,16 +186,16 @@ class Metrics(Page):
     """The ASGI application behind METRICS."""
 
     def __init__(self, guard: Guard, collector: ServerCollector, *, needs_right: bool = False) -> None:
-        """`needs_right`: a user without the right to see them, or to manage the server, is refused."""
+        """`needs_right`: refuse a user without the right to see metrics, or to manage the server."""
         self._host, self._collector, self._needs_right = Host(guard), collector, needs_right
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request; it is counted."""
+        """Handle one request, and count it."""
         scope["route"] = METRICS
         await super().__call__(scope, receive, send)
 
     async def answer(self, exchange: Exchange) -> None:
-        """The metrics, to who may see them."""
+        """Answer the metrics to authorized users."""
         try:
             self._check(await self._host.user(exchange))
         except (Unauthenticated, LoginNotChecked, Forbidden) as error:

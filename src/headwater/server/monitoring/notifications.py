@@ -1,4 +1,4 @@
-"""The notifications of one server, put together: the bus, what is logged and counted of them, what is kept."""
+"""The notifications of one server: the bus, with its logging, counting and storage."""
 
 from __future__ import annotations
 
@@ -77,18 +77,18 @@ LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.USER_CHANGED: (_INFO, "user changed"),
     NotificationType.USER_DELETED: (_INFO, "user deleted"),
 }
-"""The level and the message of each type. What ends with an error is logged at `info` at least."""
+"""The level and message of each type. Notifications with an error condition are logged at `info` at least."""
 _HEAD = ("eventType", "time")
 _WITH_ERROR = frozenset({NotificationType.CONNECTION_CLOSED, NotificationType.LINK_DETACHED})
 
 
 def logged_types() -> frozenset[NotificationType]:
-    """The types of which there may be a line, as logging is configured now: nobody need listen to the others."""
+    """The types that can be logged at the configured level: no listener is needed for the others."""
     return frozenset(type for type in LINES if events_logger.isEnabledFor(_highest_level(type)))
 
 
 def write_line(notification: Notification) -> None:
-    """A listener to the bus."""
+    """Logs a notification; a bus listener."""
     level, message = LINES[notification.type]
     if "condition" in notification.attributes:
         level = max(level, _INFO)
@@ -108,28 +108,28 @@ LOOK_S = 1.0
 
 
 class Notifications:
-    """Made before anything is emitted: `keep` and `start` it on the store, and `stop` it before that closes."""
+    """Create it before anything is emitted; call `keep` and `start` with the store, and `stop` before that closes."""
 
     def __init__(self, settings: Management) -> None:
         self._settings = settings
         self.bus = Bus()
         self.threads = Threads(self.bus)
-        """Of the whole server: what goes on for as long as it does."""
+        """The server's permanent threads."""
         self._history: History | None = None
         self._looking: asyncio.Task[None] | None = None
         self.following: list[Callable[[], Awaitable[Sequence[Follower]]]] = []
-        """What rooms answer of those who read logs from a position on: asked once a second, on the loop."""
+        """Functions of rooms that return the readers with positions: called once a second, on the loop."""
         self.looks: list[Callable[[], object]] = []
-        """What else is called once a second, on the loop, since somebody may be told of what it finds."""
+        """Other functions called once a second, on the loop, since their findings may cause notifications."""
         self.watch: ConsumerWatch | None = None
-        """From `start` on."""
+        """Set by `start`."""
         self._availability: Availability | None = None
         self._is_stopping = asyncio.Event()
         if types := logged_types():
             self.bus.subscribe(write_line, types)
 
     async def keep(self, store: LogStore) -> None:
-        """Keep notifications from now on, if they are to be kept."""
+        """Store notifications from now on, if configured."""
         settings = self._settings
         if settings.keep:
             try:
@@ -176,7 +176,7 @@ class Notifications:
 
 
 def system_log(store: LogStore, settings: Management) -> LocalLog:
-    """The log of notifications, made if need be, with the retention that is configured."""
+    """The log of notifications, created if needed, with the configured retention."""
     wanted = LogSettings(retention_ms=settings.keep_retention_ms, retention_bytes=settings.keep_retention_bytes)
     log = store.create(SYSTEM_LOG, is_own=True)
     return log if log.settings == wanted else impose(store, log, wanted)

@@ -1,4 +1,4 @@
-"""How many events came in and went out by which protocol: each room counts its own, here they are put side by side."""
+"""Events in and out by protocol: collects the counters of all rooms."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ IN, OUT = "in", "out"
 
 
 class Counted(NamedTuple):
-    """What one protocol did since the server started."""
+    """The traffic of one protocol since the server started."""
 
     events_in: int
     events_out: int
 
 
 TrafficNow = Callable[[], Mapping[str, Counted]]
-"""Answers what was counted until now, by protocol: of those that are served. Any thread may call it."""
+"""Returns the traffic so far, by served protocol. Any thread may call it."""
 
 
 def protocol_traffic(
     amqp: AmqpStatistics, http: Traffic, cne: Traffic, futoin: Traffic, bulk: BulkPlane | None
 ) -> TrafficNow:
-    """What counts, from those who do."""
+    """The traffic from these counters."""
 
     def now() -> dict[str, Counted]:
         counted = {"amqp": Counted(amqp.messages_appended, amqp.messages_sent)}

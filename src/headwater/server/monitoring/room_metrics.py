@@ -1,4 +1,4 @@
-"""What single rooms add to `/metrics`: each function reads what one of them counts, at each scrape, in any thread."""
+"""Metrics of single rooms for `/metrics`: each function reads one room's counters, at each scrape, in any thread."""
 
 from __future__ import annotations
 
@@ -45,15 +45,15 @@ AMQP_COUNTERS = {
 }
 """The fields of AmqpStatistics."""
 GROUP_SERIES_MAX = 1000
-"""Partitions of groups that have metrics of their own: those furthest behind."""
+"""Partitions of groups that have their own metrics: those furthest behind."""
 STREAM_SERIES_MAX = 1000
-"""Streams that do."""
+"""Streams that have their own metrics."""
 STANDINGS = ("delivering", "retrying", "suspended")
 
 
 def storage_metrics(store: LogStore) -> Iterator[Metric]:
-    """The room on the disk, as appends see it; nothing of a store in memory."""
-    from ...storage import Engine  # a server that keeps its logs in memory need not load it
+    """Disk space as appends see it; empty for a store in memory."""
+    from ...storage import Engine  # not needed by a server that keeps its logs in memory
 
     if not isinstance(store, Engine):
         return
@@ -64,7 +64,7 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
     yield from _scrub_metrics(store.scrub)
     try:
         standing, size_bytes = store.room.look(), store.room.size_bytes
-    except (StorageUnavailable, OSError):  # the disk does not answer: readiness says so
+    except (StorageUnavailable, OSError):  # the disk does not answer: readiness reports it
         return
     yield gauge("disk_size_bytes", "Size of the file system of the data directory.", size_bytes)
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
@@ -88,7 +88,7 @@ def _scrub_metrics(scrub: Scrub) -> Iterator[Metric]:
 
 
 def home_metrics(membership: Membership | None) -> Iterator[Metric]:
-    """What this server is to the home that it shares; nothing of one that has none."""
+    """The role of this server in its home; empty without one."""
     if membership is None:
         return
     driver = membership.driver
@@ -116,13 +116,13 @@ def home_metrics(membership: Membership | None) -> Iterator[Metric]:
 
 
 def thread_metrics(threads: Threads) -> Iterator[Metric]:
-    """How often what goes on for as long as the server had to begin again."""
+    """How often permanent threads had to restart."""
     counts = [([name], count) for name, count in threads.restarts.items()]
     yield counter("thread_restarts", "Restarts of background threads and tasks that failed.", counts, ["thread"])
 
 
 def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
-    """Events that came in and went out by each protocol."""
+    """Events in and out by protocol."""
     counts = [
         ([protocol, direction], count)
         for protocol, counted in traffic().items()
@@ -139,7 +139,7 @@ def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
 
 
 def memory_metrics(memory: MemoryAccount) -> Iterator[Metric]:
-    """What peers make the server hold on its event loop, and whom that kept out."""
+    """Memory held for peers on the event loop, and the requests refused and connections ended for lack of it."""
     yield gauge("memory_held_bytes", "What peers make the event loop hold: requests, answers.", memory.bytes)
     yield gauge("memory_budget_bytes", "The most that they may.", memory.bytes_max)
     yield gauge("memory_readers", "Connections that get a streamed answer.", memory.readers)
@@ -148,7 +148,7 @@ def memory_metrics(memory: MemoryAccount) -> Iterator[Metric]:
 
 
 def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
-    """Calls and errors of the FutoIn endpoints, and what became of pushes. Every label is one of a few names."""
+    """Calls and errors of the FutoIn endpoints, and results of pushes. Every label is one of a few names."""
     for name, summary, label, counts in (
         ("calls", "Valid calls, by function.", "function", statistics.calls),
         ("errors", "Errors that were answered, by name.", "error", statistics.errors),
@@ -162,7 +162,7 @@ def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
 
 
 def http_metrics(http: HttpServer) -> Iterator[Metric]:
-    """Connections of HTTP; requests are counted by the gate."""
+    """HTTP connections; the gate counts requests."""
     admission = http.admission
     yield gauge("http_connections_open", "HTTP connections, WebSockets included.", http.connections)
     yield counter("http_connections", "HTTP connections accepted.", admission.served)
@@ -170,7 +170,7 @@ def http_metrics(http: HttpServer) -> Iterator[Metric]:
 
 
 def webhook_metrics(service: Service) -> Iterator[Metric]:
-    """How many webhooks stand how, what waits for them, and the outcomes of calls."""
+    """Webhooks by state, their backlog, and the outcomes of calls."""
     endpoints = service.endpoints()
     standings = Counter(endpoint.standing.value for endpoint in endpoints)
     yield gauge("webhooks", "Webhooks, by standing.", [([each], standings[each]) for each in STANDINGS], ["standing"])
@@ -183,19 +183,19 @@ def webhook_metrics(service: Service) -> Iterator[Metric]:
 
 
 def notification_metrics(bus: Bus) -> Iterator[Metric]:
-    """How often each type of notification was emitted."""
+    """Notifications emitted, by type."""
     counts = bus.counts
     samples = [([type.value], counts.get(type, 0)) for type in NotificationType]
     yield counter("management_events", "Notifications, by type.", samples, ["type"])
 
 
 def loop_metrics(watchdog: LoopWatchdog) -> Iterator[Metric]:
-    """How late the event loop is, measured twenty-five times a second."""
+    """The lag of the event loop, measured twenty-five times a second."""
     yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchdog.lags)])
 
 
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
-    """Whether the bulk process serves, and how often it had to be replaced; nothing where there is none."""
+    """Whether the bulk process serves, and how often it was replaced; empty without one."""
     if bulk is not None:
         yield gauge("bulk_up", "Whether Arrow Flight is served, or will be for its first client.", bulk.is_up)
         yield gauge("bulk_running", "Whether there is a bulk process that serves.", bulk.is_serving)
@@ -212,11 +212,11 @@ def replica_metrics(replica: Replica) -> Iterator[Metric]:
 
 
 def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
-    """How far groups, streams and links are behind, as they stood at the last look.
+    """How far groups, streams and links were behind at the last look.
 
-    Bounded: of groups and streams, those that are furthest behind, one by one; of links, whose names their peers make
-    up, how many there are for each log, and how far the last of them is behind. Streams of one name, of several users,
-    have the lag of the last of them: metrics name no users.
+    Bounded: groups and streams that are furthest behind, one by one; links, whose names their peers make up, as their
+    number for each log and the greatest lag. Streams of several users under one name show the greatest lag: metrics
+    name no users.
     """
     if watch is None:
         return

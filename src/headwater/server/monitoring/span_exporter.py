@@ -1,6 +1,6 @@
-"""Spans by OpenTelemetry, with the names of its semantic conventions, exported by OTLP on a thread of their own.
+"""OpenTelemetry spans with the names of its semantic conventions, exported by OTLP on their own thread.
 
-A span that is over goes into a bounded queue; where that is full, the oldest are dropped, and nothing waits.
+Finished spans go into a bounded queue; when it is full, the oldest are dropped, and nothing waits.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ QUEUE_SPANS_MAX = 8192
 BATCH_SPANS_MAX = 512
 EXPORT_EVERY_MS = 1000
 STOP_S_MAX = 3.0
-"""How long the server waits at its end for what was not exported yet."""
+"""How long a stopping server waits for the export of remaining spans."""
 LINKS_MAX = 32
-"""How many traces of events that were appended together are linked."""
+"""How many traces are linked, of events that were appended together."""
 VALUE_CHARS_MAX = 512
 _TRACES_PATH = "/v1/traces"
 _FUTOIN = "/futoin/"
-"""Below the log, a path may hold a password (FTN5, 3.2)."""
+"""After the log, a path may hold a password (FTN5, 3.2)."""
 _WEBSOCKET = "GET"
 _propagator = TraceContextTextMapPropagator()
 
 
 def otlp_exporter(endpoint: str) -> SpanExporter:
-    """The exporter to the collector of that URL. Its headers, certificate and timeout are those of OpenTelemetry's own
-    environment variables (OTEL_EXPORTER_OTLP_HEADERS and others)."""
+    """The exporter to the collector at that URL. Its headers, certificate and timeout come from OpenTelemetry's own
+    environment variables (OTEL_EXPORTER_OTLP_HEADERS and others).
+    """
     base = endpoint.rstrip("/")
     return OTLPSpanExporter(endpoint=base if base.endswith(_TRACES_PATH) else base + _TRACES_PATH)
 
@@ -103,7 +104,7 @@ class ExportedSpans(Spans):
         span.end(ended_ns)
 
     def appended(self, log: str, events: Sequence[Event], began_ns: int, problem: str) -> None:
-        """See Spans. Where all events that are in a trace are in the same one, so is the span."""
+        """See Spans. If all events with a trace are in the same one, so is the span."""
         parents = _traces(events)
         span = self._tracer.start_span(
             f"append {log}",
@@ -138,14 +139,14 @@ class ExportedSpans(Spans):
         return Call(span)
 
     async def stop(self) -> None:
-        """Export what is left, for some seconds at most. What ends afterwards is not collected."""
+        """Export the remaining spans, for some seconds at most. Later ones are not collected."""
         loop, is_done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
             try:
                 self._provider.shutdown()
             finally:
-                with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                with suppress(RuntimeError):  # the loop is closed: there are no more waiters
                     loop.call_soon_threadsafe(is_done.set)
 
         threading.Thread(target=shut_down, name="headwater-spans-end", daemon=True).start()
@@ -189,7 +190,7 @@ def _failed(span: Span, problem: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """The text as UTF-8 has it: one that cannot be encoded would cost all spans that are exported with it."""
+    """The text in valid UTF-8: one that cannot be encoded would cost all spans exported with it."""
     return text.encode(errors="replace").decode()[:VALUE_CHARS_MAX]
 
 
@@ -198,7 +199,7 @@ def _context(trace: Mapping[str, str]) -> Context:
 
 
 def _traces(events: Iterable[Event]) -> list[Context]:
-    """The traces that events are in, each once."""
+    """The traces of the events, each once."""
     found: dict[str, Context] = {}
     for event in events:
         parent = event.attributes.get(TRACEPARENT)
@@ -215,5 +216,5 @@ def _scheme(scope: Mapping[str, Any]) -> str:
 
 
 def _path(path: str) -> str:
-    """The path, without what may be secret in it."""
+    """The path without possible secrets."""
     return "/".join(path.split("/")[:3]) if path.startswith(_FUTOIN) else path

@@ -1,4 +1,4 @@
-"""Whether spans are collected: nothing of OpenTelemetry is imported where they are not."""
+"""Whether spans are collected: if not, nothing of OpenTelemetry is imported."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..config.settings import Tracing
 LIBRARY = "opentelemetry"
 AGAIN_S = 60.0
 MESSAGES_MAX = 100
-"""How many are remembered; there are a few, each with its own words."""
+"""How many messages are remembered; there are a few, each with its own words."""
 
 
 class Seldom(logging.Handler):
-    """Hands a message on to the root's handlers, unless the same was handed on less than a minute ago.
+    """Passes a message to the root's handlers, unless the same was passed less than a minute ago.
 
-    OpenTelemetry repeats what it logs while a collector is away.
+    OpenTelemetry repeats its log messages while a collector is away.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._told: dict[tuple[str, str], float] = {}
-        """When each was handed on: by logger, and message without what is filled in."""
+        """When each was passed on: by logger, and message without its arguments."""
 
     def emit(self, record: logging.LogRecord) -> None:
         now, key = self._clock(), (record.name, str(record.msg))
@@ -40,7 +40,7 @@ class Seldom(logging.Handler):
 
 
 def tell_seldom() -> None:
-    """From now on the library's messages go this way, and no other."""
+    """Route the library's messages through this handler only."""
     library = logging.getLogger(LIBRARY)
     library.handlers[:] = [Seldom()]
     library.propagate = False
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 def open_spans(settings: Tracing) -> ExportedSpans | None:
-    """Who collects spans by these settings; None where nobody does. Stop it when the last request is over.
+    """The span collector for these settings; None if disabled. Stop it after the last request.
 
     Raises InvalidConfiguration: the extra is not installed.
     """

@@ -1,7 +1,7 @@
-"""How the processes of a server ask for memory: so that what a burst took goes back to the system when it is over.
+"""Memory allocator settings of the server's processes, so that memory goes back to the system after a burst.
 
-As they are by themselves, Arrow's allocator and glibc's keep what was freed, for each thread apart: a process that
-copied some large batches holds 200 MB for ever.
+By default, Arrow's allocator and glibc's keep freed memory for each thread: a process that copied some large batches
+holds 200 MB forever.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import threading
 from collections.abc import Callable
 
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
-"""Arrow reads it when it is first used: "system" is malloc, so that one allocator has all."""
+"""Arrow reads it at first use: "system" is malloc, so that one allocator has all."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
-"""What `mallopt` of glibc calls them."""
+"""Their numbers in glibc's `mallopt`."""
 RETURNED_BYTES = 128 * 1024
-"""Free memory of so much at the end of a heap goes back, and so does what was asked for in one piece of so much."""
+"""Free memory of this size at the end of a heap is returned, and so are single allocations of this size."""
 MALLOC = {"MALLOC_ARENA_MAX": (-8, 2), "MALLOC_TRIM_THRESHOLD_": (_TRIM_THRESHOLD, RETURNED_BYTES)}
-"""Of glibc: variables that it reads when a process starts, what `mallopt` calls them, and what they are set to."""
+"""For glibc: variables that it reads when a process starts, their numbers in `mallopt`, and their values."""
 KEPT_BYTES = 4 * 1024 * 1024
 """The same while memory is kept."""
 
 
 def give_memory_back() -> Callable[[], None]:
-    """Have this process, and those that it starts, give free memory back. What the environment says already, holds.
+    """Make this process and its children return free memory. Variables that are already set take precedence.
 
-    Answers what takes out of the environment what this puts there.
+    Returns a callable that removes the added variables from the environment.
     """
     given = [name for name in (ARROW_POOL, *MALLOC) if name not in os.environ]
     os.environ.setdefault(ARROW_POOL, "system")
@@ -45,11 +45,11 @@ def give_memory_back() -> Callable[[], None]:
 
 
 class Keeping:
-    """While somebody is inside, this process takes memory of up to 4 MiB that it freed again, in place of new pages.
+    """A context in which this process reuses freed memory of up to 4 MiB, in place of new pages.
 
-    A commit of a million staged events makes arrays of a MiB again and again: it takes a fifth less time so. What was
-    kept goes back at the end. Any thread may be inside, several at once. On other systems, and where the environment
-    says how malloc is to be, nothing is done.
+    A commit of a million staged events allocates arrays of a MiB again and again: this saves a fifth of the time. Kept
+    memory is returned at the end. Any number of threads may be inside. On other systems, and where the environment
+    configures malloc, this does nothing.
     """
 
     def __init__(self) -> None:

@@ -1,7 +1,7 @@
-"""How much memory this process may use: what the machine has, or less where a cgroup (v1 or v2) has a limit.
+"""The memory this process may use: the machine's, or less if a cgroup (v1 or v2) has a limit.
 
-A process is in a cgroup, which has parents; the smallest limit of all of them counts. A container often sees its own
-cgroup as the root.
+A process is in a cgroup, which has parents; the smallest limit of all counts. A container often sees its own cgroup as
+the root.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path, PurePosixPath
 
 _ROOT = Path("/")
 _LIMITS = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
-"""The file of a cgroup that has its limit, by the type of the file system."""
+"""The file with a cgroup's limit, by file system type."""
 
 
 def available_memory(root: Path = _ROOT) -> int:
-    """Bytes that this process may use at most. `root` is where `/proc` is."""
+    """The most bytes that this process may use. `root` is where `/proc` is."""
     return min(_machine_memory(), *_cgroup_limits(root))
 
 
@@ -25,7 +25,7 @@ def _machine_memory() -> int:
 
 
 def _cgroup_limits(root: Path) -> Iterator[int]:
-    """Each limit that holds for this process; nothing where there are no cgroups. No limit is a huge number (v1)."""
+    """Each limit of this process; empty without cgroups. A huge number means no limit (v1)."""
     yield 2**63
     try:
         cgroups = (root / "proc/self/cgroup").read_text().splitlines()
@@ -47,7 +47,7 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
 
 
 def _within(path: str, mounted: str) -> PurePosixPath:
-    """A cgroup's path below the one that is mounted: that itself where the path is not below it."""
+    """A cgroup's path below the mounted one; the mounted one if the path is not below it."""
     try:
         return PurePosixPath(path).relative_to(mounted)
     except ValueError:

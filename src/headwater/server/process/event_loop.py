@@ -1,8 +1,8 @@
-"""The server's event loop: uvloop, with an accept queue that is fair to the places from which connections come.
+"""The server's event loop: uvloop, with an accept queue that is fair to the clients' places.
 
-libuv accepts one connection in each turn of the loop, on every listening socket. A connection waits in one queue of the
-operating system behind all earlier ones: measured, for 13 s behind a peer that opens hundreds per second, where a turn
-takes 10 ms. Here many are accepted in a turn, and opened place after place.
+libuv accepts one connection per turn of the loop, on every listening socket. In the operating system's queue a
+connection waits behind all earlier ones: measured, for 13 s behind a peer that opens hundreds per second, where a turn
+takes 10 ms. Here many are accepted in a turn, and opened place by place.
 
     event                    queue of accepted sockets                     queue of TLS handshakes
     -----------------------  --------------------------------------------  --------------------------------------------
@@ -15,9 +15,9 @@ takes 10 ms. Here many are accepted in a turn, and opened place after place.
     the handshake ends       -                                             it is removed
     no descriptor is free    none is added for `NO_ROOM_PAUSE_S`           -
 
-Rules: the place whose turn it is gives one, and is last then. Of a place the oldest is first; but if `MANY` wait, the
-newest (adaptive LIFO): it waits for certain, while the oldest may have gone. A waiting one costs a descriptor and
-hardly any memory, so a burst waits as long as there is room for its connections. None is closed without being counted.
+Rules: places take turns, one connection each. The oldest of a place is first; but if `MANY` wait, the newest (adaptive
+LIFO): its client certainly still waits, while the oldest may have gone. A waiting connection costs a descriptor and
+hardly any memory, so a burst waits as long as there is room for its connections. Every closed one is counted.
 """
 
 from __future__ import annotations
@@ -44,47 +44,48 @@ from .sockets import BACKLOG
 logger = logging.getLogger("headwater.server")
 
 ACCEPTED_MAX = 64
-"""Connections that one turn of the loop accepts on one socket, at most; each costs some 15 us."""
+"""The most connections accepted in one turn on one socket; each costs some 15 us."""
 ACCEPTING_S = 0.001
-"""How long it goes on accepting: each time other threads may take the interpreter, and keep it for half of that."""
+"""How long a turn accepts: at each call another thread may take the interpreter, and keep it for half of that."""
 OPENED_MAX = 8
-"""Connections that one turn opens on one socket, at most: each costs 0.2 to 0.5 ms until its first request is read."""
+"""The most connections opened in one turn on one socket: each costs 0.2 to 0.5 ms until its first request is read."""
 OPENED_EACH_S = 0.002
-"""One is opened in every turn, and one more for each time as long as this that the turn before took: so opening takes
-a fifth of the loop's time, whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms."""
+"""Every turn opens one, and one more each time the turn before took this long: so opening takes a fifth of the loop's
+time, whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms.
+"""
 WAITING_MIN = 512
-"""Connections that may wait to be opened even where there is no room: they get their refusals, one by one."""
+"""Connections that may wait to be opened even without room: they get their refusals, one by one."""
 OPENING_MAX, OPENING_OF_PLACE_MAX = 512, 384
-"""Connections on which TLS is not agreed on yet, in all and of one place: each costs some 0.1 MB."""
+"""Connections in a TLS handshake, in all and of one place: each costs some 0.1 MB."""
 HANDSHAKE_S = 5.0
 """How long a handshake may take while others of its place wait for their turn."""
 BLOCKED_S = 0.25
-"""How often connections that make way are looked for, while none may be opened."""
+"""How often to look for connections to close, while none may be opened."""
 LOCAL = "local"
-"""The place of all who come over a Unix socket."""
+"""The place of all clients on a Unix socket."""
 NO_ROOM_PAUSE_S = 0.5
-"""How long nobody is accepted after the operating system had no room for one more: those who knock wait meanwhile."""
+"""The pause in accepting after the operating system ran out of resources: new connections wait in its queue."""
 _OF_ONE_NAMES = "ECONNABORTED EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH ENONET ENOPROTOOPT EOPNOTSUPP EPERM EPROTO"
 _OF_ONE = frozenset(getattr(errno, name) for name in _OF_ONE_NAMES.split() if hasattr(errno, name))
-"""What went wrong with one connection only, which accept(2) tells, too: the next ones are no worse for it."""
+"""Errors of one connection only, which accept(2) also reports: later ones are not affected."""
 
 Protocols = Callable[[], asyncio.BaseProtocol]
 
 
 class EventLoop(uvloop.Loop):
-    """uvloop's, with servers of its own for sockets that are bound already."""
+    """uvloop's loop, with its own servers for bound sockets."""
 
     async def create_server(self, protocol_factory: Protocols, *args: Any, **options: Any) -> Any:
         """As in `asyncio`; with `sock` it is a `BoundListener`, with `ssl`, `ssl_handshake_timeout` and `backlog`."""
         if (sock := options.get("sock")) is None:
             return await super().create_server(protocol_factory, *args, **options)
         if sock.family == socket.AF_UNIX:
-            options["ssl"] = None  # what is said there leaves the machine never
+            options["ssl"] = None  # data over a Unix socket never leaves the machine
         return BoundListener(self, protocol_factory, **options)
 
 
 class BoundListener(asyncio.AbstractServer):
-    """Accepts the connections of one bound socket, until `close`: a server as asyncio knows it."""
+    """Accepts the connections of one bound socket, until `close`: an asyncio server."""
 
     def __init__(
         self,
@@ -96,7 +97,7 @@ class BoundListener(asyncio.AbstractServer):
         ssl_handshake_timeout: float | None = None,
         backlog: int = BACKLOG,
     ) -> None:
-        """`protocols` makes the protocol of each connection; a `Reception` says how many there may be, too."""
+        """`protocols` makes the protocol of each connection; a `Reception` also limits their number."""
         self._loop, self._socket = loop, sock
         self._reception = protocols if isinstance(protocols, Reception) else Reception(protocols)
         self._tls: dict[str, Any] = {"ssl": ssl, "ssl_handshake_timeout": ssl_handshake_timeout} if ssl else {}
@@ -123,14 +124,14 @@ class BoundListener(asyncio.AbstractServer):
         """Does nothing: it accepts from the beginning."""
 
     async def serve_forever(self) -> None:
-        """Serve until this is cancelled; then close."""
+        """Serve until cancelled; then close."""
         try:
             await self._loop.create_future()
         finally:
             self.close()
 
     def close(self) -> None:
-        """Accept no more connections, and drop those that are not opened yet; the others stay. May be called again."""
+        """Accept no more connections, and drop unopened ones; the others stay. May be called again."""
         if self._socket.fileno() < 0:
             return
         for timer in (self._pause, self._blocked):
@@ -145,7 +146,7 @@ class BoundListener(asyncio.AbstractServer):
             opening.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until what `close` has dropped is gone."""
+        """Wait until the connections dropped by `close` are gone."""
         while self._opening:
             await asyncio.wait(tuple(self._opening))
 
@@ -160,7 +161,7 @@ class BoundListener(asyncio.AbstractServer):
             self._loop.remove_reader(self._socket)
 
     def _accept(self) -> None:
-        """Accept those who knock, and open some: the rest in the next turn."""
+        """Accept new connections, and open some: the rest in the next turn."""
         until = time.perf_counter() + ACCEPTING_S
         for _ in range(ACCEPTED_MAX):
             try:
@@ -170,7 +171,7 @@ class BoundListener(asyncio.AbstractServer):
             except OSError as error:
                 if error.errno in _OF_ONE:
                     continue
-                self._wait(error)  # no descriptor, no memory: what is there stays, and may go meanwhile
+                self._wait(error)  # no descriptor, no memory: open connections stay, and may go meanwhile
                 break
             self._waiting.add(place_of(address[0] if isinstance(address, tuple) else LOCAL), connection)
             if len(self._waiting) > WAITING_MIN and len(self._waiting) + len(self._opening) > self._reception.room:
@@ -214,8 +215,8 @@ class BoundListener(asyncio.AbstractServer):
         return min(1 + int(turn_s / OPENED_EACH_S), OPENED_MAX, len(self._waiting))
 
     def _make_way(self, place: str) -> bool:
-        """Whether one more of that place may be opened. Where too many are opening, the oldest makes way: that of a
-        place that has more than this one has, or one that has taken long.
+        """Whether one more of that place may be opened. If too many are opening, the oldest is closed: that of a place
+        with more than this one, or one that has taken long.
         """
         opening = self._opening
         if opening.of(place) >= OPENING_OF_PLACE_MAX:
@@ -238,7 +239,7 @@ class BoundListener(asyncio.AbstractServer):
             self._open_some()
 
     def _refuse(self, place: str, connection: socket.socket, reason: str) -> None:
-        """It is not opened: its peer hears why, where that can be read without TLS."""
+        """Close it unopened: its peer gets the reason, where that can be read without TLS."""
         words = self._reception.refuse(place, reason)
         self._farewells.tell(connection, b"" if self._tls else words)
 
@@ -248,7 +249,7 @@ class BoundListener(asyncio.AbstractServer):
             self._blocked.cancel()
             self._unblock()
         if opening.cancelled():
-            connection.close()  # if it was not begun with; else its transport does so
+            connection.close()  # if opening has not begun; else its transport does so
 
     async def _open(self, place: str, connection: socket.socket) -> None:
         opening = asyncio.current_task()
@@ -259,17 +260,17 @@ class BoundListener(asyncio.AbstractServer):
             return not opening.cancelling()
 
         connection.setblocking(False)
-        with contextlib.suppress(OSError):  # who came has gone, and the loop finds out
+        with contextlib.suppress(OSError):  # the client has gone, and the loop finds out
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # gone, or speaks no TLS
             await self._loop.connect_accepted_socket(lambda: _Newcomer(self._reception, made), connection, **self._tls)
 
 
 class _Newcomer(asyncio.Protocol):
-    """Stands for the protocol of a connection until that is made, which ends its opening.
+    """The provisional protocol of a connection; making the real one ends the opening.
 
-    uvloop closes the transport of an opening that is cancelled without `connection_lost`, even after `connection_made`.
-    So an opening is cancelled until here only, and one that was cancelled in the same moment makes no connection.
+    When an opening is cancelled, uvloop closes its transport without `connection_lost`, even after `connection_made`.
+    So openings are cancelled only before that, and one cancelled in the same moment makes no connection.
     """
 
     def __init__(self, protocols: Protocols, made: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Connections that are accepted and not opened: each gets its refusal, and is closed when it could read that."""
+"""Accepted connections that are not opened: each gets its refusal, and is closed once it could read that."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import contextlib
 import socket
 
 TOLD_MAX = 512
-"""Connections that are being told, at most: of more, the first one is closed, which has its refusal already."""
+"""Concurrent refusals; above this, the first connection, which has its refusal already, is closed."""
 LINGER_S = 2.0
-"""How long each stays at most."""
+"""The longest that each stays."""
 _PIECE_BYTES = 64 * 1024
 
 
 class Farewells:
-    """Of one listener. What such a peer sends is read and thrown away: the system resets a connection that is closed
-    with data unread, and its refusal may never be read.
+    """The refusals of one listener. Data from the peer is read and discarded: the system resets a connection closed
+    with unread data, and its refusal might never be read.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -26,7 +26,7 @@ class Farewells:
         return len(self._told)
 
     def tell(self, connection: socket.socket, words: bytes) -> None:
-        """Send these words, if there are any, and close it, now or later."""
+        """Send this text, if any, and close the connection, now or later."""
         connection.setblocking(False)
         try:
             with contextlib.suppress(BlockingIOError):

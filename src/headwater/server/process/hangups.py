@@ -1,6 +1,6 @@
-"""What SIGHUP does to a server: it loads the certificates again, or stops, or does nothing.
+"""SIGHUP handling: the server reloads certificates, or stops, or does nothing.
 
-SIGHUP asks a daemon to load renewed certificates. If the process has a controlling terminal, SIGHUP means that the
+SIGHUP asks a daemon to reload renewed certificates. If the process has a controlling terminal, SIGHUP means that the
 terminal is gone: the server stops as by SIGTERM. A process that ignored SIGHUP at its start (`nohup`) ignores it.
 """
 
@@ -22,18 +22,18 @@ TERMINAL = "/dev/tty"
 
 
 class Hangups:
-    """Handles SIGHUP for a process, from when it is made. Make it in the main thread."""
+    """Handles SIGHUP for a process, from construction on. Create it in the main thread."""
 
     def __init__(self) -> None:
         self._loop: AbstractEventLoop | None = None
         self._certificates: Certificates | None = None
         if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
             signal.signal(signal.SIGHUP, self._stop if _has_terminal() else self._heard)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # the command line let it wait until now
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # the command line blocked it until now
 
     @contextmanager
     def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
-        """A server runs on that loop with these certificates; None: it has no TLS, and there is nothing to load."""
+        """A server runs on that loop with these certificates; None: it has no TLS, and nothing to load."""
         self._loop, self._certificates = loop, certificates
         try:
             yield

@@ -1,6 +1,6 @@
-"""The server's log on stderr: one line per entry, as `key=value` pairs that people and programs can read.
+"""The server's log on stderr: one line per entry, as `key=value` pairs for people and programs.
 
-A caller logs a constant message and gives the rest as fields: `logger.warning("login refused", extra=fields(user=u))`.
+A caller logs a constant message and adds fields: `logger.warning("login refused", extra=fields(user=u))`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LineFormatter(logging.Formatter):
 
 
 def configure_logging(level: str, stream: TextIO | None = None) -> None:
-    """Send everything from that level on to `stream` (stderr), and from libraries only warnings."""
+    """Send all records from that level on to `stream` (stderr), but only warnings from libraries."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
@@ -49,5 +49,5 @@ def configure_logging(level: str, stream: TextIO | None = None) -> None:
 
 
 def _quoted(text: str) -> str:
-    """As it is where that is unambiguous, else as a JSON string: a line break or quote in a name forges no line."""
+    """The text as it is if unambiguous, else as a JSON string: a line break or quote in a name forges no line."""
     return text if _BARE.fullmatch(text) and text.isprintable() else json.dumps(text)

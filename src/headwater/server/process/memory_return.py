@@ -1,8 +1,8 @@
-"""Free memory that malloc keeps goes back to the system after a burst of peers.
+"""Returns free memory that malloc keeps to the system, after a burst of peers.
 
-What many connections held lies between what stays, so malloc gives back little of it by itself. `malloc_trim` (of
-glibc) gives back every whole page. Measured: 1.5 ms for each MiB that is free in small pieces, in a thread of its own;
-other threads wait for it where they ask malloc for memory. So it is called often, for little.
+Memory freed by many connections lies between memory in use, so malloc returns little by itself. `malloc_trim` (of
+glibc) returns every whole page. Measured: 1.5 ms for each MiB that is free in small pieces, in its own thread; other
+threads wait for it when they allocate. So it is called often, for little.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from collections.abc import Callable
 
 LOOK_S = 0.5
 TRIMMED_BYTES = 8 * 2**20
-"""So much less than the most since the last call was charged: then free memory is given back."""
+"""How far the charged memory must fall below its peak since the last call before free memory is returned."""
 PAUSE_S = 2.0
-"""Between two calls, at least."""
+"""The least time between two calls."""
 
 
 class MemoryReturn:
-    """Looks at what peers hold, and calls malloc_trim when that fell; on other systems than glibc's it does nothing."""
+    """Watches the memory held for peers, and calls malloc_trim when it fell; without glibc it does nothing."""
 
     def __init__(self, charged: Callable[[], int], trim: Callable[[], object] | None = None) -> None:
-        """`charged` answers the bytes that peers make the process hold now."""
+        """`charged` returns the bytes that the process now holds for peers."""
         self._charged = charged
         self._trim = trim or malloc_trim()
         self._most = 0
         self.trimmed = 0
-        """How often memory was given back so far."""
+        """How often memory was returned so far."""
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         while self._trim is not None:
             await asyncio.sleep(LOOK_S)
             if self.is_due():
                 await self._give_back(self._trim)
                 await asyncio.sleep(PAUSE_S)
-                if (charged := self._charged()) < self._most:  # peers went on leaving while it was given back
+                if (charged := self._charged()) < self._most:  # peers went on leaving during the call
                     self._most = charged
                     await self._give_back(self._trim)
                     await asyncio.sleep(PAUSE_S)
@@ -46,7 +46,7 @@ class MemoryReturn:
         self.trimmed += 1
 
     def is_due(self) -> bool:
-        """Whether peers hold so much less than before that it is worth it; then the next time counts from now on."""
+        """Whether the held memory fell far enough for a call; if so, a new peak begins now."""
         charged = self._charged()
         if self._most - charged < TRIMMED_BYTES:
             self._most = max(self._most, charged)
@@ -56,6 +56,6 @@ class MemoryReturn:
 
 
 def malloc_trim() -> Callable[[], object] | None:
-    """What gives back free memory: of glibc, not of musl nor of macOS."""
+    """The function that returns free memory: of glibc, not of musl nor of macOS."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return None if trim is None else lambda: trim(0)

@@ -1,4 +1,4 @@
-"""Connections that are under way, by the place that it comes from: places take turns."""
+"""Pending connections by place of origin: places take turns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 MANY = 64
-"""From how many that wait of one place on the newest of them is first."""
+"""If so many of one place wait, the newest is first."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -16,11 +16,11 @@ def _everywhere(place: str) -> bool:
 
 
 class PendingConnections(Generic[T]):
-    """Something under way to a connection (a socket, say), by the place that it comes from."""
+    """Pending connections (as sockets, say), by place of origin."""
 
     def __init__(self) -> None:
         self._places: dict[str, dict[T, float]] = {}
-        """In the order in which it is their turn; of each, in the order in which they came, and when that was."""
+        """Places in turn order; of each, its connections in order of arrival, and when they arrived."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -30,16 +30,16 @@ class PendingConnections(Generic[T]):
         return iter([each for waiting in self._places.values() for each in waiting])
 
     def of(self, place: str) -> int:
-        """How many there are of a place."""
+        """How many a place has."""
         return len(self._places.get(place, ()))
 
     def add(self, place: str, one: T, now: float = 0.0) -> None:
-        """One more."""
+        """Add a connection."""
         self._count += 1
         self._places.setdefault(place, {})[one] = now
 
     def take(self, may: Callable[[str], bool] = _everywhere) -> tuple[str, T] | None:
-        """The place whose turn it is, of the permitted ones, and its next one; None if no place may."""
+        """The next permitted place in turn, and its next connection; None if no place is permitted."""
         for place in self._places:
             if may(place):
                 break
@@ -52,22 +52,22 @@ class PendingConnections(Generic[T]):
         return place, one
 
     def most(self) -> str:
-        """The place that has most."""
+        """The place with most connections."""
         return max(self._places, key=lambda each: len(self._places[each]))
 
     def oldest(self, place: str) -> tuple[T, float]:
-        """The oldest of a place that has some, and when it came."""
+        """The oldest connection of a place that has some, and when it came."""
         return next(iter(self._places[place].items()))
 
     def take_surplus(self) -> tuple[str, T]:
-        """The place that has most, and its oldest."""
+        """The place with most connections, and its oldest."""
         place = self.most()
         one, _ = self.oldest(place)
         self.discard(place, one)
         return place, one
 
     def discard(self, place: str, one: T) -> None:
-        """It is over; does nothing if it was taken."""
+        """Remove it; does nothing if it was taken."""
         waiting = self._places.get(place, {})
         if one in waiting:
             del waiting[one]

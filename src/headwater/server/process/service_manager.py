@@ -1,7 +1,7 @@
-"""Tells systemd that the start of the server goes on, and that it is ready (sd_notify(3)).
+"""Reports startup progress and readiness to systemd (sd_notify(3)).
 
-So `systemctl start` returns when the server answers, and a long recovery is no failed start. Without NOTIFY_SOCKET in
-the environment nothing is sent.
+So `systemctl start` returns when the server answers, and a long recovery is not a failed start. Nothing is sent
+without NOTIFY_SOCKET in the environment.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ EXTEND_EVERY_S = 10.0
 
 
 class ServiceManager:
-    """Tells systemd, until `close`. Each method may be called repeatedly, by any thread."""
+    """Reports to systemd, until `close`. Any thread may call each method, repeatedly."""
 
     def __init__(self, address: str | None, every_s: float = EXTEND_EVERY_S) -> None:
-        """`address`: what NOTIFY_SOCKET says. Until `ready`, a thread asks for more time again and again: the event
-        loop is busy with the logs.
+        """`address`: the value of NOTIFY_SOCKET. Until `ready`, a thread keeps asking for more time: the event loop is
+        busy with the logs.
         """
         self._address = address
         self._has_started = threading.Event()

@@ -1,4 +1,4 @@
-"""Sockets to listen on, what they are worth (loopback or not), and TLS."""
+"""Listening sockets, loopback detection, and TLS."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ BACKLOG = 2048
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """TLS of every listening port; both or none."""
+    """TLS of every listening port; set both or none."""
 
     certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
     """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer). SIGHUP
-    [loads](../guides/operations.md#tls) the files of this section again."""
+    [reloads](../guides/operations.md#tls) the files of this section.
+    """
     key: Path | None = setting(None, path, "file with the private key (PEM)")
     hosts: tuple[str, ...] = setting(
         (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
@@ -35,8 +36,9 @@ class Tls:
     client_ca: Path | None = setting(
         None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
     )
-    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, and need none
-    but where a setting says so. Its common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn."""
+    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, which is optional
+    unless a setting requires it. The common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn.
+    """
 
 
 class CannotListen(EventLogError):
@@ -44,7 +46,7 @@ class CannotListen(EventLogError):
 
 
 def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
-    """The addresses that a host name stands for. Raises CannotListen."""
+    """The addresses of a host name. Raises CannotListen."""
     try:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -54,12 +56,12 @@ def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine itself can reach the host. Raises CannotListen."""
+    """Whether only this machine can reach the host. Raises CannotListen."""
     return all(ipaddress.ip_address(address.partition("%")[0]).is_loopback for _, address in addresses(host))
 
 
 def listen(host: str, port: int, flag: str) -> list[socket.socket]:
-    """Bound sockets, one for each address of the host, all on one port; `flag` is what sets that port.
+    """Bound sockets, one for each address of the host, all on one port; `flag` sets that port.
 
     They accept nothing before their server starts. Raises CannotListen.
     """
@@ -86,10 +88,10 @@ def url(scheme: str, bound: socket.socket) -> str:
 
 
 class Certificates:
-    """The server's TLS, at least 1.2, with certificates that can be loaded again while it serves.
+    """The server's TLS, at least 1.2, with certificates that can be reloaded while it serves.
 
-    With other hosts, a client gets the certificate of the name that it asks for (RFC 6066, 3), and the first one where
-    it asks for none that is known. With `client_ca`, a client may show a certificate, and a bad one is refused.
+    With several hosts, a client gets the certificate of the requested name (RFC 6066, 3), or the first one if that is
+    unknown or missing. With `client_ca`, a client may present a certificate, and an invalid one is refused.
     """
 
     def __init__(self, settings: Tls) -> None:
@@ -97,11 +99,11 @@ class Certificates:
         self.settings = settings
         self._first, self._others = self._read()
         self.context = self._first
-        """What every port is served with; each handshake takes the certificates that were loaded last."""
+        """The context of every port; each handshake uses the certificates loaded last."""
         self.context.sni_callback = self._choose
 
     def load(self) -> None:
-        """Load them all again, for connections from now on. Raises InvalidConfiguration, and then changes nothing."""
+        """Reload all, for connections from now on. Raises InvalidConfiguration, and then changes nothing."""
         self._first, self._others = self._read()
 
     def _read(self) -> tuple[ssl.SSLContext, dict[str, ssl.SSLContext]]:
@@ -117,7 +119,7 @@ class Certificates:
 
 
 def certificates(tls: Tls) -> Certificates | None:
-    """The server's TLS, or None where no certificate is set. Raises InvalidConfiguration."""
+    """The server's TLS, or None if no certificate is set. Raises InvalidConfiguration."""
     return None if tls.certificate is None or tls.key is None else Certificates(tls)
 
 
@@ -150,7 +152,7 @@ def _tls_context(
 
 
 def _ask_clients(context: ssl.SSLContext, authorities: Path) -> None:
-    """Ask clients for a certificate; none is needed, but one that is shown must be good."""
+    """Ask clients for a certificate: it is optional, but must be valid."""
     try:
         context.load_verify_locations(authorities)
     except (ssl.SSLError, OSError) as error:
@@ -176,18 +178,18 @@ def _bound(family: socket.AddressFamily, address: str, port: int, flag: str) -> 
 
 
 OWNER_ONLY = 0o177
-"""What is taken away of the rights to the file: mode 0600."""
+"""The umask for the file: mode 0600."""
 SCHEME = "http+unix"
 
 
 class UnixSocket:
-    """A bound socket and its file, until `close`: for neighbours on this machine, without TCP, and for its owner alone.
+    """A bound Unix socket and its file, until `close`: for clients on this machine that run as the same user.
 
-    The file outlives a server that was killed. A file that no process listens on is replaced, any other stays.
+    The file outlives a killed server. A file on which no process listens is replaced, any other stays.
     """
 
     def __init__(self, path: Path, flag: str) -> None:
-        """Binds it; nobody is accepted before its server starts. `flag` is what sets that path. Raises CannotListen."""
+        """Binds it; nothing is accepted before its server starts. `flag` sets that path. Raises CannotListen."""
         self.path = Path(os.path.abspath(path))
         _make_way(self.path, flag)
         self.bound = _bound_file(self.path, flag)
@@ -195,24 +197,24 @@ class UnixSocket:
 
     @property
     def url(self) -> str:
-        """Where it is: `http+unix:///run/headwater.sock`."""
+        """Its URL: `http+unix:///run/headwater.sock`."""
         return f"{SCHEME}://{quote(str(self.path))}"
 
     def remove_file(self) -> None:
-        """New clients do not find it; open connections stay. Call it while it listens: then the file is its own."""
+        """Remove the file; open connections stay. Call it while listening: then the file is its own."""
         path, self._file = self._file, None
         if path is not None:
-            with contextlib.suppress(FileNotFoundError):  # somebody cleaned up
+            with contextlib.suppress(FileNotFoundError):  # removed by other means
                 path.unlink()
 
     def close(self) -> None:
-        """Give it back. May be called again."""
+        """Close it. May be called again."""
         self.remove_file()
         self.bound.close()
 
 
 def _make_way(path: Path, flag: str) -> None:
-    """Take away what a server left that is not there any more."""
+    """Remove the file of a server that no longer runs."""
     try:
         found = path.lstat()
     except FileNotFoundError:
@@ -222,7 +224,7 @@ def _make_way(path: Path, flag: str) -> None:
     if not stat.S_ISSOCK(found.st_mode):
         raise _cannot(path, "it is there, and is no socket", flag)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.setblocking(False)  # a living server whose queue is full makes nobody wait
+        asking.setblocking(False)  # do not wait for a living server with a full queue
         answer = asking.connect_ex(str(path))
     if answer == errno.ECONNREFUSED:
         path.unlink(missing_ok=True)
@@ -238,7 +240,7 @@ def _bound_file(path: Path, flag: str) -> socket.socket:
         bound.bind(str(path))
         bound.listen(BACKLOG)
         bound.setblocking(False)
-    except OSError as error:  # the length of the path is told without a number
+    except OSError as error:  # a path that is too long raises an error without a number
         bound.close()
         raise _cannot(path, error.strerror or str(error), flag) from None
     finally:

@@ -1,6 +1,6 @@
-"""AMQP of a server that shares a home: its port for reading, and while it stands by a port that sends everybody away.
+"""AMQP of a server that shares a home: a port for reading, and, on a replica, a port that redirects clients.
 
-The port for reading is the same for as long as the server runs, whatever its role is: who receives there stays.
+The port for reading stays open while the server runs, in any role, so its receivers stay connected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...core.watch.threads import Threads
 
 
 class ReplicaAmqp:
-    """Both ports. Their sockets are bound already, and are not its own."""
+    """Both ports. Their sockets are bound already; the caller owns them."""
 
     def __init__(
         self,
@@ -40,14 +40,15 @@ class ReplicaAmqp:
         turns: FairScheduler,
         memory: MemoryAccount,
     ) -> None:
-        """Who comes to `sockets` while this server stands by is sent away; who comes to `reading_sockets` receives.
+        """While this server is a replica, clients of `sockets` are redirected; clients of `reading_sockets` receive.
 
-        `elsewhere` is asked for each connection and link; for the rest see `Container` and `AmqpServer`."""
+        `elsewhere` is asked for each connection and link; for the rest see `Container` and `AmqpServer`.
+        """
         self._sockets, self._tls = sockets, tls
         contained = partial(Container, store, guard, settings, bus=bus, turns=turns, memory=memory, remembers=False)
         reading = contained()
         self.containers = [reading] if reading_sockets else []
-        """Those whose connections are to be counted."""
+        """The containers whose connections count."""
         self._answer = partial(attach_reading, reading, elsewhere)
         self._reading = AmqpServer(reading, self._answer, reading_sockets, tls, threads)
         self._standing_by: AmqpServer | None = None
@@ -61,11 +62,11 @@ class ReplicaAmqp:
         await self._standing_by.start()
 
     async def end_standing_by(self) -> None:
-        """The port of AMQP is to be the primary's own: nobody is sent away from it any more."""
+        """Stop redirecting: the primary's own AMQP server gets the port."""
         if self._standing_by is not None:
             await self._standing_by.cut_off()
 
     async def stop(self) -> None:
-        """End both; again does nothing."""
+        """End both; may be called again."""
         await self.end_standing_by()
         await self._reading.stop()

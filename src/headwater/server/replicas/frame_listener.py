@@ -23,14 +23,14 @@ logger = logging.getLogger("headwater.server")
 
 SILENCE_S = 3 * ALIVE_S
 CONNECT_S = 2.0
-"""A host that died answers nothing; whoever takes over from it waits so long at most for an attempt to end."""
+"""The connection timeout: the longest that a dead host delays a takeover."""
 AGAIN_S = 1.0
-"""After so long a primary that could not be listened to is tried again."""
+"""How long until a failed connection to the primary is retried."""
 KEY_BYTES_MAX, FRAME_BYTES_MAX = 64, 128 * 1024 * 1024
 
 
 class Listening:
-    """A thread that takes up what the primary pushes, until `stop`."""
+    """A thread that receives the frames pushed by the primary, until `stop`."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class Listening:
         primary: Callable[[], str | None],
         unready: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`primary`: the URL of the server that is the primary now; None where none is known.
+        """`primary`: the URL of the current primary; None if unknown.
 
-        `unready`: why this server could not take over. While it cannot, it does not listen: a primary that is to give
-        up counts on who does.
+        `unready`: why this server could not take over. While there is a reason, it does not listen: a primary that may
+        step down relies on its listeners.
         """
         self._unready = unready
         self._follower, self._state, self._primary = follower, state, primary
@@ -53,10 +53,10 @@ class Listening:
         self._problem = ""
         self._thread: threading.Thread | None = None
         self.is_live = False
-        """Whether the primary tells at present."""
+        """Whether the primary is pushing at present."""
 
     def troubles(self) -> list[str]:
-        """What an operator should look at: the address that the primary advertises, most likely."""
+        """Problems for the operator: most likely the address that the primary advertises."""
         return [f"{self._problem}; the home is asked once a second"] if self._problem else []
 
     def start(self, threads: Threads) -> None:
@@ -64,7 +64,7 @@ class Listening:
         self._thread = threads.start("listening", self._run, self._stopping)
 
     def stop(self) -> None:
-        """Take up nothing more; nothing is, when this returns."""
+        """Receive no more; after the return nothing is received."""
         self._stopping.set()
         with self._changing:
             if self._socket is not None:

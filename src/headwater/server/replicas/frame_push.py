@@ -1,6 +1,6 @@
-"""`/home/frames`: replicas of the same home are told at once what this server, their primary, commits there.
+"""`/home/frames`: the primary pushes what it commits to the replicas of its home at once.
 
-Who asks shows a secret that lives in the home, so that nobody else follows. See `homes.commit_feed` for the wire.
+Requests carry a secret that lives in the home, so that only its servers follow. See `homes.commit_feed` for the wire.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ PATH = "/home/frames"
 SECRET_HEADER = b"headwater-home-secret"
 SECRET_KIND, SECRET_KEY = "home", "secret"
 SECRET_RECORD = msgspec.msgpack.encode(SECRET_KIND) + msgspec.msgpack.encode(SECRET_KEY)
-"""What a frame of the journal that has the secret has in it: who listens by the old one is not told the new one."""
+"""The bytes that mark a journal frame with the secret: listeners with the old secret do not get the new one."""
 ALIVE_S = 2.0
-"""So often a replica is told that its primary is there."""
+"""How often a replica gets a sign of life from its primary."""
 TAKEN_S = 10.0
-"""Who takes nothing for so long does not listen any more."""
+"""A listener that reads nothing for this long is disconnected."""
 
 
 def ensure_secret(state: StateStore) -> None:
-    """Have the home keep a secret of its servers. Raises what `StateStore.put` does."""
+    """Store a secret of its servers in the home. Raises what `StateStore.put` does."""
     if state.get(SECRET_KIND, SECRET_KEY) is None:
         renew_secret(state)
 
 
 def renew_secret(state: StateStore) -> None:
-    """Have the home keep another secret: who shows the old one is told nothing more. Raises as `ensure_secret`."""
+    """Replace the secret in the home: listeners with the old one get nothing more. Raises as `ensure_secret`."""
     state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
 
 
@@ -54,7 +54,7 @@ class PushedFrames:
         self._wakers: set[asyncio.Event] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One replica, until it leaves, falls behind, or the server stops."""
+        """Serve one replica, until it leaves, falls behind, or the server stops."""
         if scope["type"] != "http":
             await refuse_websocket(send)
             return
@@ -85,7 +85,7 @@ class PushedFrames:
         loop, news = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
-            with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            with suppress(RuntimeError):  # the loop is closed: there are no more listeners
                 loop.call_soon_threadsafe(news.set)
 
         listener = self._committed.listen(wake)
@@ -107,7 +107,7 @@ class PushedFrames:
             self._committed.leave(listener)
 
     async def _tell(self, listener: CommitListener, news: asyncio.Event, send: Send, given: bytes) -> None:
-        """Send what it is told, until it falls behind, takes nothing any more, or is to hear no more."""
+        """Send committed frames, until the replica falls behind, reads no more, or may no longer listen."""
         fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         clock = asyncio.get_running_loop().time
@@ -118,7 +118,7 @@ class PushedFrames:
                 break
             if clock() - looked_at >= ALIVE_S:
                 looked_at = clock()
-                if not self._is_secret(given):  # it was renewed: a replica has the new one, and comes again
+                if not self._is_secret(given):  # it was renewed: a replica has the new one, and reconnects
                     break
             try:
                 for body in _pieces(messages) if messages or is_due else ():
@@ -140,7 +140,7 @@ class PushedFrames:
 
 
 def _pieces(messages: Sequence[bytes]) -> Iterator[bytes]:
-    """The bodies to send: a large message in pieces, so that little is copied; a sign of life for none."""
+    """The bodies to send: a large message in pieces, so that little is copied; a sign of life if there are none."""
     if len(messages) == 1 and len(messages[0]) > TAKEN_BYTES_MAX:
         for begin in range(0, len(messages[0]), TAKEN_BYTES_MAX):
             yield messages[0][begin : begin + TAKEN_BYTES_MAX]

@@ -1,6 +1,6 @@
-"""This server among those of its home: it stands by until its turn as the primary comes, and again when that is over.
+"""This server in its home: a replica until its turn as the primary, and again after it.
 
-The lease is given and taken by `homes.driver`; here is what that means for the rooms of a server.
+`homes.driver` takes and returns the lease; this module acts on it in the rooms of the server.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ logger = logging.getLogger("headwater.server")
 
 LOOK_S = 0.5
 FLUSH_S = 2.0
-"""So long a server that stops waits for what is not durable yet."""
+"""How long a stopping server waits for pending commits."""
 TURNS_OF_SIGNAL = 3
-"""So many turns a loop needs from a signal until its handler was called."""
+"""Turns that a loop needs from a signal until its handler was called."""
 PAUSE_S = 2.0
-"""Before a server stands by again that could not begin."""
+"""The pause after a failed start, before this server is a replica again."""
 LEAVING_S = 2.0
-"""So long a server that stops waits for the home to take its lease back; others wait until it ends else."""
+"""How long a stopping server waits for the home to take its lease back; otherwise others wait until it expires."""
 
 
 _TYPES = {
@@ -71,7 +71,7 @@ _TYPES = {
     "home-accepted": NotificationType.HOME_ACCEPTED,
     "no-primary": NotificationType.HOME_NO_PRIMARY,
 }
-"""What an operator is told as a notification; the rest is a line in the log."""
+"""Changes reported as notifications; the others are log lines."""
 
 
 class Membership:
@@ -80,7 +80,8 @@ class Membership:
     def __init__(self, config: Config, waiting: SharedBytes) -> None:
         """`waiting`: what threads may hold.
 
-        Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises."""
+        Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises.
+        """
         assert config.home is not None
         self._name, self._addresses = f"{socket.gethostname()}:{config.http.port}", advertised(config)
         self.home = PostgresHome(config.home)
@@ -88,9 +89,9 @@ class Membership:
         self.witness = Witness(config.data)
         """What the copy of this server can prove."""
         self._follower: Follower | None = None
-        """What compared the copy with the home last."""
+        """The follower that last compared the copy with the home."""
         self.bus: Bus | None = None
-        """Of the server that runs now: it is told of roles, and of the home."""
+        """The bus of the current server: notified of roles, and of the home."""
         self._term, self._lease_s = 0, config.home_lease_ms / 1000
         self._obstacles: dict[str, str] = {}
         """Why this server takes no lease, by kind."""
@@ -110,14 +111,14 @@ class Membership:
             self.home.close()
             raise
         self.committed = Committed(SECRET_RECORD, waiting)
-        """Who is told of what this server commits."""
+        """The listeners to this server's commits."""
         self._is_stopping = self._is_to_reopen = self._misses_primary = False
         self.has_turn = self._is_primary = False
         self._is_deposed = False
-        """Whether it left because its lease was over: until its logs are closed, what they have is old."""
+        """Whether it left because its lease was over: until its logs are closed, their data is old."""
         self.home.has_lapsed = self._has_lapsed
         self.replica: Replica | None = None
-        """How far the copy is, while another server is the primary."""
+        """The replica's copy, while another server is the primary."""
         threads = Threads()
         self.driver.start(threads)
         self.reporting = Reporting(self.driver.asked, self._report, self._member)
@@ -139,15 +140,15 @@ class Membership:
         return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
 
     def _has_lapsed(self) -> bool:
-        """Whether this server is a primary whose lease has ended, by a clock that counts sleep: what it has is old."""
+        """Whether this server is a primary whose lease has expired, by a clock that counts sleep: its data is old."""
         return self._is_deposed or (self._is_primary and not self.driver.may_act())
 
     def primary(self) -> str | None:
-        """The URL of the server that serves while this one stands by; None where it is not known, or there is none."""
+        """The URL of the primary while this server is a replica; None if it is unknown, or there is none."""
         return None if self.has_turn else self._primary_by("http")
 
     def amqp_of_primary(self) -> str | None:
-        """The URL of the primary's AMQP, be it this server; None where it is not known, or there is none."""
+        """The AMQP URL of the primary, even if it is this server; None if it is unknown, or there is none."""
         return self._primary_by("amqp")
 
     def _primary_by(self, protocol: str) -> str | None:
@@ -157,9 +158,9 @@ class Membership:
         return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
 
     def look_at(self, store: Engine) -> None:
-        """The copy is open. Whoever has no room takes no lease, unless nobody else does.
+        """The copy is open. A server without disk space takes no lease, unless no other server does.
 
-        The primary gives it up if a replica listens, which has room then, and could take it.
+        The primary gives it up if a replica listens, which has space then, and could take it.
         """
 
         def obstacle() -> str | None:
@@ -178,7 +179,7 @@ class Membership:
         return next(iter(list(self._obstacles.values())), None)
 
     async def turn(self, stop: asyncio.Event) -> bool:
-        """Wait until this server is the next primary; False: it is to stop, or to open its copy anew, before."""
+        """Wait until this server is the next primary; False if it is to stop, or to reopen its copy, before."""
         loop = asyncio.get_running_loop()
 
         def end() -> None:
@@ -199,22 +200,22 @@ class Membership:
         return False
 
     def _look_for_primary(self) -> None:
-        """Tell once that no server is the primary, where none took the lease for as long as one lasts."""
+        """Report once that there is no primary, if no server took the lease for as long as one lasts."""
         misses_primary = self.driver.free_for_s > self._lease_s
         if misses_primary and not self._misses_primary:
             self._told("no-primary", self.hindrance() or "it has not got the lease yet")
         self._misses_primary = misses_primary
 
     def lost(self, error: Exception) -> None:
-        """Why the logs can be appended to no more, or followed no more: see `storage.home.replicated_log.Homed`."""
+        """Appending or following failed for that reason: see `storage.home.replicated_log.Homed`."""
         if isinstance(error, CopyOutlived):
             logger.warning("%s; the copy is opened anew", error)
-            self._is_to_reopen = True  # whether the turn is waited for by now or not yet
+            self._is_to_reopen = True  # whether it waits for its turn by now or not yet
         else:
             self.driver.lost(error)
 
     def has_no_room(self, error: DiskFull) -> None:
-        """The copy cannot be opened, since what it lacks has no room: it is tried again."""
+        """The copy cannot be opened for lack of disk space: it is tried again."""
         if "copy-failed" not in self._obstacles:
             logger.error("the copy cannot be opened: %s", error)
         self.driver.copy_failed(shown(error))
@@ -228,14 +229,14 @@ class Membership:
         return not stop.is_set()
 
     async def begin(self) -> bool:
-        """The logs are open, and no room is yet that acts by itself; False: the turn is over already."""
+        """The logs are open, but no room acts by itself yet; False: the turn is over already."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
         self._is_deposed = not self._is_primary
         return self._is_primary
 
     async def leave(self, store: LogStore, *, stops: bool) -> None:
-        """Let the next primary begin, before anything here that takes long."""
+        """Let the next primary begin, before slow work here."""
         self._is_stopping, self._is_deposed = stops, self._has_lapsed()
         if stops:
             self.driver.stop()
@@ -252,7 +253,7 @@ class Membership:
             await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
 
     def over(self) -> None:
-        """Nothing is done any more that only a primary does; also where the turn ended before it began."""
+        """All work of a primary has ended; also if the turn ended before it began."""
         self.has_turn = self._is_primary = False
         self.replica = None
         self.driver.ended()
@@ -260,7 +261,7 @@ class Membership:
     async def may_go_on(self, is_told: asyncio.Event) -> None:
         """A server has ended: another one begins, unless a signal came, perhaps while it was ending.
 
-        Its loop hears of no signal any more when this returns.
+        Its loop receives no more signals when this returns.
         """
         self.listen()
         for _ in range(TURNS_OF_SIGNAL):
@@ -269,7 +270,7 @@ class Membership:
         self._is_to_reopen = self._is_deposed = False
 
     def listen(self) -> None:
-        """Between two servers a signal is heard here: a loop that does not run would swallow it."""
+        """Handles signals between two servers: a loop that does not run would swallow them."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
@@ -278,13 +279,13 @@ class Membership:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the server is to stand by again, rather than to end."""
+        """Whether the server becomes a replica again, rather than end."""
         return not self._is_stopping
 
     def could_not_begin(self, error: Exception) -> None:
-        """The home failed while the server began, or there was no room for what its copy lacked.
+        """The home failed while the server began, or the data missing from its copy had no space.
 
-        The lease is given back, and it stands by again.
+        The lease is given back, and the server is a replica again.
         """
         logger.error("this server could not begin: %s", error)
         self.driver.closed()
@@ -305,17 +306,17 @@ class Membership:
         self.home.close()
 
     def _give_back(self, directory: Path, last_lease: LastLease) -> None:
-        """Nobody has to wait for the lease of the process that had this directory before, and was killed."""
+        """Give back the lease of a killed process that had this directory before, so that no server waits for it."""
         try:
             with unserved(directory):
                 if (term := last_lease.found()) is not None:
                     self.driver.give_back(term)
                     logger.info("the lease of this server's last process is given back", extra=fields(term=term.number))
-        except StorageUnavailable as error:  # it lives; or the home went away, which is told soon enough
+        except StorageUnavailable as error:  # it lives; or the home went away, which is reported soon enough
             logger.info("a lease of an earlier process is not given back: %s", error)
 
     def _report(self) -> ServerReport:
-        """How this server is now."""
+        """The present state of this server."""
         driver, replica = self.driver, self.replica
         lag_events, lag_s = (0, 0.0) if driver.role is Role.PRIMARY else (None, None)
         if driver.role is not Role.PRIMARY and replica is not None and replica.lag_s != float("inf"):
@@ -340,7 +341,7 @@ class Membership:
         return Member(self._name, evidence, follower.compared, follower.ahead or self.driver.ahead)
 
     def _copy_id(self) -> str:
-        """Which copy this server has; empty where that cannot be known."""
+        """The identity of this server's copy; empty if unknown."""
         try:
             evidence = self.witness.evidence()
         except (EventLogError, OSError) as error:
@@ -349,12 +350,12 @@ class Membership:
         return "" if evidence is None else evidence.id
 
     def _told(self, what: str, why: str) -> None:
-        """An operator is to know: see `homes.roles.actions.Tell`."""
+        """Notifies the operator: see `homes.roles.actions.Tell`."""
         if what in ("copy-failed", "clock-off", "two-hosts-write"):
             self._obstacles.pop(what, None)
             if why != OVER:
                 self._obstacles[what] = why
-        self._term = self.driver.term or self._term  # who steps down because of time has none any more
+        self._term = self.driver.term or self._term  # a server that steps down because of time has none left
         if self.bus is None or (type := _TYPES.get(what)) is None:
             logger.info("%s: %s", what, why)
         elif type is NotificationType.SERVER_ROLE_CHANGED:
@@ -376,7 +377,7 @@ class Membership:
 
 
 def advertised(config: Config) -> Mapping[str, str]:
-    """Where clients reach this server, by protocol. Raises InvalidConfiguration."""
+    """Client URLs of this server, by protocol. Raises InvalidConfiguration."""
     found: dict[str, str] = {}
     for each in config.advertise:
         protocol, equals, url = each.partition("=")
@@ -387,7 +388,7 @@ def advertised(config: Config) -> Mapping[str, str]:
 
 
 def _is_address(url: str) -> bool:
-    """Whether it may be told to everybody: the URL of a host, which shows nobody's password, in printable ASCII."""
+    """Whether it may be public: the URL of a host, without a password, in printable ASCII."""
     try:
         parts = urlsplit(url)
         is_whole = bool(parts.scheme and parts.hostname) and (parts.port is None or parts.port > 0)

@@ -1,7 +1,7 @@
-"""What a server serves that is not the primary of its home: reads of its copy, as long as that is not too old.
+"""What a replica serves: reads of its copy, as long as that is not too old.
 
-All else is the primary's. What changes something is refused by the logs themselves too (`NotPrimary`); here
-requests are told apart before any of them is read.
+All else is the primary's. The logs themselves also refuse changes (`NotPrimary`); here requests are distinguished
+before any of them is read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from ...storage.maintenance.follower import Follower
 
 AHEAD = (b"headwater-ahead", b"true")
-"""The header field of an answer by a copy that has more than its home, and may lack newer events."""
+"""The header field in responses of a copy that has more than its home, and may lack newer events."""
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
-"""By the first segment of a path: rooms of which a replica serves what only reads."""
+"""The first path segments of rooms whose reads a replica serves."""
 _QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
-"""What a POST to `/logs/LOG/...` asks that changes nothing."""
+"""Operations of a POST to `/logs/LOG/...` that change nothing."""
 
 
 class Replica:
@@ -33,27 +33,27 @@ class Replica:
         is_told: Callable[[], bool],
         clock: Callable[[], float] = boot_time_s,
     ) -> None:
-        """`is_told`: whether the primary tells at present what it commits. `clock` is that of the follower, in s."""
+        """`is_told`: whether the primary is pushing its commits at present. `clock` is that of the follower, in s."""
         self._follower, self._stale_s_max, self.is_told, self._clock = follower, stale_s_max, is_told, clock
 
     @property
     def lag_s(self) -> float:
-        """For so long at most the copy lacks something that its home has."""
+        """The longest time that the copy may have lacked something in its home."""
         asked_at = self._follower.asked_at
         return float("inf") if asked_at is None else self._clock() - asked_at
 
     @property
     def lag_events(self) -> int:
-        """So many numbers of all logs the copy lacked when the home was asked last."""
+        """How many sequence numbers of all logs the copy lacked when the home was last asked."""
         return sum(list(self._follower.behind.values()))  # another thread takes from it
 
     @property
     def stuck(self) -> int:
-        """So many logs cannot be followed, while the others are."""
+        """How many logs cannot be followed, while the others are."""
         return len(self._follower.stuck)
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing is to be read here, or nothing of that log; None if it may be.
+        """Why nothing may be read here, or nothing of that log; None if reading is allowed.
 
         A copy that is ahead of its home may be the only one that has some events, so it is served: see `marked`.
         """
@@ -75,7 +75,7 @@ class Replica:
 
 
 def marked(application: Application, ahead: Callable[[], str]) -> Application:
-    """The same, whose answers say so while the copy is `ahead` of its home."""
+    """The application with responses marked while the copy is `ahead` of its home."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         async def said(message: Message) -> None:

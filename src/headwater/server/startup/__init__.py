@@ -1,1 +1,1 @@
-"""Ports, logs and limits that a start opens or checks."""
+"""Ports, logs and limits, opened or checked at the start."""

@@ -1,6 +1,6 @@
-"""The logs that the configuration names: created where they are not there, with its settings imposed where they are.
+"""The configured logs: missing ones are created; existing ones get the configured settings.
 
-A home gets them once, when it has none. Its servers may be configured differently, and what was deleted stays so.
+A home gets them once, when it has no logs. Its servers may be configured differently, and deleted logs stay deleted.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from ..process.log_lines import fields
 logger = logging.getLogger("headwater.server")
 
 SEEDING = "seeding"
-"""Where the state of a home says that not all of its first logs were created yet."""
+"""The key in a home's state while not all of its first logs are created."""
 Configured = Mapping[str, Mapping[str, object]]
-"""Settings by log, as they are given; checked when they were read."""
+"""The given settings by log, checked when they were read."""
 
 
 def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) -> None:
-    """Create the logs that are not there, and impose the given settings on those that are; others stay as they are.
+    """Create missing logs, and apply the given settings to existing ones; other logs stay as they are.
 
-    `only_first`: do nothing where there is a log besides the server's own.
+    `only_first`: do nothing if there is a log besides the server's own.
     A log that is damaged, or was written by a newer headwater, is logged, and does not keep the server from serving the
     others.
     Raises InvalidConfiguration where a setting was fixed at creation.
@@ -48,8 +48,8 @@ def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) 
 
 
 def seed_home(store: LogStore, logs: Configured) -> None:
-    """Create these logs in a home that has none but the server's own. All of them: where a primary ended in the
-    middle, the next one goes on, by its own configuration. Raises as `create_logs`.
+    """Create these logs in a home that has only the server's own. If a primary ends before all are created, the next
+    one goes on with its own configuration. Raises as `create_logs`.
     """
     state = store.state
     if logs and all(map(is_own, store.names())):
@@ -61,7 +61,7 @@ def seed_home(store: LogStore, logs: Configured) -> None:
 
 
 def impose(store: LogStore, log: LocalLog, settings: LogSettings) -> LocalLog:
-    """Give a log the settings that are configured. If they drop events, a warning says how many.
+    """Apply the configured settings to a log. If this drops events, a warning says how many.
 
     Raises InvalidSettings.
     """

@@ -1,4 +1,4 @@
-"""Forms of an event that several rooms know, for who looks at one: here, where the rooms may be brought together."""
+"""Event formats of several rooms, for viewing an event: here, where the rooms may be brought together."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from ...futoin.naming import Naming
 from ...http import JSON
 
 _ANY_BYTES = 2**31
-"""Of an event of FutoIn: a poll has a stub in place of what is too large for it."""
+"""The limit for an event in FutoIn form: a poll replaces a larger one by a stub."""
 
 
 def event_forms(settings: futoin.Settings) -> EventForms:
-    """By name: `amqp` is the message that a receiver gets, taken apart; `amqp_bytes` is that message; `futoin` is what
-    pollEvents has, by the aliases of these settings.
+    """By name: `amqp` is the message that a receiver gets, decoded; `amqp_bytes` is that message; `futoin` is the
+    pollEvents form, by the aliases of these settings.
     """
 
     def message(event: SequencedEvent, log: str, partitions: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Warnings of settings that allow more than the budget of memory has room for: the server's, and those of logs."""
+"""Warnings about settings that allow more than the memory budget holds: the server's settings, and those of logs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ logger = logging.getLogger("headwater.server.memory")
 
 
 def warn_of_misfit(setting: str, allowed: int, memory: MemoryAccount) -> None:
-    """Log a warning if a setting allows bodies or events of so many bytes, for which there can never be room."""
+    """Log a warning if a setting allows bodies or events of a size for which there can never be memory."""
     if memory_of(allowed) > memory.largest:
         logger.warning(
             "a setting allows more than memory.peers has room for",
@@ -34,7 +34,7 @@ def warn_of_misfit(setting: str, allowed: int, memory: MemoryAccount) -> None:
 
 
 def watch_logs(bus: Bus, store: LogStore, memory: MemoryAccount) -> Callable[[], None]:
-    """Warn of each log whose events may be too large: now, and when one is created or changed, until the answered
+    """Warn of each log whose events may be too large: now, and when one is created or changed, until the returned
     callable is called.
     """
 

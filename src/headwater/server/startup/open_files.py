@@ -1,4 +1,4 @@
-"""How many files this process may have open: connections, subscriptions and segments are one each."""
+"""The limit of open files: each connection, subscription and segment is one."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ..config.settings import Config
 from ..process.log_lines import fields
 
 FILES_MAX = 1024 * 1024
-"""More is not asked for, however much the system grants."""
+"""The most to ask for, however much the system grants."""
 SPARE_FILES = 1024
-"""For segments, indexes and pipes."""
+"""Reserved for segments, indexes and pipes."""
 
 logger = logging.getLogger("headwater.server.open_files")
 
 
 def raise_open_files(config: Config) -> int:
-    """Take as many as the system grants: shells often give 1,024 and grant far more. Answers how many there may be,
-    and warns where the configured connections need more.
+    """Raise the limit to what the system grants: shells often set 1,024 and grant far more. Returns the limit, and
+    warns if the configured connections need more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES_MAX if hard == resource.RLIM_INFINITY else min(hard, FILES_MAX)

@@ -1,4 +1,4 @@
-"""All that a server listens on, bound before anything is opened: an address that is taken ends it at once."""
+"""The server's ports, bound before anything is opened, so that an address in use ends the start at once."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..process.sockets import CannotListen, UnixSocket, certificates, close_all,
 
 
 class BoundPorts:
-    """Sockets that stay bound from one run of a server to the next: clients wait in between, and are not refused."""
+    """Sockets that stay bound between the runs of a server: clients wait in between, and are not refused."""
 
     def __init__(self) -> None:
         self._sockets: dict[str, list[socket.socket]] = {}
-        """By the flag that sets their port."""
+        """By the flag of their port."""
 
     def listen(self, host: str, port: int, flag: str) -> list[socket.socket]:
-        """As `sockets.listen`, on the same port each time. Whoever gets them closes them. Raises CannotListen."""
+        """As `sockets.listen`, on the same port each time. The caller closes the sockets. Raises CannotListen."""
         if flag not in self._sockets:
             self._sockets[flag] = listen(host, port, flag)
         return [bound.dup() for bound in self._sockets[flag]]
 
     def close(self) -> None:
-        """Leave them to the run that has them, if any. May be called again."""
+        """Leave the sockets to the run that has them, if any. May be called again."""
         while self._sockets:
             close_all(self._sockets.popitem()[1])
 
@@ -35,7 +35,7 @@ class Ports:
     """Bound sockets, which accept nothing before their servers start."""
 
     def __init__(self, config: Config, bound: BoundPorts | None = None) -> None:
-        """Bind them all, or none. `bound`: ports that the next run has too.
+        """Bind all, or none. `bound`: ports that the next run has too.
 
         Raises CannotListen, InvalidConfiguration (the TLS of all of them).
         """
@@ -47,9 +47,9 @@ class Ports:
         self.http = bind(config.host, config.http.port, "--http-port")
         self.amqp: list[socket.socket] = []
         self.amqp_read: list[socket.socket] = []
-        """For receivers alone, of a server that shares a home."""
+        """For receivers only, on a server that shares a home."""
         self.local: UnixSocket | None = None
-        """Of HTTP too, for programs on this machine."""
+        """HTTP for programs on this machine."""
         try:
             self.local = UnixSocket(config.http.unix, "--http-unix") if config.http.unix is not None else None
             self.amqp = bind(config.host, config.amqp.port, "--amqp-port")
@@ -62,18 +62,18 @@ class Ports:
                 self.local.close()
             raise
         self.lines = self._lines()
-        """What is announced when the server is ready."""
+        """The lines announced when the server is ready."""
         if self.local is not None:
             self.http.append(self.local.bound)
 
     @property
     def by_protocol(self) -> dict[str, int]:
-        """The ports beside that of HTTP: `amqp`, and `flight` where that is served."""
+        """The ports besides HTTP: `amqp`, and `flight` where it is served."""
         found = {"amqp": int(self.amqp[0].getsockname()[1])}
         return found if self.bulk is None else {**found, "flight": self.bulk.port}
 
     def give_back(self, ending: AsyncExitStack) -> None:
-        """Have them closed with that, whether they were served or not; those of HTTP are its server's."""
+        """Close the sockets with that stack, served or not; the HTTP server closes its own."""
         ending.callback(close_all, [*self.amqp, *self.amqp_read])
         if self.bulk is not None:
             ending.push_async_callback(self.bulk.stop)

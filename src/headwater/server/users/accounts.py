@@ -1,6 +1,6 @@
-"""Users as they are configured and stored: hashed passwords, hashed tokens, secret keys, grants.
+"""Users as configured and stored: hashed passwords, hashed tokens, secret keys, grants.
 
-An account has one outward form, a table, in the configuration and (as JSON) in the data directory alike:
+An account has one external form, a table, in the configuration and (as JSON) in the data directory:
 
     [users.alice]
     password = "$scrypt$ln=14,r=8,p=1$...$..."    # PHC string format
@@ -38,18 +38,18 @@ from ...core.watch.notification_types import NotificationType
 logger = logging.getLogger("headwater.security")
 
 KIND = USER_KIND
-"""Users are entries of that kind in the StateStore, keyed by name."""
+"""The kind of user entries in the StateStore, keyed by name."""
 EVERYBODY = ("access", "everybody")
-"""The entry that says since when everybody may do everything although there were users; its value is JSON."""
+"""The entry that records since when everything is allowed to all although there were users; its value is JSON."""
 USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 PASSWORD_CHARS_MIN, PASSWORD_CHARS_MAX = 8, 1024
 KEY_BYTES_MIN = 16
 REREAD_S = 1.0
-"""A user added, changed or removed by another process is noticed within that time."""
+"""How long until a user added, changed or removed by another process is noticed."""
 NEWEST_S = 0.05
-"""So old is at most what credentials are refused by: a user who was just added can log in."""
+"""The greatest age of the accounts by which credentials are refused: a user just added can log in."""
 READS_SHARE = 20
-"""Between two times that users are read for who may be nobody, so many times as long as it took."""
+"""After users are read for unknown credentials, the next such read waits this many times the duration of the last."""
 _PHC = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})", re.ASCII
 )
@@ -60,23 +60,23 @@ _COST_LOG2_MAX, _BLOCK_MAX, _LANES_MAX = 18, 16, 4
 
 
 class AccessToken(NamedTuple):
-    """What is kept of a token that was made with a label."""
+    """The stored form of a token with a label."""
 
     hashed: str
     label: str
     created_at: int
     """In ms since 1970."""
     expires_at: int | None = None
-    """Likewise; None: never."""
+    """In ms since 1970; None: never."""
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether it is a login no more."""
+        """Whether it has expired."""
         return self.expires_at is not None and now_ms >= self.expires_at
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What is kept of one user. `password` and `tokens` are hashes; `key` is the key itself."""
+    """The stored form of one user. `password` and `tokens` are hashes; `key` is the key itself."""
 
     name: str
     grants: tuple[Grant, ...]
@@ -84,18 +84,18 @@ class Account:
     tokens: tuple[str, ...] = ()
     key: bytes | None = None
     access_tokens: tuple[AccessToken, ...] = ()
-    """Beside `tokens`: those with a label. Only users of the data directory have them."""
+    """Tokens with a label, in addition to `tokens`. Only users of the data directory have them."""
     revision: int = 0
-    """How often one of all these tokens was taken away: what logins are held against changes with it."""
+    """How often a token was removed. It changes the value that logins are checked against."""
 
     @property
     def user(self) -> User:
-        """The user as the front ends know it."""
+        """The user as the front ends see it."""
         return User(self.name, self.grants)
 
     @property
     def table(self) -> dict[str, object]:
-        """The outward form; see the module."""
+        """The external form; see the module."""
         table: dict[str, object] = {"grants": [show_grant(grant) for grant in self.grants]}
         if self.password is not None:
             table["password"] = self.password
@@ -107,7 +107,7 @@ class Account:
 
     @staticmethod
     def of_table(name: str, table: Mapping[str, object]) -> Account:
-        """The account of its outward form. Raises InvalidInput that names the part at fault."""
+        """The account of an external form. Raises InvalidInput that names the invalid part."""
         check_user_name(name)
         if unknown := sorted(set(table) - set(ACCOUNT_KEYS)):
             raise InvalidInput(f"unknown key; allowed are {', '.join(ACCOUNT_KEYS)}", unknown[0])
@@ -126,19 +126,19 @@ CHANGEABLE: Mapping[str, Callable[[Account], object]] = {
     "tokens": lambda account: (account.tokens, account.access_tokens),
     "key": lambda account: account.key,
 }
-"""In what a change of an account is told."""
+"""The parts of an account whose changes are reported."""
 ACCOUNT_KEYS = ("password", "tokens", "key", "grants")
 
 
 def check_user_name(name: str) -> str:
-    """The name itself, if a user may have it. Raises InvalidInput."""
+    """The name, if it is valid. Raises InvalidInput."""
     if not USER_NAME.fullmatch(name):
         raise InvalidInput(f"{show(name)} does not fit {USER_NAME.pattern}", "user name")
     return name
 
 
 def read_grant(text: str) -> Grant:
-    """`RIGHT[,RIGHT...]:PATTERN` as a grant; `all` stands for every right. Raises InvalidInput."""
+    """Parses `RIGHT[,RIGHT...]:PATTERN` as a grant; `all` stands forevery right. Raises InvalidInput."""
     names, colon, logs = text.partition(":")
     rights = set(Right) if names == "all" else {name.strip() for name in names.split(",")}
     if not colon or not logs or not rights <= set(Right):
@@ -150,7 +150,7 @@ def read_grant(text: str) -> Grant:
 
 
 def show_grant(grant: Grant) -> str:
-    """The grant as `read_grant` reads it."""
+    """The grant in the form that `read_grant` parses."""
     rights = "all" if grant.rights == set(Right) else ",".join(right for right in Right if right in grant.rights)
     return f"{rights}:{grant.logs}"
 
@@ -172,7 +172,7 @@ def hash_password(password: str) -> str:
 
 
 def is_password(password: str, encoded: str) -> bool:
-    """Whether the password is the hashed one. Takes about 50 ms whatever the answer."""
+    """Whether the password matches the hash. Takes about 50 ms whatever the answer."""
     match = _PHC.fullmatch(encoded)
     assert match is not None, "encoded hashes are checked when they are read"
     cost_log2, block, lanes = (int(number) for number in match.groups()[:3])
@@ -181,16 +181,16 @@ def is_password(password: str, encoded: str) -> bool:
 
 
 NOBODY_PASSWORD = f"$scrypt$ln={_COST_LOG2},r={_BLOCK},p={_LANES}${'A' * 22}${'A' * 43}"
-"""The hash of no known password: what an unknown user's is compared with, so that it costs what a known one's does."""
+"""A hash of no known password: an unknown user's is compared with it, so that it takes as long as a known one's."""
 
 
 def new_token() -> str:
-    """A fresh bearer token: 256 random bits. Only its hash is kept."""
+    """A new bearer token: 256 random bits. Only its hash is stored."""
     return f"hw_{secrets.token_urlsafe(32)}"
 
 
 def hash_token(token: str) -> str:
-    """What is kept of a token. One fast hash suffices, because tokens are random."""
+    """The stored hash of a token. One fast hash suffices, because tokens are random."""
     return f"sha256:{hashlib.sha256(token.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
@@ -200,14 +200,14 @@ class Accounts:
     def __init__(self, accounts: Iterable[Account]) -> None:
         self.by_name = {account.name: account for account in accounts}
         self.by_token: dict[str, tuple[Account, AccessToken | None]] = {}
-        """The account, and the token where more than its hash is known."""
+        """The account, and the token if more than its hash is known."""
         for account in self.by_name.values():
             self.by_token.update((hashed, (account, None)) for hashed in account.tokens)
             self.by_token.update((token.hashed, (account, token)) for token in account.access_tokens)
 
 
 class AccountDirectory:
-    """The configured accounts and those in the data directory; where both know a name, the configured one counts."""
+    """The configured accounts and those in the data directory; the configured one wins if both have a name."""
 
     def __init__(
         self,
@@ -216,30 +216,30 @@ class AccountDirectory:
         clock: Callable[[], float] = time.monotonic,
         bus: Bus | None = None,
     ) -> None:
-        """`bus` is told of users that come, change and go in the data directory, whoever changes it."""
+        """`bus` is notified of users added, changed and removed in the data directory, by any process."""
         self._bus, self._changed_by = bus or Bus(), dict[str, str | None]()
         self._configured, self._state, self._clock = tuple(configured), state, clock
         self._stored: list[tuple[str, StateEntry]] = []
         self._kept: dict[str, Account] = {}
-        """The stored ones."""
+        """The stored accounts."""
         self._accounts = Accounts(self._configured)
         self._had_users: bool | None = None
         self._was_read = False
         self._read_at, self._read_s = -REREAD_S, 0.0
 
     def remember(self, *, has_issuer: bool = False) -> None:
-        """Have the state remember that there are users in the configuration: a server that misses it lets nobody in."""
+        """Record in the state that the configuration has users: a server that lacks them then refuses every request."""
         if (self._configured or has_issuer) and not self._state.had_users():
             self._state.keep_had_users(True)
 
     @property
     def configured(self) -> frozenset[str]:
-        """The names of the users of the configuration."""
+        """The names of the configured users."""
         return frozenset(account.name for account in self._configured)
 
     @contextmanager
     def changing(self, name: str, by: str | None) -> Iterator[None]:
-        """Somebody changes that user: who it was is told when the change is seen, whoever looks first."""
+        """Marks a change of that user: its notification names `by`, whichever reader sees the change first."""
         self._changed_by[name] = by
         try:
             yield
@@ -249,22 +249,22 @@ class AccountDirectory:
         self.refresh()
 
     def refresh(self) -> None:
-        """What is stored has changed: it is read again when it is next asked for."""
+        """The stored accounts have changed: read them again at the next use."""
         self._read_at = -REREAD_S
 
     @property
     def never_had_any(self) -> bool:
-        """Whether there is no user and was none before: only then may everybody be let in.
+        """Whether there are no users and never were: only then may requests need no credentials.
 
-        Where the last one was removed, or all were lost, nobody is, until an operator says otherwise
+        If the last user was removed, or all were lost, every request is refused until an operator decides otherwise
         (`headwater user allow-everybody`).
         """
         return not self.current().by_name and self._had_users is False
 
     def newest(self) -> Accounts:
-        """As `current`, at most `NEWEST_S` old: for credentials that are not known, of a user who was just made.
+        """As `current`, at most `NEWEST_S` old: for unknown credentials, perhaps of a user just created.
 
-        Anybody can ask for it again and again, so where it takes long to read them, they are older.
+        Anyone can cause this repeatedly, so where reading takes long, the accounts may be older.
         """
         return self.current(min(REREAD_S, max(NEWEST_S, READS_SHARE * self._read_s)))
 
@@ -283,7 +283,7 @@ class AccountDirectory:
             if stored != self._stored:
                 before, self._stored = dict(self._stored), stored
                 accounts = self._kept
-                # Of thousands of users few change at a time, and to decode each takes long on an event loop.
+                # Few of thousands of users change at a time, and decoding each takes long on an event loop.
                 self._kept = {
                     name: accounts[name]
                     if name in accounts and before.get(name) == entry
@@ -313,7 +313,7 @@ class AccountDirectory:
 
 
 def decode_entry(item: tuple[str, StateEntry]) -> Account:
-    """The account of an entry of kind `user`."""
+    """The account in an entry of kind `user`."""
     name, entry = item
     table = msgspec.json.decode(entry.value, type=dict[str, object])
     more = msgspec.convert({key: table.pop(key) for key in _KEPT_KEYS if key in table}, _Kept)
@@ -327,7 +327,7 @@ def encode_account(account: Account) -> bytes:
 
 
 class _Kept(msgspec.Struct):
-    """What the configuration has no words for."""
+    """Parts of an account that the configuration lacks."""
 
     access_tokens: tuple[AccessToken, ...] = ()
     revision: int = 0

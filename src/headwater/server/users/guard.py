@@ -1,12 +1,12 @@
-"""The guard: who a peer is and what it may do (`core.access.Guard`). Front ends call it; nothing else decides.
+"""The guard: authenticates peers and checks rights (`core.access.Guard`). Front ends call it; nothing else decides.
 
-A right password costs one scrypt (about 50 ms in a thread) and is then remembered while it is used.
-A wrong one costs the same, whether the user exists or not, and makes the next attempt of that peer at that user wait. A
-token is found by its hash, so that a right one never waits for anything; wrong ones make the next wrong one wait. So it
-is with tokens of an issuer (`oidc`), which are known by their signature.
+A right password costs one scrypt (about 50 ms in a thread) and is then remembered while it is used. A wrong one costs
+the same, whether the user exists or not, and delays the next attempt of that peer for that user. A token is found by
+its hash, so a right one never waits; wrong ones delay the next wrong one. The same holds for tokens of an issuer
+(`oidc`), which are checked by signature.
 
-A client that fails, or asks too often, slows down its own place only (`login_backoff.place_of`). A login that was not
-checked is TooManyLogins, never a wrong password.
+A client that fails, or asks too often, slows down its own place only (`login_backoff.place_of`). An unchecked login is
+TooManyLogins, never a wrong password.
 """
 
 from __future__ import annotations
@@ -46,21 +46,21 @@ from .oidc.tokens import KeyUnknown, TokenLogins
 from .refusals import Refusals
 
 CHECKS_AT_ONCE = 2
-"""Threads that run scrypt: bounds what logins take of the machine, 16 MiB and one core each."""
+"""Threads that run scrypt: bounds the cost of logins, 16 MiB and one core each."""
 CHECKS_WAITING_MAX = 256
 """Passwords that may wait for those threads."""
 CHECKS_WAITING_OF_PLACE_MAX = 64
-"""Of these, the ones of one place: what the threads check in about two seconds."""
+"""The most of them from one place: what the threads check in about two seconds."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class PasswordChecks:
-    """Threads that check passwords, and the queue before them, bounded for each client address and in all.
+    """Threads that check passwords, with a queue bounded per client address and in all.
 
-    A check takes a core for 50 ms and 16 MiB, so few run at once and the others wait, each address in turn. For one
-    event loop.
+    A check takes a core for 50 ms and 16 MiB, so few run at once and the others wait, with addresses taking turns. For
+    one event loop.
     """
 
     def __init__(self) -> None:
@@ -71,27 +71,27 @@ class PasswordChecks:
         self._threads = ThreadPoolExecutor(CHECKS_AT_ONCE, thread_name_prefix="password")
 
     async def run(self, check: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What the check answers, from a thread."""
+        """The result of the check, run in a thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: check(*arguments, **named))
 
 
 logger = logging.getLogger("headwater.security")
 
 LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
-"""How long a right password is remembered after it was last used, and in all."""
+"""How long a right password is remembered after its last use, and in all."""
 NAME_CHARS_MAX = 256
-"""Of a name in the table of failures: no user has a longer one, and each of 10,000 strangers may send 40 KiB."""
+"""The limit of names in the table of failures: no user has a longer one; each of 10,000 strangers may send 40 KiB."""
 LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
-"""When to come again where too many passwords wait: in that time as many are checked as one place may have waiting."""
+"""When to retry if too many passwords wait: the time to check as many as one place may have waiting."""
 ATTEMPTS_OF_PLACE_MAX, ATTEMPTS_MAX = 32, 512
-"""Attempts that wait because others failed; those beyond are refused unchecked."""
+"""Attempts that wait because others failed; more are refused unchecked."""
 LOG_NAME_SHOWN = 100
-"""Characters of a name in the line that logs a refusal: who has no right to it may have made it up."""
+"""Characters of a name in the log line of a refusal: an unauthorized client may have made it up."""
 
 
 class AccountGuard(Guard):
-    """Guards by the accounts of a directory. To be used on one event loop."""
+    """A guard that uses the accounts of a directory. For one event loop."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class AccountGuard(Guard):
     ) -> None:
         """`allows_anybody`: whether everything is allowed while there is no account, and never was one.
 
-        `bus` is notified of refused logins. `tokens` are those of an issuer: with one, nobody is let in without.
+        `bus` is notified of refused logins. `tokens` are those of an issuer: with one, all must log in.
         """
         self._tokens, self._wall_clock = tokens, wall_clock
         self._bus = bus or Bus()
@@ -115,18 +115,19 @@ class AccountGuard(Guard):
         self._backoff = LoginBackoff(clock)
         self._wait_slots = WaitSlots(ATTEMPTS_OF_PLACE_MAX, ATTEMPTS_MAX)
         self._running: dict[tuple[str, bytes], asyncio.Task[User | None]] = {}
-        """Checks under way: the connections that a client opens at once with one password cost one scrypt."""
+        """Running checks: concurrent connections of a client with one password cost one scrypt."""
         self._checks = PasswordChecks()
         self._no_key = secrets.token_bytes(32)
-        """What a message is checked with that claims to be signed by a user without a key; known to nobody else."""
+        """A random key that checks a message claimed to be signed by a user without a key."""
         self.refusals: Counter[str] = Counter(missing=0, wrong=0, hasty=0, unchecked=0, forbidden=0)
         """Refusals by reason: no credentials, wrong ones, too many attempts, tokens whose issuer does not answer, a
-        right that the user lacks."""
+        right that the user lacks.
+        """
 
         self.refused_lately = Refusals()
-        """The accesses among them, and whatever else somebody notes there."""
+        """The refused accesses, and other refusals that callers note there."""
         self.sessions = Sessions(self, clock)
-        """Those of consoles."""
+        """Console sessions."""
 
     @property
     def is_open(self) -> bool:
@@ -196,7 +197,7 @@ class AccountGuard(Guard):
             raise Forbidden(user.name, right, log)
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
-        """See Guard. Keys are random and long, so that a wrong signature need not make the next one wait."""
+        """See Guard. Keys are random and long, so a wrong signature need not delay the next one."""
         accounts = self.directory.current()
         user = self._signer(name, is_right, accounts)
         if user is None and (newest := self.directory.newest()) is not accounts:
@@ -216,7 +217,7 @@ class AccountGuard(Guard):
         return account.key if account else None
 
     def _recalled(self, credentials: Credentials, accounts: Accounts) -> User | None:
-        """The user, where that needs no wait: of a token, or of what was right lately."""
+        """The user, if known without waiting: by a token, or by recently accepted credentials."""
         if self._tokens is not None and self._tokens.concern(credentials, accounts.by_name):
             user = self._tokens.recall(credentials)
             if user is not None and user.name not in accounts.by_name:
@@ -224,7 +225,7 @@ class AccountGuard(Guard):
             return None
         if not is_token(credentials):
             return self._logins.get(self._logins.digest(credentials), accounts)
-        # Looked up by its hash: what the time of that could give away is the hash of a random token.
+        # Looked up by hash: timing could reveal only the hash of a random token.
         account, token = accounts.by_token.get(hash_token(credentials.secret), (None, None))
         if account is None or token is None or token.expires_at is None:
             return account.user if account else None
@@ -233,7 +234,7 @@ class AccountGuard(Guard):
         return replace(account.user, expires_at=token.expires_at / 1000)
 
     async def _token_looked_up(self, credentials: Credentials, peer: str) -> User | None:
-        """The user of a token that was made a moment ago."""
+        """The user of a token created a moment ago."""
         attempt = place_of(peer), ""
         await self._wait(attempt, peer)
         if (user := self._recalled(credentials, self.directory.newest())) is not None:
@@ -241,7 +242,7 @@ class AccountGuard(Guard):
         return user
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
-        """The user of an issuer's token. A right one waits for nothing but for its key, if that is new."""
+        """The user of an issuer's token. A right one waits only for its key, if that is new."""
         attempt = place_of(peer), ""
         names = self.directory.current().by_name
         try:
@@ -272,7 +273,7 @@ class AccountGuard(Guard):
         return user
 
     async def _checked(self, credentials: Credentials, peer: str) -> User | None:
-        """The user whose password it is. Those who ask the same from the same place wait for one check."""
+        """The user with that password. Equal attempts from one place share one check."""
         key = place, digest = place_of(peer), self._logins.digest(credentials)
         if (task := self._running.get(key)) is None:
             task = asyncio.create_task(self._check(credentials, digest, place, peer))
@@ -281,10 +282,10 @@ class AccountGuard(Guard):
             def ended(task: asyncio.Task[User | None]) -> None:
                 self._running.pop(key, None)
                 if not task.cancelled():
-                    task.exception()  # where all who asked have left, it is of no interest
+                    task.exception()  # not needed once all callers have left
 
             task.add_done_callback(ended)
-        return await asyncio.shield(task)  # one caller that goes away must not end the check of the others
+        return await asyncio.shield(task)  # a caller that leaves must not end the check of the others
 
     async def _check(self, credentials: Credentials, digest: bytes, place: str, peer: str) -> User | None:
         if not self._checks.places.has_room(place):  # so that no failure is forgotten for one that is not checked
@@ -294,7 +295,7 @@ class AccountGuard(Guard):
         try:
             async with self._checks.places.place(place):
                 accounts = self.directory.newest()
-                user = self._logins.get(digest, accounts)  # another place may have shown it meanwhile
+                user = self._logins.get(digest, accounts)  # another place may have logged in meanwhile
                 if user is None and (account := await self._account_of_password(accounts, credentials)) is not None:
                     self._logins.put(digest, account, accounts)
                     user = account.user
@@ -312,7 +313,7 @@ class AccountGuard(Guard):
         return account if account and encoded and is_right else None
 
     async def _wait(self, attempt: Attempt, peer: str) -> None:
-        """Wait as long as failures before this attempt make it. Raises TooManyLogins, at once if no peer is known."""
+        """Wait as long as earlier failures require. Raises TooManyLogins, at once if no peer is known."""
         place, name = attempt
         wait_s = self._backoff.begin(attempt)
         if wait_s > WAIT_S_MAX:
@@ -340,7 +341,7 @@ class AccountGuard(Guard):
 
 
 def is_token(credentials: Credentials) -> bool:
-    """Whether they are a bearer token."""
+    """Whether the credentials are a bearer token."""
     return not credentials.name
 
 
@@ -353,7 +354,7 @@ class _Login:
 
 
 class Logins:
-    """Credentials that were found right a short while ago, known by a keyed digest, never by themselves."""
+    """Recently accepted credentials, stored by a keyed digest only."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -362,13 +363,13 @@ class Logins:
         self._accounts: Accounts | None = None
 
     def digest(self, credentials: Credentials) -> bytes:
-        """What stands for the credentials here; it means nothing outside this process."""
+        """The key of the credentials here; it means nothing outside this process."""
         name = credentials.name.encode("utf-8", "surrogatepass")
         secret = credentials.secret.encode("utf-8", "surrogatepass")
         return blake2s(len(name).to_bytes(4, "big") + name + secret, key=self._secret).digest()
 
     def get(self, digest: bytes, accounts: Accounts) -> User | None:
-        """The user, if these credentials were right or used lately and the account has not changed since."""
+        """The user, if these credentials were accepted or used lately and the account has not changed since."""
         if accounts is not self._accounts:
             self._keep_unchanged(accounts)
         login = self._logins.get(digest)
@@ -378,7 +379,7 @@ class Logins:
         return login.user
 
     def put(self, digest: bytes, account: Account, accounts: Accounts) -> None:
-        """Remember that these are the credentials of that account, as judged by those accounts."""
+        """Remember the credentials of that account, as checked against those accounts."""
         if accounts is not self._accounts:
             return
         now = self._clock()
@@ -388,7 +389,7 @@ class Logins:
             self._logins.popitem(last=False)
 
     def _keep_unchanged(self, accounts: Accounts) -> None:
-        """Other accounts hold now: a user who was added or changed ends no login but his own."""
+        """The accounts changed: end the logins of changed users only."""
         for digest, login in list(self._logins.items()):
             if accounts.by_name.get(login.account.name) != login.account:
                 del self._logins[digest]

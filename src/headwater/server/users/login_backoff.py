@@ -1,6 +1,6 @@
-"""What failed logins cost whoever makes them: time, each place and name by itself, and never anybody else's.
+"""Delays after failed logins, for each place and name by itself, and never for others.
 
-A place is an address, or all of a network that one customer has (`core/client_subnet.py`).
+A place is an address, or a whole network of one customer (`core/client_subnet.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ FAILURES_FORGOTTEN_S = 600.0
 FAILURES_MAX = 10_000
 
 Attempt = tuple[str, str]
-"""The place that an attempt comes from, and the name that it is for (empty for a token)."""
+"""The place of an attempt, and the name it is for (empty for a token)."""
 
 
 class LoginBackoff:
-    """Makes attempts that follow failures wait, longer each time, per place and name; the table is bounded.
+    """Delays attempts after failures, longer each time, per place and name; the table is bounded.
 
     An attempt counts as a failure until it is released, so that opening many connections at once gains nothing.
     """
@@ -27,7 +27,7 @@ class LoginBackoff:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures: OrderedDict[Attempt, tuple[int, float]] = OrderedDict()
-        """How many, and when the next attempt may be checked; the one not heard of for longest comes first."""
+        """The number of failures, and when the next attempt may be checked; the longest unused comes first."""
 
     def begin(self, attempt: Attempt) -> float:
         """How long this attempt must wait, in seconds; its turn is reserved unless that is over WAIT_S_MAX."""
@@ -44,7 +44,7 @@ class LoginBackoff:
         return wait_s
 
     def take_back(self, attempt: Attempt) -> None:
-        """The attempt that began was not checked after all: it is no failure."""
+        """The attempt was not checked after all: do not count it as a failure."""
         count, next_at = self._failures.get(attempt, (0, 0.0))
         if count > 1:
             self._failures[attempt] = (count - 1, next_at - _pause_s(count - 1))
@@ -57,7 +57,7 @@ class LoginBackoff:
 
 
 class WaitSlots:
-    """How many may wait at the same time, of each place and in all."""
+    """How many attempts may wait at the same time, of each place and in all."""
 
     def __init__(self, each_max: int, all_max: int) -> None:
         self._each_max, self._all_max = each_max, all_max
@@ -65,7 +65,7 @@ class WaitSlots:
         self._all = 0
 
     def take(self, place: str) -> bool:
-        """Whether there was a seat left."""
+        """Whether a slot was free."""
         if self._all >= self._all_max or self._taken[place] >= self._each_max:
             return False
         self._taken[place] += 1
@@ -73,7 +73,7 @@ class WaitSlots:
         return True
 
     def leave(self, place: str) -> None:
-        """Give a seat back."""
+        """Give a slot back."""
         self._all -= 1
         self._taken[place] -= 1
         if not self._taken[place]:
@@ -81,5 +81,5 @@ class WaitSlots:
 
 
 def _pause_s(failures: int) -> float:
-    """How long the attempt after so many and one more failure waits behind it."""
+    """The delay of an attempt after that many failures and one more."""
     return min(PAUSE_S * 2.0 ** min(failures, 32), PAUSE_S_MAX)

@@ -1,6 +1,6 @@
-"""What was refused lately, and to whom: a small table, in which nobody who is refused can have more than a few rows.
+"""Recent refusals by peer: a small table, in which one peer can have only a few rows.
 
-A peer has some of its own; what is more, of names that somebody tries one after the other, is one row without.
+Each place has its own rows; above its limit, refusals are counted in one row without the names that were tried.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ TEXT_CHARS_MAX = 256
 
 
 class About(NamedTuple):
-    """What tells refusals apart."""
+    """The fields that distinguish refusals."""
 
     kind: str
     """`connection`, `login` or `access`."""
     reason: str
     protocol: str | None
     user: str | None
-    """None: of more users than are told apart."""
+    """None: of more users than are distinguished."""
     peer: str | None
 
 
 @dataclass(slots=True)
 class RefusalCount:
-    """So many refusals."""
+    """A count of equal refusals."""
 
     number: int
     about: About
@@ -47,23 +47,23 @@ class RefusalCount:
     count: int = 0
     right: str | None = None
     log: str | None = None
-    """Of accesses: what was refused last."""
+    """For accesses: the log refused last."""
 
 
 class Refusals:
-    """Those of one server. Any thread may call it."""
+    """The refusals of one server. Any thread may call it."""
 
     def __init__(self, clock: Callable[[], int] = wall_clock_ms) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._rows: OrderedDict[About, RefusalCount] = OrderedDict()
-        """The one that was last is last."""
+        """The most recent one is last."""
         self._by_number: dict[int, RefusalCount] = {}
         self._places: Counter[str] = Counter()
         self._counted = 0
 
     def listen(self, bus: Bus) -> None:
-        """Note what the bus is told of."""
+        """Note refusals reported on the bus."""
         bus.subscribe(self._take, _NOTED)
 
     def _take(self, notification: Notification) -> None:
@@ -83,7 +83,7 @@ class Refusals:
         right: str | None = None,
         log: str | None = None,
     ) -> None:
-        """Something was refused."""
+        """Note a refusal."""
         user = None if user is None else cut(user, TEXT_CHARS_MAX)
         about = About(kind, reason, protocol, user, peer)
         with self._lock:
@@ -96,19 +96,19 @@ class Refusals:
             self._forget()
 
     def numbers(self) -> list[int]:
-        """Of all that are kept, in order."""
+        """The numbers of all kept rows, in order."""
         with self._lock:
             self._forget()
             return list(self._by_number)
 
     def row(self, number: int) -> RefusalCount | None:
-        """A copy of that one, if it is kept."""
+        """A copy of that row, if it is kept."""
         with self._lock:
             row = self._by_number.get(number)
             return None if row is None else replace(row)
 
     def _bounded(self, about: About) -> About:
-        """The same; or, where its place has as many rows as one may have, without what anybody can make up."""
+        """The same; or, if its place has the most rows allowed, without the fields that a peer can make up."""
         if self._places[_place(about)] < ROWS_OF_PLACE_MAX:
             return about
         peer = None if about.peer is None else _place(about)

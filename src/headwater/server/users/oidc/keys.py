@@ -1,7 +1,7 @@
-"""The keys of an issuer (JWKS, RFC 7517): fetched when they are needed, kept, and fetched again with restraint.
+"""The keys of an issuer (JWKS, RFC 7517): fetched on demand, kept, and refetched at a limited rate.
 
-Keys that are known count until newer ones were fetched: an issuer that is down ends no login of a known key. A key that
-is not known may be a new one, so that it is asked for - at most once in a while, whoever makes up names of keys.
+Known keys stay valid until newer ones were fetched: an issuer that is down ends no login by a known key. An unknown key
+may be a new one, so it causes a fetch - at a limited rate, however many key names are made up.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ FETCH_S_MAX = 5.0
 """How long the issuer may take for an answer."""
 FETCHED_BYTES_MAX = 256 * 1024
 SOCKETS_MAX = 2
-"""Of one fetch: that of the call, and one that is closing."""
+"""Sockets of one fetch: that of the call, and one that is closing."""
 REFRESH_S_MIN = 10.0
 """How soon after a fetch the next one may be made."""
 KEYS_MAX = 100
 RSA_BITS_MIN, RSA_BITS_MAX = 2048, 8192
 """A shorter key is not secure (RFC 7518, 3.3); a longer one takes the event loop too long."""
 FAMILIES = {"RSA": ("RS", "PS"), "EC": ("ES",), "OKP": ("Ed",)}
-"""The types of keys, and how the names of their algorithms begin."""
+"""Key types, and the prefixes of their algorithm names."""
 
 Fetch = Callable[[str], Awaitable[bytes]]
 
 
 @dataclass(frozen=True, slots=True)
 class IssuerKey:
-    """A key that an issuer signs with."""
+    """A signing key of an issuer."""
 
     key: PyJWK
     algorithm: str | None
-    """The only one that the issuer uses it with (`alg`: RFC 7517, 4.4); None where the issuer names none."""
+    """The only algorithm that the issuer uses it with (`alg`: RFC 7517, 4.4); None if the issuer names none."""
 
     def why_not(self, algorithm: str) -> str | None:
-        """Why no token is signed with this key by that algorithm (RFC 8725, 3.1); None if one may be."""
+        """Why this key may not verify tokens by that algorithm (RFC 8725, 3.1); None if it may."""
         if not algorithm.startswith(FAMILIES[str(self.key.key_type)]):
             return f"algorithm {algorithm!r} is not of a key of type {self.key.key_type}"
         if self.algorithm not in (None, algorithm):
@@ -60,19 +60,19 @@ class IssuerKey:
 
 
 class IssuerKeys:
-    """The keys of one issuer. To be used on one event loop."""
+    """The keys of one issuer. For one event loop."""
 
     def __init__(self, settings: Oidc, fetch: Fetch | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        """`fetch` answers the document at a URL; it raises OSError or ValueError."""
+        """`fetch` returns the document at a URL; it raises OSError or ValueError."""
         self._settings, self._fetch, self._clock = settings, fetch or fetched, clock
         self._keys: dict[str | None, IssuerKey] = {}
         self._tried_at = self._fetched_at = float("-inf")
         self._problem: str | None = "its keys were never fetched"
-        """Why the last fetch failed; None if it did not."""
+        """Why the last fetch failed; None if it succeeded."""
         self._task: asyncio.Task[None] | None = None
 
     def find(self, kid: str | None) -> IssuerKey | None:
-        """The key of that name; of a token that names none, the only one there is."""
+        """The key with that name; for a token that names none, the only one."""
         if self._keys and self._clock() - self._fetched_at >= self._settings.keys_age_ms / 1000:
             self._begin()
         if kid is None and len(self._keys) == 1:
@@ -80,10 +80,10 @@ class IssuerKeys:
         return self._keys.get(kid)
 
     async def refresh(self) -> None:
-        """Fetch the keys, unless that was done just now. Raises IssuerUnavailable: nothing newer can be known."""
+        """Fetch the keys, unless they were fetched just now. Raises IssuerUnavailable: nothing newer can be known."""
         task = self._begin()
         if task is not None:
-            await asyncio.shield(task)  # one caller that goes away must not end the fetch of the others
+            await asyncio.shield(task)  # a caller that leaves must not end the fetch of the others
         if self._problem is not None:
             raise IssuerUnavailable(REFRESH_S_MIN)
 
@@ -117,7 +117,7 @@ class IssuerKeys:
 
 
 def keys_of(document: bytes) -> dict[str | None, IssuerKey]:
-    """The keys of a JWKS by their names; those that cannot sign are left out. Raises ValueError: none is left."""
+    """The keys of a JWKS by name, without those that cannot sign. Raises ValueError: none is left."""
     listed = _decoded(document).get("keys")
     found = {}
     for each in (listed if isinstance(listed, list) else [])[:KEYS_MAX]:
@@ -139,7 +139,7 @@ def _key(given: Mapping[str, Any]) -> IssuerKey | None:
         key = PyJWK(dict(given))
         bits = key.key.key_size if given["kty"] == "RSA" else RSA_BITS_MIN
     except (PyJWTError, ValueError, TypeError, KeyError):
-        return None  # of a curve, say, that is not known here
+        return None  # for example, of an unknown curve
     return IssuerKey(key, given.get("alg")) if RSA_BITS_MIN <= bits <= RSA_BITS_MAX else None
 
 

@@ -1,4 +1,4 @@
-"""The settings of logins by tokens of an issuer."""
+"""Settings for logins by tokens of an issuer."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ....formats.settings.declaration import Reader, duration_ms, setting, shown
 from ..accounts import read_grant
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Signatures of a private key (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
+"""Public-key signatures (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @shown_as("URL")
 def secure_url(value: object) -> str:
-    """Reads a URL whose answers nobody can alter on the way: https, or http on loopback."""
+    """Parses a URL whose answers cannot be altered on the way: https, or http on loopback."""
     given = text(value)
     try:
         parts = urlsplit(given)
@@ -34,7 +34,7 @@ def secure_url(value: object) -> str:
 
 @shown_as("ROLE=RIGHTS:PATTERN,...")
 def roles(value: object) -> tuple[str, ...]:
-    """Reads a list of ROLE=GRANT."""
+    """Parses a list of ROLE=GRANT."""
     found = texts(_without_splitting_rights(value))
     roles_of(found)
     return found
@@ -55,7 +55,7 @@ def roles_of(given: tuple[str, ...]) -> Mapping[str, tuple[Grant, ...]]:
 
 
 def _without_splitting_rights(value: object) -> object:
-    """A variable or flag separates roles by commas, and so do the rights of a grant: only what has a `=` begins one."""
+    """Variables and flags separate roles by commas, as grants do rights: a role begins only at an item with a `=`."""
     if not isinstance(value, str):
         return value
     parts: list[str] = []
@@ -69,7 +69,7 @@ def _without_splitting_rights(value: object) -> object:
 
 @shown_as("ALGORITHM,...")
 def algorithms(value: object) -> tuple[str, ...]:
-    """Reads a list of algorithms of signatures."""
+    """Parses a list of signature algorithms."""
     found = texts(value)
     if not found or not set(found) <= set(ALGORITHMS):
         raise ValueError(f"{show(value)} given, a list of {', '.join(ALGORITHMS)} is allowed")
@@ -85,23 +85,28 @@ class Oidc:
     """Logins by tokens (JWT) of an OpenID Connect issuer, besides users with passwords."""
 
     issuer: str | None = setting(None, _url, "issuer whose tokens log in (its URL); takes the extra [oidc]")
-    """The issuer whose tokens log in: its URL, as tokens have it in `iss`. Its keys are found by
-    `ISSUER/.well-known/openid-configuration`. It takes the extra `[oidc]`, and turns
-    [logins by tokens](../guides/operations.md#tokens-of-an-issuer) on."""
+    """The issuer whose tokens log in: its URL, as in their `iss`. Its keys are found by
+    `ISSUER/.well-known/openid-configuration`. Turns [logins by tokens](../guides/operations.md#tokens-of-an-issuer) on;
+    needs the extra `[oidc]`.
+    """
     audience: str | None = setting(None, _text, "what the claim aud of a token must name; needed with oidc.issuer")
-    """What the claim `aud` of a token must be, or name. There is no default: a token that was made for another service
-    must not log in here."""
+    """What the claim `aud` of a token must be, or contain. There is no default: a token made for another service must
+    not log in here.
+    """
     keys_url: str | None = setting(None, _url, "where the issuer's keys are (JWKS), if its discovery does not say it")
-    """Where the keys of the issuer are (JWKS). Without it, the issuer's discovery document says so."""
+    """Where the issuer's keys are (JWKS). Default: as the issuer's discovery document says."""
     user_claim: str = setting("sub", text, "claim that has the user's name")
-    """The claim that has the user's name: `sub`, or such as `preferred_username` or `azp`, where that is no name that
-    a user may have."""
+    """The claim with the user's name: `sub`, or one such as `preferred_username` or `azp`, if `sub` is not a valid user
+    name.
+    """
     rights_claim: str = setting("headwater", text, "claim that has the user's grants or roles")
-    """The claim that has the user's grants (`read,append:orders-*`), or roles: a list, or a string with spaces between
-    them. `realm_access.roles` is the claim `roles` in the claim `realm_access`, where no claim has that whole name."""
+    """The claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
+    `realm_access.roles` is the claim `roles` in the claim `realm_access`, unless a claim has that whole name.
+    """
     roles: tuple[str, ...] = setting((), roles, "what the values of oidc.rights_claim stand for: ROLE=GRANT")
-    """What the values of the claim stand for: `writers=read,append:orders-*`, one role as often as it has grants. With
-    any role, values are names of roles, and others are ignored; without, they are grants."""
+    """The grants of roles in the claim: `writers=read,append:orders-*`; repeat a role for each grant. With any role,
+    values are names of roles, and others are ignored; without, they are grants.
+    """
     algorithms: tuple[str, ...] = setting(
         ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"signatures that count, of {', '.join(ALGORITHMS)}"
     )
@@ -111,5 +116,6 @@ class Oidc:
     keys_age_ms: int = setting(
         3_600_000, duration_ms(10_000, 7 * 86_400_000), "how old keys may be before they are fetched again"
     )
-    """How old keys may be before they are fetched again, besides when a token names one that is not known. If the
-    issuer does not answer, the last ones go on."""
+    """How old keys may be before they are fetched again, besides when a token names an unknown key. If the issuer does
+    not answer, the last keys stay in use.
+    """

@@ -1,7 +1,7 @@
-"""Tokens of an issuer (JWT, RFC 7519) as logins: their signature, their times, and what their claims allow.
+"""Tokens of an issuer (JWT, RFC 7519) as logins: signatures, times, and the rights in their claims.
 
-A token is measured before it is parsed, its algorithm is one of a list, and its key is the issuer's. Checking a
-signature takes about 0.1 ms, so that it is done on the event loop, and remembered for a minute.
+A token's size is checked before it is parsed, its algorithm must be on a list, and its key is the issuer's. Checking a
+signature takes about 0.1 ms, so it runs on the event loop; the result is remembered for a minute.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ logger = logging.getLogger("headwater.security")
 TOKEN_BYTES_MAX = 16 * 1024
 """A longer one is refused unread."""
 REMEMBERED_S = 60.0
-"""How long the signature of a token is not checked again: a key that the issuer drops counts no longer than that."""
+"""How long a signature check is remembered: a key that the issuer drops is valid no longer than that."""
 REMEMBERED_MAX = 10_000
 EXPIRES_AT_MAX = 2.0**36
-"""In the year 4147: who writes milliseconds is refused, rather than let in for ever."""
+"""In the year 4147: a time in milliseconds is refused, instead of never expiring."""
 DATES = frozenset({"exp", "nbf", "iat"})
 """Claims that are times: numbers, never strings of digits."""
 VALUES_MAX = 200
-"""Roles or grants of one token; those beyond are ignored."""
+"""Roles or grants of one token; more are ignored."""
 
 
 class KeyUnknown(Exception):
-    """The token names a key that the issuer had not, when its keys were last fetched."""
+    """The token names a key that was not among the issuer's last fetched keys."""
 
 
 class WrongToken(Exception):
-    """The token does not log in; the message says why, to the operator."""
+    """The token is refused; the message tells the operator why."""
 
 
 @dataclass(slots=True)
@@ -54,7 +54,7 @@ class _Shown:
 
 
 class TokenLogins:
-    """Who shows a token of the issuer. To be used on one event loop."""
+    """Authenticates by tokens of the issuer. For one event loop."""
 
     def __init__(
         self,
@@ -74,20 +74,20 @@ class TokenLogins:
     def concern(self, credentials: Credentials, names: Collection[str]) -> bool:
         """Whether the credentials are such a token: as a bearer token, or as the password of its user.
 
-        `names` are those of accounts, whose passwords are their own.
+        `names` are those of accounts, which have their own passwords.
         """
         secret = credentials.secret
         return secret.startswith("eyJ") and secret.count(".") == 2 and credentials.name not in names
 
     def recall(self, credentials: Credentials) -> User | None:
-        """The user of a token whose signature was checked a short while ago."""
+        """The user of a token whose signature was checked recently."""
         shown = self._shown.get(_digest(credentials.secret))
         if shown is None or self._clock() - shown.checked_at >= REMEMBERED_S:
             return None
         return shown.user if self._holds(shown.user) and credentials.name in ("", shown.user.name) else None
 
     def check(self, credentials: Credentials, names: Collection[str]) -> User | None:
-        """The user of the token; None if it does not log in, which is logged. Raises KeyUnknown."""
+        """The user of the token; None if it is refused, which is logged. Raises KeyUnknown."""
         try:
             user = self._user(self._claims(credentials.secret))
             if user.name in names:
@@ -101,7 +101,7 @@ class TokenLogins:
         return user
 
     def user(self, name: str) -> User | None:
-        """The user of that name while a token of his holds: with the rights that all of those have that do."""
+        """The user of that name while a token of theirs is valid, with the rights that all such tokens have."""
         users = [
             shown.user
             for digest in self._of_name.get(name, ())
@@ -116,7 +116,7 @@ class TokenLogins:
         return user.expires_at is None or self._wall_clock() < user.expires_at
 
     def _claims(self, token: str) -> Mapping[str, Any]:
-        """What the token says, where its signature, its times, its issuer and its audience are right."""
+        """The claims, if signature, times, issuer and audience are valid."""
         import jwt
 
         if len(token) > TOKEN_BYTES_MAX:
@@ -189,7 +189,7 @@ class TokenLogins:
 
 
 def claim(claims: Mapping[str, Any], name: str) -> object:
-    """The claim of that name; where there is none, the one that the parts of the name lead to."""
+    """The claim of that name; if there is none, the nested claim at the path of its parts."""
     if name in claims:
         return claims[name]
     found: object = claims
@@ -199,7 +199,7 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
 
 def check_settings(settings: Oidc) -> None:
-    """Raises InvalidConfiguration: something is missing that logins by tokens take."""
+    """Raises InvalidConfiguration: logins by tokens lack a setting."""
     if settings.audience is None:
         problem = "missing; it is what tokens for this server have in aud, and needed with oidc.issuer"
         raise InvalidConfiguration(problem, "oidc.audience")
