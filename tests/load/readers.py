@@ -79,6 +79,7 @@ class FutoinPoll(Polling):
         reply = json.loads(ask(self.place, "POST", f"/futoin/{self.log}", asked))
         if "stopping" in reply.get("edesc", ""):
             raise ConnectionError(reply["edesc"])
+        assert "r" in reply, reply
         return reply["r"]
 
 
