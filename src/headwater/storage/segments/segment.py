@@ -375,7 +375,7 @@ class Segment:
             self.fd = -1
 
     def _check_header(self) -> tuple[int, int]:
-        """Check the header; returns the seed of the checksums and the number up to which the file was whole at first."""
+        """Check the header; returns the seed of the checksums and the number up to which it was whole at first."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
         self._check_size(len(head))
         magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)

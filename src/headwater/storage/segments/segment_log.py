@@ -257,7 +257,7 @@ class SegmentLog(FrameLog):
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
-        self._sync_files()  # only the newest segment may end in what is not durable
+        self._sync_files()  # only the newest segment may have frames that are not durable
         copied = self._to_copy(frame)
         try:
             segment = self._made_for(frame, copied)
@@ -302,7 +302,7 @@ class SegmentLog(FrameLog):
         It gets a second name only once all of it is durable, and is never written again under the first: a file with
         two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: nothing has changed.
         """
-        self._sync_files()  # only the newest segment may end in what is not durable
+        self._sync_files()  # only the newest segment may have frames that are not durable
         first, adopted = staged.frames[0][1].first, self._adopted
         try:
             fd = os.open(staged.path, os.O_RDWR)
