@@ -279,7 +279,7 @@ class Engine(LogStore, Closing):
         return sorted({name for name, _ in self.state.items(LOG_KIND)} | set(self._stopped))
 
     def opened(self) -> list[StoredLog]:
-        """The open logs, by name."""
+        """The open logs, sorted by name."""
         return [self._logs[name] for name in sorted(self._logs)]
 
     def settings_of(self, name: str) -> LogSettings:

@@ -408,7 +408,7 @@ class Sequencer:
         return refusal
 
     def _has_settled(self) -> bool:
-        """Wait until the writer has finished or refused something; returns whether it refused nothing."""
+        """Wait until the writer has finished everything or refuses part of it; returns whether it refused nothing."""
         held = 0
         while held < FRAMES_IN_FLIGHT_MAX and self._refusal is None:  # a refusal returns only some of the slots
             self._slots.acquire()

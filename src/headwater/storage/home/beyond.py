@@ -57,8 +57,8 @@ def beyond(name: str, frames: ReplicatedLog, home_head: Head | None) -> Beyond |
 def add(found: Beyond) -> None:
     """Commit the copy's extra frames at the home, in the term begun for this process.
 
-    After a failure, call it again with a new `beyond`: committed frames no longer count. Raises HeadMoved,
-    NotPrimary, StorageCorrupted, StorageUnavailable, OutcomeUnknown.
+    If this fails midway, committed frames are not beyond the home the next time. Raises HeadMoved, NotPrimary,
+    StorageCorrupted, StorageUnavailable, OutcomeUnknown.
     """
     home, key = found.frames.home, found.frames.key
     if found.home_head is None:
