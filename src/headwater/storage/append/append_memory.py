@@ -12,7 +12,7 @@ from .prepared import PreparedColumns
 
 COPIES = 2
 COMMIT_PART = 16
-"""An append of a staged batch takes at most this fraction (1/16) of the budget. Each of four concurrent commits may
+"""An append of a staged batch takes at most one part in this many of the budget. Each of four concurrent commits may
 hold two, one waiting and one being prepared, so half is always left for the log."""
 
 

@@ -41,7 +41,7 @@ def renew(state: StateStore, directory: Path, meta: Meta, head: int) -> None:
 
 
 def renew_floors(state: StateStore, highest: int) -> None:
-    """Make future logs begin above all numbers that may have been issued. `highest` is that of the existing logs."""
+    """Make future logs begin above all numbers that may have been issued. `highest`: that of existing logs."""
     for name, entry in list(state.items(FLOOR_KIND)):
         highest = max(highest, int(entry.value))
         state.put(FLOOR_KIND, name, str(beyond(int(entry.value))).encode())

@@ -66,7 +66,7 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta, backlog: LogBack
 
 
 def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[int, list[FilePostings]]:
-    """The files that cover everything known without a hole, and the number they reach."""
+    """The number up to which the files cover everything known without a hole, and these files."""
     found: dict[str, FilePostings] = {}
     for path in chain(sorted((directory / HISTORY).glob("*.postings")), sorted((directory / INDEX).glob("*.postings"))):
         try:
@@ -106,7 +106,7 @@ def missing_history(directory: Path, segments: Sequence[Segment], meta: Meta) ->
 
 
 def _joined(runs: Iterable[_Run], edge: int, last: int, meta: Meta) -> tuple[int, list[_Run]]:
-    """The runs that continue after that number without a hole, not above `last`, and the number they reach."""
+    """The number that the runs after `edge` reach without a hole, not above `last`, and these runs."""
     used: list[_Run] = []
     for run in sorted(runs, key=lambda each: (each.first, -each.last)):
         if run.first <= edge + 1 and edge < run.last <= last:

@@ -43,7 +43,7 @@ SEGMENT_EVENTS_MAX = 262_144
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
 """The most to write and sync in one call: the system writes larger amounts in larger pieces."""
 COPIED_BYTES_MIN, COPIED_SHARE, COPIED_BYTES_MAX = 256 * 1024, 8, 16 * 1024 * 1024
-"""A closed newest segment is copied if it has at most 1/8 of the log's bytes, bounded below and above by these sizes:
+"""A closed newest segment is copied if it has at most one part in COPIED_SHARE of the log's bytes, within these bounds:
 else each unclean end would leave a segment. So even processes that are always killed leave only some dozens of
 segments until the log has 128 MiB, and then one per 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"

@@ -2,7 +2,7 @@
 
 The new state is made in a separate directory, which is renamed when complete. Until then the state is unchanged, and a
 repetition starts over; from then on the new state replaces the old one in idempotent steps. In between the state cannot
-be opened (`engine.refuse_missing`).
+be opened (`data_directory.refuse_missing`).
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class StateSocket:
     """Answers calls on a state, in its own thread, until `close`."""
 
     def __init__(self, state: StateStore, directory: Path, threads: Threads) -> None:
-        """Listen. The directory is locked, so an existing socket has no owner. Raises OSError."""
+        """Listen. The directory is locked, so an existing socket is stale. Raises OSError."""
         self._state, self._path = state, directory / SOCKET
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
