@@ -111,7 +111,7 @@ class WriterTable:
 
     @property
     def open_count(self) -> int:
-        """The number of known writers that have not ended. Safe from any thread."""
+        """The number of known writers that have not ended. Safe to call from any thread."""
         return max(len(self._applied) - len(self._ended), 0)
 
     def trouble(self) -> str | None:

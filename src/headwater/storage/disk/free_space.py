@@ -56,7 +56,7 @@ class Standing(NamedTuple):
 
 
 class Room:
-    """The room for the logs of one data directory. Safe from any thread; each look updates the alarm."""
+    """The room for the logs of one data directory. Safe to call from any thread; each look updates the alarm."""
 
     def __init__(
         self,

@@ -116,7 +116,7 @@ class LockLostMeanwhile(LockLost):
 
 
 class HeldLock:
-    """The lock of a data directory, held by this process. Safe from any thread."""
+    """The lock of a data directory, held by this process. Safe to call from any thread."""
 
     def __init__(self, directory: Path, file: IO[str], descriptor: int | None) -> None:
         """`file` is LOCK, open and locked; `descriptor` that of the locked directory, if directories can be locked."""

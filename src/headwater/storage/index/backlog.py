@@ -54,7 +54,7 @@ def coded_weight(events: int, tags: int, text_bytes: int) -> int:
 
 
 class Backlog:
-    """The account of one process. Safe from any thread; its lock is held only briefly."""
+    """The account of one process. Safe to call from any thread; its lock is held only briefly."""
 
     def __init__(self, bytes_max: int = UNINDEXED_BYTES_MAX) -> None:
         """`bytes_max` is the ceiling."""

@@ -109,7 +109,7 @@ class _Item(NamedTuple):
 
 
 class Counting:
-    """Counts for one log. Safe from any thread."""
+    """Counts for one log. Safe to call from any thread."""
 
     def __init__(self) -> None:
         self._types: OrderedDict[Path, list[str]] = OrderedDict()

@@ -33,7 +33,7 @@ _SIX_BITS = np.uint64(63)
 
 
 class IdFile:
-    """A file of ids. Safe from any thread."""
+    """A file of ids. Safe to call from any thread."""
 
     def __init__(self, path: Path) -> None:
         """Map the file. Raises ValueError or OSError if it is missing or incomplete (then rebuild it)."""

@@ -50,7 +50,7 @@ class IdTable:
             yield from part.candidates(wanted)
 
     def find(self, wanted: IdHashes, low: int, high: int) -> list[tuple[int, int]]:
-        """Candidates from `low` to `high`: (index into `wanted`, number), ascending by number. Safe from any thread."""
+        """Candidates from `low` to `high`: (index into `wanted`, number), by number. Safe to call from any thread."""
         hashes = np.asarray(wanted, np.uint64)
         pairs: set[tuple[int, int]] = set()
         generations, files = self.generations, self.files

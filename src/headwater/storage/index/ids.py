@@ -110,7 +110,7 @@ class Generation:
     def find(self, wanted: Hashes) -> Hits:
         """For these hashes, (indexes of some of them, a number for each), until all numbers are given.
 
-        Safe from any thread; entries added meanwhile may be missing.
+        Safe to call from any thread; entries added meanwhile may be missing.
         """
         hashes, offsets = self.table
         mask = np.uint64(len(hashes) - 1)

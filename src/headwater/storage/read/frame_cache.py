@@ -17,7 +17,7 @@ DECODED_FRAME_BYTES_MAX = 512 * 1024
 
 
 class DecodedFrames:
-    """The last decoded frames. Safe from any thread. Each reader chooses a key object for its log."""
+    """The last decoded frames. Safe to call from any thread. Each reader chooses a key object for its log."""
 
     def __init__(self) -> None:
         self._frames: OrderedDict[tuple[object, int], tuple[int, list[SequencedEvent]]] = OrderedDict()

@@ -48,7 +48,7 @@ _Stamp = tuple[int, int]
 
 
 class MappedLog:
-    """One log's directory. Safe from any number of threads at once."""
+    """One log's directory. Safe to call from any number of threads."""
 
     def __init__(self, directory: Path) -> None:
         """Raises StorageCorrupted, StorageUnavailable. Nothing can be read before the first `refresh`."""

@@ -43,7 +43,7 @@ class Bounds(NamedTuple):
 
 
 class Reader:
-    """Reads one log. Safe from any thread; it has no state."""
+    """Reads one log. Safe to call from any thread; it has no state."""
 
     def __init__(self, segments: SegmentLog, index: Index, decoded: DecodedFrames) -> None:
         """`decoded` has the newest decoded frames of this log and others."""

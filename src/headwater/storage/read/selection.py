@@ -140,7 +140,7 @@ def _within(numbers: Numbers | None, low: int, high: int) -> Ints:
 
 
 class PostingsFiles:
-    """The postings files of a log, opened on first use. Safe from any thread."""
+    """The postings files of a log, opened on first use. Safe to call from any thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -79,7 +79,7 @@ class _FirstManifest(msgspec.Struct):
 
 
 class Staging:
-    """Stages batches for one log. Keep one instance, as it scans all staged files. Safe from any thread."""
+    """Stages batches for one log. Keep one instance, as it scans all staged files. Safe to call from any thread."""
 
     def __init__(
         self,
