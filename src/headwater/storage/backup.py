@@ -1,14 +1,14 @@
 """Online backup, and restore.
 
-A backup copies the state first and the logs after it, so that no consumer's position is above its log's head. It
-needs nothing of the server: sealed segments do not change, the newest one is synced and copied up to its last whole
-frame, and a lock file keeps segments from being unlinked meanwhile.
+A backup copies the state before the logs, so that no consumer's position is above its log's head. It needs no help
+from the server: sealed segments do not change, the newest one is synced and copied up to its last complete frame, and
+a lock file keeps segments from being unlinked meanwhile.
 
-The copy of each log is verified by the code of `check`, and the manifest has a checksum of each file. Damaged logs are
-copied as they are, and named; a restore compares each file with its checksum before its directory can be used.
+The code of `check` verifies the copy of each log, and the manifest has a checksum of each file. Damaged logs are
+copied as they are and reported; a restore compares each file with its checksum before the directory can be used.
 
-A restored log is a new incarnation: its numbers go on far above the backup, because what was issued after it is not
-known, and readers that saw those numbers are told so.
+A restored log is a new incarnation: its numbers continue far above the backup, because the numbers issued after it
+are unknown, and readers that saw those numbers get an error.
 """
 
 from __future__ import annotations
@@ -67,29 +67,29 @@ from .state.last_confirmed import REMEDY, read_witness
 from .state.sqlite_state import SqliteState, copy_state
 
 Progress = Callable[[str, int, int], None]
-"""Told what is copied, how many bytes are done, and how many there are."""
+"""Called with the name of the file, the bytes copied so far, and the total."""
 _REMEDY = "restore another backup; or restore its sound logs (headwater restore --accept-damage)"
 
 
 @dataclass(frozen=True)
 class BackupReport:
-    """What was copied."""
+    """The result of a backup or restore."""
 
     logs: dict[str, int]
     """The head of each log."""
     files: int
     bytes: int
     damaged: dict[str, list[str]] = field(default_factory=dict)
-    """By log, its damage, with the numbers of events. Such a log was copied as it is; the others are whole."""
+    """The damage of each damaged log, with event numbers. Such a log was copied as it is; the others are intact."""
     is_proved: bool = True
-    """Whether each file is known to be the one that was verified: not of a backup that an earlier version made."""
+    """Whether each file is known to be the one that was verified: False for backups of an earlier version."""
 
 
 def backup(source: Path, target: Path, progress: Progress | None = None) -> BackupReport:
-    """Copy a data directory, served or not, to a directory that must not exist or be empty, and verify the copy.
+    """Copy a data directory, served or not, to a directory that is missing or empty, and verify the copy.
 
-    The report and the manifest have the damage of each log. Raises StorageUnavailable, StorageCorrupted (the state
-    is damaged: it says which logs there are).
+    The report and the manifest list the damage of each log. Raises StorageUnavailable, StorageCorrupted (the state,
+    which lists the logs, is damaged).
     """
     refuse_partial(source)
     if not (source / STATE_NAME).exists():
@@ -124,11 +124,11 @@ def _backed_up(source: Path, target: Path, progress: Progress | None) -> BackupR
 def restore(
     source: Path, target: Path, progress: Progress | None = None, *, accepts_damage: bool = False
 ) -> BackupReport:
-    """Make a data directory from a backup; `target` must not exist or be empty, and is none before all is proved.
+    """Make a data directory from a backup. `target` must be missing or empty; it is usable only once all is verified.
 
-    `accepts_damage`: damaged logs are restored as they are, and are in the report; such a log does not open before its
-    loss is accepted. Raises StorageUnavailable: not a complete backup, or the target is not empty;
-    StorageCorrupted: it is damaged.
+    `accepts_damage`: restore damaged logs as they are and report them; such a log does not open until its loss is
+    accepted. Raises StorageUnavailable: not a complete backup, or the target is not empty; StorageCorrupted: the
+    backup is damaged.
     """
     manifest = read_manifest(source)
     check_paths(source, manifest)
@@ -149,7 +149,7 @@ def _unpacked(
         copy = _Copy(target, progress, syncs)
         for name in manifest.files if manifest.has_sums else files_in(source):
             if (fault := _restored(copy, source, name, manifest.files.get(name))) is not None:
-                if not accepts_damage or not name.startswith(f"{LOGS}/"):  # the state says which logs there are
+                if not accepts_damage or not name.startswith(f"{LOGS}/"):  # the state lists the logs
                     raise StorageCorrupted(str(source / name), fault, _REMEDY)
                 faults[name] = f"{name}: {fault}"
         syncs.wait()
@@ -178,7 +178,7 @@ def _unpacked(
 
 
 def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) -> str | None:
-    """Copy one file of a backup; answers how it differs from the one that was backed up."""
+    """Copy one file of a backup; returns how it differs from the file that was backed up."""
     try:
         found = copy.file(source / name, Path(name))
     except FileNotFoundError:
@@ -205,7 +205,7 @@ def _damage_of(
 
 
 def _copy_state(source: Path, target: Path) -> None:
-    """The state of one moment, without a journal: whoever opens the copy makes one.
+    """Copy a snapshot of the state, without a journal: opening the copy creates one.
 
     Raises StorageUnavailable, StorageCorrupted: it ends before what was confirmed.
     """
@@ -224,9 +224,9 @@ def _copy_state(source: Path, target: Path) -> None:
 
 
 def _copy_witnesses(source: Path, target: Path) -> None:
-    """How far each log is trimmed, and who it is, by the state as it is now: META must not be ahead of the copy."""
+    """Copy the trim point and identity of each log from the current state: META must not be ahead of the copy."""
     if prove(source / STATE_NAME, has_journal=(source / JOURNAL).exists()).version == PLAIN_SCHEMA_VERSION:
-        return  # 0.1.0 has none; and its state is not brought up to date, for its server may run on it
+        return  # 0.1.0 has none; its state is not upgraded, for its server may be running on it
     with tempfile.TemporaryDirectory(prefix="headwater-backup-") as place:
         now = Path(place)
         with _filling(now):
@@ -240,14 +240,14 @@ def _copy_witnesses_of(state: SqliteState, copied: SqliteState, target: Path) ->
         try:
             meta = read_meta(target / LOGS / entry.directory)
         except StorageCorrupted:
-            continue  # the check of the copy names it
+            continue  # the check of the copy reports it
         copy_witness(state, copied, meta)
         if known_identity(state, target / LOGS / entry.directory) is not None:
-            record_identity(copied, target / LOGS / entry.directory, meta)  # as of its frames: they were copied with it
+            record_identity(copied, target / LOGS / entry.directory, meta)  # of the META copied with its frames
 
 
 def _renew(directory: Path, head: int, state: SqliteState) -> None:
-    """Make a copied log a new incarnation, with the consumers and readers of the old one."""
+    """Turn a copied log into a new incarnation, with the consumers and readers of the old one."""
     meta, _ = identified(state, directory)
     check_witness(state, meta, directory)
     take_over(state, meta)
@@ -257,13 +257,13 @@ def _renew(directory: Path, head: int, state: SqliteState) -> None:
 def _check_end(directory: Path, head: int, state: SqliteState) -> None:
     """Compare the end of a restored log with the head that its backup had. Raises StorageCorrupted.
 
-    The missing events stay known as durable: the log does not open before the loss is accepted.
+    Missing events stay recorded as durable: the log does not open until the loss is accepted.
     """
     meta = read_meta(directory)
     paths, last = segment_paths(directory / FRAMES), 0
     if paths:
         last = int(paths[-1].stem) - 1
-        with contextlib.suppress(StorageCorrupted):  # then nothing of it can be read
+        with contextlib.suppress(StorageCorrupted):  # then it cannot be read at all
             segment = Segment(paths[-1], bytes.fromhex(meta.segments_id))
             SegmentScan(segment, meta.gaps).run()
             last = segment.last
@@ -279,13 +279,13 @@ def _check_end(directory: Path, head: int, state: SqliteState) -> None:
 
 def _sync_directories(target: Path) -> None:
     for path in (target, *target.rglob("*")):
-        if path.is_dir() and path.name != LOST_AND_FOUND:  # which is root's alone
+        if path.is_dir() and path.name != LOST_AND_FOUND:  # only root may open it
             sync_directory(path)
 
 
 @contextlib.contextmanager
 def _filling(target: Path) -> Iterator[None]:
-    """A full disk within is that of the target. Raises StorageUnavailable."""
+    """Report a full disk inside the block as that of the target. Raises StorageUnavailable."""
     try:
         yield
     except (DiskFull, OSError) as error:
@@ -296,7 +296,7 @@ def _filling(target: Path) -> Iterator[None]:
 
 
 def _make_empty(target: Path, source: Path) -> None:
-    """Make a new directory, or take an empty one: nothing changes in any other. Raises StorageUnavailable."""
+    """Create the directory, or accept an empty one; any other is left alone. Raises StorageUnavailable."""
     if source.resolve() in target.resolve().parents:
         raise StorageUnavailable(f"{target}: it is inside of {source}; name a directory outside of that")
     try:
@@ -309,24 +309,24 @@ def _make_empty(target: Path, source: Path) -> None:
 
 
 class _Copy:
-    """Copies files under a target directory, and counts them. They are durable when `syncs` has waited for them."""
+    """Copies files to a target directory and counts them. They are durable once `syncs` has waited for them."""
 
     def __init__(self, target: Path, progress: Progress | None, syncs: Syncs) -> None:
         self._target, self._progress, self._syncs = target, progress, syncs
         self.files = self.bytes = 0
         self.sums: dict[str, FileSum] = {}
-        """Of each file that was copied and does not change any more, by path."""
+        """The sum of each copied file that no longer changes, by path."""
         self.unreadable: dict[str, list[str]] = {}
-        """Files that the disk does not give, by the directory of their log."""
+        """Files that cannot be read, by the directory of their log."""
 
     def log(self, source: Path, state: StateStore) -> int:
-        """One log of a running or stopped server; answers its head in the copy. `state` is the copied one."""
+        """Copy one log of a running or stopped server; returns its head in the copy. `state` is the copied state."""
         relative = Path(LOGS) / source.name
         for part in (FRAMES, INDEX, HISTORY):
             make_directory(self._target / relative / part)
         self.file(source / META_NAME, relative / META_NAME, may_vanish=True)
         meta = self._meta(relative, state)
-        if meta is not None and meta.has_marks:  # before the frames: those that come on top of it are all in it then
+        if meta is not None and meta.has_marks:  # before the frames: the copy then has all later ones
             self.file(source / WRITERS_NAME, relative / WRITERS_NAME, may_vanish=True)
         last = 0
         paths = segment_paths(source / FRAMES)
@@ -341,7 +341,7 @@ class _Copy:
             covered = range_of(path)
             if path.suffix != ".tmp" and (
                 covered is None or covered[1] <= last
-            ):  # an index of what came after the copy would be a lie in it
+            ):  # the copy must not have an index of later events
                 self.file(path, relative / INDEX / path.name, may_vanish=True)
         for manifest in sorted((source / STAGED).glob(f"*/*/{MANIFEST_NAME}")):  # commits that have begun
             self._begun_commit(manifest, relative / manifest.parent.relative_to(source))
@@ -351,7 +351,7 @@ class _Copy:
         return max(last, meta.floor if meta is not None else 0)
 
     def _history(self, source: Path, relative: Path) -> None:
-        """The postings of trimmed events. Where files are merged meanwhile, the merged one is there instead."""
+        """Copy the postings of trimmed events. Files merged meanwhile are replaced by the merged one."""
         while True:
             has_vanished = False
             for path in sorted((source / HISTORY).glob("*.postings")):
@@ -362,17 +362,17 @@ class _Copy:
                 return
 
     def _meta(self, relative: Path, state: StateStore) -> Meta | None:
-        """The META of a log that was copied; that of the state, if it is damaged, and None if that has none either."""
+        """The META of a copied log; if it is damaged, that of the state, and None if the state has none either."""
         try:
             return read_meta(self._target / relative)
         except StorageCorrupted:
             try:
                 return identified(state, self._target / relative)[0]
             except StorageCorrupted:
-                return None  # the check of the copy names it
+                return None  # the check of the copy reports it
 
     def _take_marks(self, source: Path, relative: Path, meta: Meta) -> None:
-        """If the log took its first mark since META was copied, the frames tell of all of them."""
+        """If the log took its first mark after META was copied, take all marks from the frames."""
         try:
             if meta.has_marks or not read_meta(source).has_marks:
                 return
@@ -383,7 +383,7 @@ class _Copy:
         self.sums.pop((relative / META_NAME).as_posix())
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:
-        """A batch that is being committed; none of it if it is discarded meanwhile: then its manifest goes first."""
+        """Copy a batch that is being committed; nothing if it is discarded meanwhile: its manifest goes first."""
         for path in sorted(manifest.parent.glob("*")):
             if path.suffix in PART_SUFFIXES:
                 self.file(path, relative / path.name, may_vanish=True)
@@ -396,7 +396,7 @@ class _Copy:
     def file(
         self, source: Path, relative: Path, *, may_vanish: bool = False, without_hole: bool = False
     ) -> FileSum | None:
-        """One file, whole; answers its sum. None: it is gone, or the disk does not give all of it.
+        """Copy one whole file; returns its sum. None: it is gone, or part of it cannot be read.
 
         `without_hole`: see `copy_summed`.
         """
@@ -405,7 +405,7 @@ class _Copy:
         try:
             found = copy_summed(source, target, without_hole=without_hole, sync=self._syncs.soon)
         except FileNotFoundError:
-            if may_vanish:  # index files are replaced by others at any time; a missing one is made again
+            if may_vanish:  # index files may be replaced at any time; a missing one is rebuilt
                 return None
             raise
         except OSError as error:
@@ -422,11 +422,11 @@ class _Copy:
         return found
 
     def _newest(self, source: Path, relative: Path, meta: Meta | None, state: StateStore) -> int:
-        """The newest segment, synced first, up to its last whole frame; answers the last number.
+        """Sync and copy the newest segment up to its last complete frame; returns the last number.
 
-        A frame that the server writes during the copy may be there in part, with later frames behind it. In the next
-        copy it is whole; a damaged one is not. The first copy leaves out the room behind the last written block; where
-        that ends within a frame, the frame ends in zeros that are a hole, and the next copies are whole.
+        A frame written during the copy may be incomplete, with later frames behind it. The next copy has all of it,
+        unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
+        within a frame, the frame ends in a hole of zeros, and the next copies are complete.
         """
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
@@ -439,7 +439,7 @@ class _Copy:
             durable = max(before, known_durable(state, meta))
             try:
                 segment = Segment(target, bytes.fromhex(meta.segments_id))
-            except StorageCorrupted:  # the check of the copy names it
+            except StorageCorrupted:  # the check of the copy reports it
                 return durable
             scan = SegmentScan(segment, meta.gaps)
             scan.run()
@@ -455,7 +455,7 @@ class _Copy:
             bad_before = scan.bad_number
 
     def _cut(self, segment: Segment, relative: Path, copied: FileSum) -> None:
-        """Nothing is in a copied segment behind its last whole frame."""
+        """Cut a copied segment behind its last complete frame."""
         behind = segment.size - segment.end
         crc = shortened_crc(copied.crc32c, extended_crc(0, segment.buffer[segment.end :]), behind)
         with open(segment.path, "r+b") as file:

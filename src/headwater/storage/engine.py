@@ -1,10 +1,10 @@
-"""The engine: the logs of one data directory, the state beside them, and the threads that tend them.
+"""The engine: the logs of one data directory, their shared state, and the maintenance threads.
 
 DIR/LOCK                 held by the one process that serves the directory
-DIR/journal/             settings, consumers, users, each change of them: the StateStore
-DIR/state.sqlite         the same, as it is now: what the journal makes
-DIR/state.witness        which change of the state was the last one to be confirmed
-DIR/state.sock           where commands reach the state while this is open
+DIR/journal/             every change of settings, consumers and users: the StateStore
+DIR/state.sqlite         their current values, built from the journal
+DIR/state.witness        the last confirmed change of the state
+DIR/state.sock           where commands reach the state while the engine is open
 DIR/logs/NAME.XXXXXXXX/  one directory per log and incarnation: META.json, log/, idx/, history/
 """
 
@@ -83,7 +83,7 @@ logger = logging.getLogger("headwater.storage")
 MAINTENANCE_INTERVAL_S = 1.0
 RETENTION_INTERVAL_S = 10.0
 NOT_DURABLE_YET_S = 0.02
-"""Urgent indexing looks again after so long, where the newest events were not durable yet."""
+"""Urgent indexing retries after this delay if the newest events were not durable yet."""
 
 
 class Engine(LogStore, Closing):
@@ -113,34 +113,33 @@ class Engine(LogStore, Closing):
         writers: WriterLimits | None = None,
         witness: Witness | None = None,
     ) -> None:
-        """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
+        """Open or create a data directory. `fatal` ends the process after a failed write (default: abort).
 
-        `waiting` is the budget of memory for appends that wait, of all logs together: an append counts twice
-        its bytes, and one log takes at most half of what the others leave. An append that can never fit gets TooLarge,
-        one that does not fit now Overloaded (`append` and other calls that block wait instead). None: 512 MiB.
+        `waiting` is the memory budget for waiting appends of all logs together: an append counts twice its bytes,
+        and one log takes at most half of what the others leave. An append that can never fit gets TooLarge; one that
+        does not fit now gets Overloaded (`append` and other blocking calls wait instead). None: 512 MiB.
 
-        `unindexed_bytes_max`: bytes of index entries that all logs together may hold in memory only; from then on
-        appends wait for the index, or get Overloaded (see `index.backlog`).
+        `unindexed_bytes_max`: the bytes of index entries that all logs together may hold in memory only. Above it,
+        appends wait for the index or get Overloaded (see `index.backlog`).
 
-        `bus` is told what happens to logs, but for those of the server's own. `reserve_bytes`: what is kept free on
-        the file system (None: see `Room`).
+        `bus` gets notifications about logs, except the server's own. `reserve_bytes`: how much to keep free on the
+        file system (None: see `Room`).
 
-        `clock_patience_ms`: how long a clock that jumped ahead must stay so before it is believed (see `TrustedClock`).
+        `clock_patience_ms`: how long a clock must stay ahead after a jump before it is trusted (see `TrustedClock`).
 
-        `threads` sees to it that maintenance goes on.
+        `threads` keeps maintenance running.
 
-        With a `home`, in which this server has begun a term, the directory is a copy of what is there, and is brought
-        up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more, and `on_committed` what
-        was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
-        can be read, and changes nothing (NotPrimary), until `begin_term`. `witness`: the proof of this copy;
-        None: one of its own.
+        With a `home`, in which this server has begun a term, the directory is a copy of the home and catches up with
+        it. `on_lost` gets, perhaps more than once, the reason why appends stopped; `on_committed` gets the committed
+        frames: see `Homed`. If it `follows`, another server has the term: the copy keeps up with it, can be read, and
+        refuses changes (NotPrimary) until `begin_term`. `witness`: the proof of this copy; None: one of its own.
 
-        `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while this is open.
-        From then on nothing can be written (LockLost); close this. None: it closes itself.
+        `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while the engine is
+        open. From then on nothing can be written (LockLost); close the engine. None: it closes itself.
 
-        `scrub_ms`: how often all files are read again from the disk, and proved (see `maintenance.scrub`); 0: never.
+        `scrub_ms`: how often all files are read from the disk and verified (see `maintenance.scrub`); 0: never.
 
-        `ballast_bytes`: the size of the files that are given up when the disk is full (see `disk.ballast`); 0: none.
+        `ballast_bytes`: the size of the files to give up when the disk is full (see `disk.ballast`); 0: none.
 
         `writers`: how many exactly-once writers each log knows; None: the usual limits.
 
@@ -149,7 +148,7 @@ class Engine(LogStore, Closing):
         """
         self.directory = Path(directory)
         self.waiting = waiting or SharedBytes(WAITING_BYTES_MAX)
-        """The budget of appends that wait, of all logs."""
+        """The memory budget for waiting appends of all logs."""
         self.backlog = Backlog(unindexed_bytes_max)
         """The unindexed bytes of all logs."""
         self._fatal = fatal
@@ -160,7 +159,7 @@ class Engine(LogStore, Closing):
             self.clock = clock
         disk = disk or Disk()
         self.room = Room(self.directory, disk, reserve_bytes, self.bus, ballast_bytes=ballast_bytes)
-        """What says whether there is room for appends."""
+        """Tells whether there is room for appends."""
         self._witness = witness or Witness(self.directory)
         self._homed = None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end)
         self._lock = lock_directory(self.directory)
@@ -194,31 +193,31 @@ class Engine(LogStore, Closing):
             place=place,
             mending=None if home is None else mending,
         )
-        """What looks for damage on the disk."""
+        """Looks for damage on the disk."""
         self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False
         self._trash = Trash(self.directory, self.state, None if home is None else home.delete)
         self._is_to_tend_anew = False
-        """Whether this server appends since a moment ago: logs that it did not have to open may be to be tended."""
+        """Whether this server has just begun to append: logs that it has not opened may need maintenance."""
         self._failures: dict[str, str] = {}
-        """The errors of maintenance that were logged, by what failed; until that succeeds."""
+        """Maintenance errors already logged, by what failed; removed when it succeeds."""
         self._has_landed = False
-        """Whether something was changed late, and not all open logs know of it."""
+        """Whether a change landed late and not all open logs know of it."""
         self._clock_memory: ClockMemory | None = None
-        """From when something is appended here."""
+        """Set once this server appends."""
         self._stopped: dict[str, core.StorageCorrupted] = {}
-        """Logs that no part of the directory and the state agree about: by name, what is wrong and what to do."""
+        """Logs on which the directory and the state disagree: by name, what is wrong and what to do."""
         self._unopened: dict[str, str] = {}
-        """The logs that were damaged, or newer than this headwater, when they were last to be opened: by name, why."""
+        """Logs that could not be opened because they are damaged or newer than this headwater: by name, why."""
         self.follower: Follower | None = None
-        """What keeps the copy up with its home, while another server appends."""
+        """Keeps the copy up with its home while another server appends."""
         self._following: threading.Thread | None = None
         self._ends_following = threading.Event()
         self._tender: threading.Thread | None = None
         self._socket: StateSocket | None = None
         self._closer: threading.Thread | None = None
-        """What closes this after its lock was lost."""
+        """Closes the engine after its lock was lost."""
         try:
             self._start(threads or Threads(self.bus), on_lost if follows else None, maintains=maintains)
         except BaseException:
@@ -280,7 +279,7 @@ class Engine(LogStore, Closing):
         return sorted({name for name, _ in self.state.items(LOG_KIND)} | set(self._stopped))
 
     def opened(self) -> list[StoredLog]:
-        """The logs that are open now."""
+        """The open logs, sorted by name."""
         return [self._logs[name] for name in sorted(self._logs)]
 
     def settings_of(self, name: str) -> LogSettings:
@@ -318,9 +317,9 @@ class Engine(LogStore, Closing):
             if incarnation not in (None, info.incarnation):
                 raise core.LogNotFound(name, incarnation)
             log.close()
-            del self._logs[name]  # where its end is not known, who asks for it opens it again, if it is there
+            del self._logs[name]  # if the outcome of the deletion is unknown, the next caller reopens it
             self.state.put(FLOOR_KIND, name, str(max(log.head(), log.meta.floor)).encode())
-            self.state.put(TRASH_KIND, log.directory.name, name.encode())  # as META there says: else it is not removed
+            self.state.put(TRASH_KIND, log.directory.name, name.encode())  # as in its META: else it is not removed
             self.state.delete(LOG_KIND, name)
             for kind in kinds_of_log(log.meta.incarnation):
                 for key, _ in list(self.state.items(kind)):
@@ -330,11 +329,11 @@ class Engine(LogStore, Closing):
 
     @property
     def is_following(self) -> bool:
-        """Whether another server appends, and this one keeps up with it."""
+        """Whether another server appends and this one follows it."""
         return self._homed is not None and self._homed.is_following
 
     def begin_term(self) -> None:
-        """The home has begun a term for this server, which followed until now: all is caught up when this returns.
+        """Append from now on: the home has begun a term for this server. Everything is caught up when this returns.
 
         Raises StorageUnavailable, HomeWentBack, HomeMoved, CopyOutlived.
         """
@@ -343,7 +342,7 @@ class Engine(LogStore, Closing):
         with self.follower.taking, self._opening:
             self.follower.follow(takes_over=True)
             self._refuse_moved_home()
-            for name in self.follower.behind:  # damaged at the home: who opens it is told
+            for name in self.follower.behind:  # damaged at the home: opening it raises
                 if (log := self._logs.pop(name, None)) is not None:
                     log.close()
             self.follower.end()
@@ -357,13 +356,13 @@ class Engine(LogStore, Closing):
             self._is_to_tend_anew = True
 
     def _refuse_moved_home(self) -> None:
-        """Raises HomeMoved, unless a person accepted what it has, and its logs are about to be renewed."""
+        """Raises HomeMoved, unless a person accepted the home as it is and its logs are about to be renewed."""
         assert self._homed is not None
         if losses_to_heed(self.state, self._homed.home) is None:
             refuse_moved(self.state, self._homed.home)
 
     def _renew_after_loss(self) -> None:
-        """Where a person accepted that the home lacks what it had, all logs are new incarnations from now on."""
+        """Make all logs new incarnations if a person accepted that the home lost data."""
         assert self._homed is not None
         if (losses := losses_to_heed(self.state, self._homed.home)) is not None:
             heads = {name: self._end_of(name, entry) for name, entry in known_logs(self.state).items()}
@@ -374,7 +373,7 @@ class Engine(LogStore, Closing):
             record_identifier(self.state, self._homed.home)
 
     def _hold_term(self) -> None:
-        """The copy has all that the home has, and gets all that is committed from now on."""
+        """Record that the copy has everything the home has, and gets every later commit."""
         assert self._homed is not None
         try:
             self._witness.hold(self._homed.home.term)
@@ -382,7 +381,7 @@ class Engine(LogStore, Closing):
             logger.warning("%s: that this copy has all cannot be stored: %s", self.directory, error)
 
     def _end_of(self, name: str, entry: LogEntry) -> int:
-        """The number of its last event; of a damaged log, that which the home says."""
+        """The number of its last event; for a damaged log, the number that the home reports."""
         assert self._homed is not None
         try:
             return self.open(name).head()
@@ -392,9 +391,9 @@ class Engine(LogStore, Closing):
             return 0 if head is None else head.number
 
     def follow_logs(self, gone: Mapping[str, str]) -> None:
-        """Another server made and deleted logs: let go of those that are `gone`, directories by name.
+        """Follow another server that created and deleted logs. `gone`: the directories of deleted logs, by name.
 
-        Those that it made new incarnations are closed, and opened anew by whoever reads on.
+        Logs with a new incarnation are closed; the next reader reopens them.
         """
         with self._opening:
             self._lock.check()
@@ -410,7 +409,7 @@ class Engine(LogStore, Closing):
             make_copies(self.directory, self.state)
 
     def fetch_anew(self, name: str, why: str) -> StoredLog:
-        """What there is of a log cannot be followed: it is set aside, and its copy begins again."""
+        """Set aside the copy of a log that cannot be followed, and begin a new one."""
         with self._opening:
             self._lock.check()
             if (log := self._logs.pop(name, None)) is not None:
@@ -420,7 +419,7 @@ class Engine(LogStore, Closing):
             return self.open(name)
 
     def maintain(self, *, retention: bool = True) -> None:
-        """One round of what is otherwise done in the background: sealing, merging, retention, reclaiming."""
+        """Run one round of background maintenance: sealing, merging, retention, reclaiming."""
         with self._maintaining:
             if not self._stopping.is_set() and self._lock.is_held():
                 self._maintain(retention)
@@ -445,16 +444,16 @@ class Engine(LogStore, Closing):
         self._one_by_one("the scrub", self._scrub)
 
     def _scrub(self) -> None:
-        if self._homed is not None:  # what a read found is mended as what the scrub finds
+        if self._homed is not None:  # damage that a read found is mended like damage that the scrub found
             for segment in [each for log in self.opened() for each in log.frames.segments if each.damage is not None]:
                 if not segment.distrusted:
                     self.scrub.suspect(segment.path)
         self.scrub.step()
 
     def _one_by_one(self, what: str, step: Callable[[], None], log: StoredLog | None = None) -> bool:
-        """Whether a step succeeded: whatever it raises, the others and the next round must have their turn.
+        """Whether a step succeeded. Its error does not stop the other steps or the next round.
 
-        The same error is logged once.
+        A repeated error is logged once.
         """
         try:
             step()
@@ -462,7 +461,7 @@ class Engine(LogStore, Closing):
             return True
         except Exception as error:
             if isinstance(error, LockLost) or (log is not None and (log.is_closed or self._stopping.is_set())):
-                return False  # nothing is tried again; a lost lock is told by whoever closes the engine
+                return False  # no retry; whatever closes the engine reports a lost lock
             if isinstance(error, OSError):
                 error = refusal_of(error, self.directory, "a file cannot be written")
             is_known = isinstance(error, core.EventLogError)
@@ -478,7 +477,7 @@ class Engine(LogStore, Closing):
         fill(self.directory, self._disk, self.room.reserve_bytes, self._ballast_bytes)
 
     def _heed_landed(self) -> None:
-        """What was changed after somebody was told that this is not known: logs that are open are to be so, too."""
+        """Apply changes that landed after their outcome was reported as unknown to the open logs."""
         with self._opening:
             known = known_logs(self.state)
             for log in self.opened():
@@ -491,7 +490,7 @@ class Engine(LogStore, Closing):
         self._has_landed = False
 
     def _keep_up(self, until: float) -> None:
-        """Wait until that time (monotonic, in s); index as soon as it is urgent."""
+        """Wait until that time (monotonic, in s); index as soon as indexing is urgent."""
         pause_s = NOT_DURABLE_YET_S
         while not self._stopping.is_set() and (left_s := until - time.monotonic()) > 0:
             self.backlog.wait_until_urgent(left_s)
@@ -515,8 +514,8 @@ class Engine(LogStore, Closing):
                 self._empty_trash()
 
     def _empty_trash(self) -> None:
-        with self._opening:  # no log is being made
-            if self.state.is_settled:  # else one may be about to be there, or gone
+        with self._opening:  # no log is being created
+            if self.state.is_settled:  # else one may be about to appear or vanish
                 self._trash.empty()
 
     def unready(self) -> str | None:
@@ -535,7 +534,7 @@ class Engine(LogStore, Closing):
         return found | self._not_opened()
 
     def _not_opened(self) -> dict[str, str]:
-        """The logs that cannot be opened: by name, why."""
+        """Logs that cannot be opened: by name, why."""
         unopened = self._unopened.copy()
         there = {name: why for name, why in unopened.items() if self.state.get(LOG_KIND, name) is not None}
         return there | {name: str(error) for name, error in self._stopped.items()}
@@ -585,7 +584,7 @@ class Engine(LogStore, Closing):
         for log in logs:
             log.close()
         try:
-            with self._maintaining:  # a round that somebody else began still asks the state
+            with self._maintaining:  # a round begun by another thread still reads the state
                 if self._clock_memory is not None:
                     self._one_by_one("the clock", self._clock_memory.save)
                 self.state.close()
@@ -597,7 +596,10 @@ class Engine(LogStore, Closing):
             self._lock.close()
 
     def _open_state(self) -> JournalState:
-        """The state, when nobody else has access to the directory. Raises StorageUnavailable, StorageCorrupted."""
+        """Deny other users access to the directory, then open the state.
+
+        Raises StorageUnavailable, StorageCorrupted.
+        """
         if mode := tighten(self.directory):
             problem = "%s: others had access to it (mode %04o), and it holds secrets; they have none now"
             logger.warning(problem, self.directory, mode)
@@ -616,16 +618,16 @@ class Engine(LogStore, Closing):
         return state
 
     def _served_identity(self) -> ServedIdentity | None:
-        """What other processes see of this one; None for the copy of a home. Raises StorageUnavailable."""
+        """The identity shown to other processes; None for the copy of a home. Raises StorageUnavailable."""
         if self._homed is not None:
             return None
         with refusing(self.directory, "the data directory cannot be looked at"):
             return ServedIdentity(self.directory, self._state.journal.meta.incarnation)
 
     def _start(self, threads: Threads, on_lost: Callable[[Exception], None] | None, *, maintains: bool) -> None:
-        """What follows when the state is there; with `on_lost` another server appends. Raises StorageUnavailable."""
+        """Finish opening once the state is open; with `on_lost` another server appends. Raises StorageUnavailable."""
         make_directory(self.directory / LOGS)
-        sync_directory(self.directory)  # whoever made it, and whenever: what is appended below it is durable
+        sync_directory(self.directory)  # whoever made it, so that appends below it are durable
         if on_lost is None:
             if self._homed is not None:
                 self._refuse_moved_home()
@@ -644,27 +646,27 @@ class Engine(LogStore, Closing):
         self._socket = self._listen(threads)
 
     def _let_go(self) -> None:
-        """Close what could not be opened as a whole, so that it can be opened again, in this process too."""
+        """Close after a partial opening, so that this process too can open the directory again."""
         try:
             self.close()
         except (core.EventLogError, OSError) as error:
             logger.warning("%s: it was not closed in order: %s", self.directory, error)
 
     def _close_soon(self, _: LockLost) -> None:
-        """Close it in another thread: closing may wait for the thread that found the lock lost."""
+        """Close in another thread: closing may wait for the thread that found the lock lost."""
         self._closer = threading.Thread(target=self._let_go, name="headwater-closing", daemon=True)
         self._closer.start()
 
     def _begin(self) -> None:
-        """What only a server does that appends."""
+        """Begin what only an appending server does."""
         self._clock_memory = ClockMemory(self.state, self.clock, self.directory / LOGS)
         self._empty_trash()
 
     def _follow(self, threads: Threads, on_lost: Callable[[Exception], None], *, in_background: bool) -> None:
-        """Keep up with the home; what it has now is fetched when this returns. Raises StorageUnavailable."""
+        """Follow the home; everything it has now is fetched when this returns. Raises StorageUnavailable."""
         assert self._homed is not None
         self.follower = follower = Follower(self._homed, self)
-        with suppress(HomeWentBack):  # that was told: what there is can be read
+        with suppress(HomeWentBack):  # already reported: the copy stays readable
             follower.follow()
         if in_background:
             run = partial(follower.run, self._ends_following, on_lost)
@@ -680,7 +682,7 @@ class Engine(LogStore, Closing):
             raise core.NotPrimary(name)
 
     def _listen(self, threads: Threads) -> StateSocket | None:
-        """For commands beside this process; without it they are refused, and all else goes on."""
+        """The socket for commands of other processes; without it they are refused and the rest goes on."""
         try:
             return StateSocket(self.state, self.directory, threads)
         except OSError as error:
@@ -726,14 +728,14 @@ class Engine(LogStore, Closing):
             raise refusal_of(error, directory, "the log cannot be opened") from error
 
     def _open_frames(self, directory: Path) -> OpenFrames | None:
-        """The frames of a log, or of the journal, by its directory, if it is open."""
+        """The frames of an open log, or of the journal, by directory."""
         if directory == (journal := self.state.journal).directory:
             return OpenFrames(journal.meta, journal.frames.segments)
         logs = (log for log in self.opened() if log.directory == directory)
         return next((OpenFrames(log.meta, log.frames.segments) for log in logs), None)
 
     def _homed_frames(self, directory: Path) -> HomedFrames | None:
-        """The frames of a log, or of the journal, by its directory, which are opened; None: it is gone."""
+        """Open the frames of a log, or of the journal, by directory; None: it is gone."""
         journal = self.state.journal
         if directory == journal.directory:
             frames, meta = journal.frames, journal.meta
@@ -779,7 +781,7 @@ class Engine(LogStore, Closing):
                 since_retention = 0.0
 
     def _open_those_to_tend(self) -> None:
-        """Logs open lazily, but those that must forget things, or have consumers, need tending from the start."""
+        """Open the logs that have retention or consumers: they need maintenance from the start, others open lazily."""
         for name in known_logs(self.state):
             if self._stopping.is_set():
                 return
@@ -788,7 +790,7 @@ class Engine(LogStore, Closing):
                     if self._is_to_tend(self._entry(name)):
                         self.open(name)
             except (core.LogNotFound, core.Closed):
-                continue  # deleted meanwhile, or all is over
+                continue  # deleted meanwhile, or the engine is closed
             except (core.EventLogError, OSError) as error:
                 logger.error("log %s cannot be opened for its retention and its consumers: %s", name, error)
 

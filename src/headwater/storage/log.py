@@ -1,4 +1,4 @@
-"""The stored log: frames on disk, the derived index, the sequencer and the registry of consumers, as one `LocalLog`."""
+"""The stored log: frames on disk, derived index, sequencer and consumer registry as one `LocalLog`."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ logger = logging.getLogger("headwater.storage")
 
 _KINDS = {TermKind.TYPE: TYPE, TermKind.TAG_KEY: KEY, TermKind.TAG: TAG}
 CLEAN_POSTINGS_MIN = 2000
-"""So many events in memory are worth a file at a clean stop; fewer are read again at the next start."""
+"""A clean stop writes an index file for at least this many events in memory; fewer are read again at the next start."""
 CLEAN_BYTES_MAX = 8 * 1024 * 1024
-"""A clean stop writes index files if all logs together have at most so many bytes unindexed. Otherwise the next start
-reads their events again, so that no stop writes a large file."""
+"""A clean stop writes index files if all logs together have at most this many unindexed bytes. Otherwise the next
+start reads their events again, so that no stop writes a large file."""
 
 
 class StoredLog(LocalLog):
@@ -87,8 +87,8 @@ class StoredLog(LocalLog):
         homed: Homed | None = None,
         writers: WriterLimits | None = None,
     ) -> None:
-        """`decoded` keeps decoded frames of this log, and of others. `backlog` counts their unindexed bytes, `waiting`
-        their appends that wait (None: a budget of its own). With a home the directory is a copy of its log.
+        """`decoded` caches decoded frames of all logs, `backlog` counts their unindexed bytes, `waiting` their waiting
+        appends (None: a budget of its own). With a home, the directory is a copy of the home's log.
 
         Raises StorageCorrupted, StorageUnavailable, CopyOutlived.
         """
@@ -99,15 +99,15 @@ class StoredLog(LocalLog):
         super().__init__(meta.name, settings, state, meta.incarnation, clock, bus or Bus())
         self.directory = directory
         self.tended: object = None
-        """What maintenance saw when it last had nothing more to do: see `maintenance.upkeep`."""
+        """The state in which maintenance last had nothing to do: see `maintenance.upkeep`."""
         self.is_ended = False
-        """Whether it was closed, and all of it is on the disk."""
+        """Whether it was closed with everything on disk."""
         self.has_told_of_writers = False
-        """Whether the warning that it knows many writers was logged."""
+        """Whether the warning about many writers was logged."""
         self._decoded = decoded or DecodedFrames()
         self._state, self._clock = state, clock
         self._log_id, self._disk = bytes.fromhex(meta.segments_id), disk
-        (directory / INDEX).mkdir(exist_ok=True)  # the index may have been deleted, whole: it is made again
+        (directory / INDEX).mkdir(exist_ok=True)  # the whole index may have been deleted: it is rebuilt
         self._homed, self._writer_limits = homed, writers
         self.waiting = waiting or self.waiting
         self.append_bytes_max = append_bytes_max(self.waiting)
@@ -126,12 +126,12 @@ class StoredLog(LocalLog):
             self.frames.close()
             raise
         self._closing = threading.Lock()
-        """Who closes second waits for the first: until then frames are written."""
+        """A second `close` waits for the first, which still writes frames."""
         drop_committed(self, directory)
         self.release_names()
 
     def _opened(self, meta: Meta, disk: Disk, room: Room) -> SegmentLog:
-        """The log's own frames, recovered; a new epoch begins."""
+        """Recover the log's own frames and begin a new epoch."""
         directory = self.directory
         segments = open_segments(
             directory / FRAMES,
@@ -157,7 +157,7 @@ class StoredLog(LocalLog):
         )
 
     def _copied(self, meta: Meta, disk: Disk, room: Room, homed: Homed) -> ReplicatedLog:
-        """The copy of a log that is kept at a home."""
+        """Open the copy of a log at a home."""
         directory, said = self.directory, trimmed_in(self._state, meta)
         meta = meta.changed(first_retained=said.first_retained, known_from=said.known_from)  # trimmed elsewhere
         segments = open_copy(
@@ -184,8 +184,8 @@ class StoredLog(LocalLog):
         )
 
     def _catch_up(self, frames: ReplicatedLog) -> None:
-        """Fetch what the index cannot do without: all frames, or where others append, the first of a log that is
-        trimmed; and the postings of what the home has forgotten.
+        """Fetch what the index needs: all frames, or the first frames of a trimmed log if another server appends; and
+        the postings of events that the home has forgotten.
         """
         if not self.is_following:
             frames.catch_up()
@@ -198,11 +198,11 @@ class StoredLog(LocalLog):
         if known_identity(self._state, self.directory) is None:
             record_identity(self._state, self.directory, meta)
         self.meta = meta.changed(format=FORMAT, epoch=epoch, clean=None)
-        # Before anything is appended: the old ending is none any more.
+        # Before anything is appended: the recorded clean end is no longer valid.
         with_ballast(self.directory.parent.parent, partial(self.meta.write, self.directory))
 
     def _load(self, meta: Meta, clock: Callable[[], int], fatal: Callable[[str], None] | None) -> None:
-        """Load the index, and make what works on it. Raises StorageCorrupted."""
+        """Load the index and build the parts that use it. Raises StorageCorrupted."""
         origin = meta.origin
         self._numbering = Numbering(origin, max(meta.first_retained, origin), max(meta.known_from, origin))
         self._numbering.gaps = tuple(sorted(meta.gaps))
@@ -248,29 +248,29 @@ class StoredLog(LocalLog):
 
     @property
     def is_following(self) -> bool:
-        """Whether it is the copy of a log that another server appends to."""
+        """Whether another server appends to this log."""
         return self._homed is not None and self._homed.is_following
 
     @property
     def end(self) -> tuple[int, int]:
-        """Where it ends: the number of the last event that was taken up, and the checksum of the last frame."""
+        """The number of the last applied event, and the checksum of the last frame."""
         return min(self.frames.head, self._sequencer.durable_head), self.frames.last_crc
 
     def follow(self, head: Head, *, waits_for_index: bool = False) -> None:
-        """Take up what others appended, as far as the log ends there at its home. Raises as `ReplicatedLog.follow`.
+        """Apply what others appended, up to `head` of the log at its home. Raises what `ReplicatedLog.follow` raises.
 
-        `waits_for_index`: no more than the index has room for; the rest is for the next time.
+        `waits_for_index`: apply no more than the index has room for; the next call continues.
         """
         assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head, may_begin_later=False):
             self._sequencer.follow()
             if waits_for_index and not self.backlog.has_room:
                 return
-        if self._sequencer.durable_head != self.frames.head:  # the copy has it since an earlier time, which failed
+        if self._sequencer.durable_head != self.frames.head:  # an earlier call fetched it and then failed
             self._sequencer.follow()
 
     def take(self, content: bytes) -> bool:
-        """Take up a frame that was committed at the home; False: see `ReplicatedLog.take`."""
+        """Apply a frame committed at the home; False: see `ReplicatedLog.take`."""
         assert isinstance(self.frames, ReplicatedLog)
         if not self.frames.take(content):
             return False
@@ -278,7 +278,7 @@ class StoredLog(LocalLog):
         return True
 
     def follow_state(self, settings: LogSettings, consumers: bool) -> None:
-        """Take up what the state has of it by now: settings, how far it is trimmed, marks, consumers, if they changed.
+        """Apply the log's current state: settings, trim point, marks and, if they changed, consumers.
 
         Raises StorageCorrupted, StorageUnavailable, DiskFull.
         """
@@ -294,7 +294,7 @@ class StoredLog(LocalLog):
             self.registry.reload(self.meta.incarnation)
 
     def begin_term(self) -> None:
-        """From now on it is appended to here: it has all that its home has."""
+        """Accept appends from now on: the log has everything its home has."""
         assert isinstance(self.frames, ReplicatedLog)
         self.frames.begin_term()
         self.writer_table.merge_kept()
@@ -344,16 +344,16 @@ class StoredLog(LocalLog):
 
     @property
     def damage(self) -> str | None:
-        """What a read found that was not as it was written, and what to do; None if none did."""
+        """The damage that a read found, and what to do about it; None if there is none."""
         return next((each.damage for each in self.frames.segments if each.damage is not None), None)
 
     @property
     def distrusted(self) -> Ranges:
-        """Events that are damaged on the disk. They are not read, whatever is in memory."""
+        """Events damaged on disk. They are not served, even from memory."""
         return tuple(each for segment in self.frames.segments for each in segment.distrusted)
 
     def look_for_damage(self, path: str) -> None:
-        """Read the segment of that path, where another process found damage: if it is there, `damage` says so."""
+        """Verify the segment at a path where another process found damage; `damage` reports the result."""
         for segment in tuple(self.frames.segments):
             if str(segment.path) == path and segment.damage is None:
                 segment.look_for_damage()
@@ -374,13 +374,13 @@ class StoredLog(LocalLog):
 
     @property
     def recorded_at(self) -> int:
-        """When the last event was recorded; 0 if there is none. See `Meta.counts_as`."""
+        """When the last event was recorded; 0 if the log is empty. See `Meta.counts_as`."""
         return self.meta.counts_as(self.frames.last) or self.frames.recorded_at
 
     def sequence_number_at(self, recorded_at: int) -> int:
-        """See LocalLog. Bisects over the frames, whose times never go back (but see `Meta.counts_as`).
+        """See LocalLog. Bisects the frames, whose times never go back (but see `Meta.counts_as`).
 
-        So a damaged frame is as old as the next whole one, at least. It counts as recorded then.
+        A damaged frame is no newer than the next intact one, and counts as recorded with it.
         """
         low, high = self._numbering.first_retained, self.head() + 1
         while low < high:
@@ -393,7 +393,7 @@ class StoredLog(LocalLog):
         return low
 
     def _whole_frame_from(self, number: int) -> Frame | None:
-        """The frame with that number, or the next whole one; None above the last."""
+        """The frame with that number, or the next intact one; None above the last."""
         while True:
             try:
                 return self._reader.frame_at(number)
@@ -490,7 +490,7 @@ class StoredLog(LocalLog):
         self.writer_table.forget(name)
 
     def release_names(self) -> None:
-        """Free the names of writers that the log does not know, where too many names have an owner. Raises OSError."""
+        """Free names of writers unknown to the log if too many names have an owner. Raises OSError."""
         release_unknown(self.directory, lambda writer: self.writer(writer) is not None)
 
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
@@ -502,14 +502,14 @@ class StoredLog(LocalLog):
         return self._reader.confirmed(self.index.ids.find(hashes, lowest, head), sources, ids)
 
     def new_ones(self, columns: EventColumns) -> list[int]:
-        """See LocalLog. Where no hash of an id is known, which is most often so, no id has to be looked at."""
+        """See LocalLog. Usually no hash is known, and no id is compared."""
         hashes = hashes_of(columns, self.meta.id_seed)
         if are_distinct(hashes) and not self.index.ids.find(hashes, 1, self.head()):
             return list(range(columns.count))
         return super().new_ones(columns)
 
     def change(self, settings: LogSettings) -> None:
-        """New settings. Raises InvalidSettings for what is fixed at creation."""
+        """Apply new settings. Raises InvalidSettings for those fixed at creation."""
         with self._changing:
             self.settings.check_change(settings)
             self.settings = settings
@@ -529,16 +529,16 @@ class StoredLog(LocalLog):
         return kept_from(self, self.frames.segments, settings, consumers, self._clock(), ahead_ms)
 
     def agreed_trim(self) -> Trimmed:
-        """What may be unlinked: as far as META on disk, the state and this log agree. Raises StorageCorrupted."""
+        """What may be unlinked: up to where META on disk, the state and this log agree. Raises StorageCorrupted."""
         said = agreed(self.directory, self._state, self.meta.incarnation)
         return Trimmed(min(said.first_retained, self.first_retained), min(said.known_from, self.known_from))
 
     def changing(self) -> threading.RLock:
-        """The lock that is held while META, the settings or the set of files change."""
+        """The lock held while META, the settings or the set of files change."""
         return self._changing
 
     def close(self) -> None:
-        """Answer what was taken, write down how the log ended, close the files."""
+        """Answer accepted appends, record how the log ended, close the files."""
         with self._closing:
             if self._is_closed:
                 return
@@ -551,7 +551,7 @@ class StoredLog(LocalLog):
                 except (
                     EventLogError,
                     OSError,
-                ) as error:  # a full disk, say: the next opening takes longer, that is all
+                ) as error:  # a full disk, say: only the next opening takes longer
                     problem = "log %s: its end could not be stored, so the next start reads its newest segment: %s"
                     logger.warning(problem, self.name, error)
                 self.frames.close()
@@ -560,7 +560,7 @@ class StoredLog(LocalLog):
         self._wake_all()
 
     def _write_down_end(self) -> None:
-        """So that the next opening need not look at every frame again. What is missing of it is made anew."""
+        """Record the end, so that the next opening need not scan every frame. What is missing is rebuilt then."""
         self._disk.check()
         index = self.directory / INDEX
         is_little = self.backlog.backlog.unindexed <= CLEAN_BYTES_MAX
@@ -587,9 +587,9 @@ class StoredLog(LocalLog):
             self.meta = meta
 
     def _set_numbering(self, first_retained: int, known_from: int) -> None:
-        """Durably first, so that what was trimmed once never comes back.
+        """Durable before it applies, so that trimmed events never come back.
 
-        The state first of all: with it, what consumers acknowledged is durable before an event is forgotten.
+        The state comes first: so acknowledgements of consumers are durable before an event is forgotten.
         """
         said = Trimmed(first_retained, known_from)
         with refusing(self.directory, "the first number of the log cannot be stored"):
@@ -628,7 +628,7 @@ class StoredLog(LocalLog):
 
 
 def _last_epoch(segments: Sequence[Segment]) -> int:
-    """Of the last frame; 0 if there is none. META.json does not know of it if it was made anew."""
+    """The epoch of the last frame; 0 if there is none. A recreated META.json does not have it."""
     for segment in reversed(segments):
         if segment.events:
             return int(segment.frame(len(segment.firsts) - 1).epoch)

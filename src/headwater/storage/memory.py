@@ -1,6 +1,6 @@
-"""The reference: logs in memory, short and obviously right. The model for the tests of every other log.
+"""Logs in memory: the reference implementation and the model in the tests of every other log.
 
-Linear in everything; no durability. For tests and for trying things out.
+Linear in everything; no durability. For tests and experiments.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ class MemoryLog(LocalLog):
         self._floor = floor
         """Numbers up to this one were issued by earlier logs of this name."""
         self._events: list[SequencedEvent] = []
-        """All that ever was in the log; those below `_first_retained` only count for conditions."""
+        """All events ever appended; those below `_first_retained` count only for conditions."""
         self._by_id: dict[tuple[str, str], SequencedEvent] = {}
         """The newest event of each source and id."""
         self._first_retained = floor + 1
         self._known_from = floor + 1
-        """Conditions know the events from this one on: all, unless the log drops its history."""
+        """Conditions see events from this number on: all of them, unless the log drops its history."""
         self._head = floor
         self._recorded_at = 0
         self._created_at = clock()
@@ -154,7 +154,7 @@ class MemoryLog(LocalLog):
         return AppendResult(first, last)
 
     def _stored_block(self, columns: EventColumns) -> AppendResult | None:
-        """Where these very events are stored already. Raises DuplicateEventId if only some ids are there."""
+        """Where exactly these events are already stored. Raises DuplicateEventId if only some ids are."""
         keys = list(zip(columns.sources, columns.ids, strict=True))
         seen: set[tuple[str, str]] = set()
         for index, key in enumerate(keys):
@@ -173,7 +173,7 @@ class MemoryLog(LocalLog):
         return AppendResult(first, first + columns.count - 1, was_stored=True)
 
     def _known(self, keys: Iterable[tuple[str, str]]) -> list[SequencedEvent | None]:
-        """The event of each source and id, where it is one that the log remembers."""
+        """The event of each source and id that the log remembers."""
         horizon = self.settings.id_horizon
         lowest = max(self._first_retained, self._head - horizon + 1 if horizon else 0)
         found = map(self._by_id.get, keys)
@@ -208,7 +208,7 @@ class MemoryLog(LocalLog):
         packs: bool = False,
         is_bounded: bool = False,
     ) -> Page:
-        """See LocalLog. Nothing is packed: there are objects already."""
+        """See LocalLog. Nothing is packed: the events are objects already."""
         with self._changing:
             head, lowest = self._head, self._first_retained
             if backwards:
@@ -309,7 +309,7 @@ class MemoryLog(LocalLog):
             )
 
     def segments(self, after: int, limit: int) -> list[SegmentInfo]:
-        """See LocalLog. What is retained stands for one."""
+        """See LocalLog. The retained events count as one segment."""
         with self._changing:
             retained, first = self._retained(), self._first_retained
         begin, end = (retained[0].recorded_at, retained[-1].recorded_at) if retained else (None, None)
@@ -363,20 +363,20 @@ class MemoryLog(LocalLog):
         self._forget()
 
     def _forget(self) -> None:
-        """What is trimmed while the log keeps no history is lost for ever."""
+        """Drop the history of trimmed events for good, if the log keeps none."""
         if not self.settings.keeps_history:
             self._known_from = self._first_retained
 
     def change(self, settings: LogSettings) -> None:
-        """New settings. Raises InvalidSettings for what is fixed at creation."""
+        """Apply new settings. Raises InvalidSettings for those fixed at creation."""
         with self._changing:
             self.settings.check_change(settings)
             self.settings = settings
             self._forget()
 
     def close(self) -> None:
-        """Take and serve nothing any more; wake whoever waits."""
-        with self._changing:  # an append that is under way is in the log before it closes
+        """Stop accepting and serving; wake all waiters."""
+        with self._changing:  # an append under way completes before the log closes
             self._is_closed = True
         self._wake_all()
 
@@ -409,7 +409,7 @@ class MemoryStore(LogStore):
             if isinstance(clock, TrustedClock)
             else TrustedClock(clock, patience_ms=clock_patience_ms, bus=self.bus)
         )
-        """The time of all its logs."""
+        """The clock of all its logs."""
         self._lock = threading.RLock()
 
     @property
@@ -472,15 +472,15 @@ class MemoryStore(LogStore):
             notify_deleted(log.bus, info)
 
     def unready(self) -> str | None:
-        """See LogStore. Memory is there, or the process ends."""
+        """See LogStore. Memory is always ready."""
         return None
 
     def may_act(self) -> bool:
-        """See LogStore. No other process has them."""
+        """See LogStore. No other process shares these logs."""
         return True
 
     def unavailable(self) -> dict[str, str]:
-        """See LogStore. Nothing of it can be damaged."""
+        """See LogStore. Memory cannot be damaged."""
         return {}
 
     def troubles(self) -> list[str]:
@@ -544,7 +544,7 @@ class MemoryState(StateStore):
 
 
 def _bytes_of(event: SequencedEvent) -> int:
-    """What the event counts in a bounded page."""
+    """The size of the event in a bounded page."""
     texts = "".join((event.type, *event.tags, event.id, event.source, event.group_key))
     size = EVENT_BYTES + len(event.data) + len(event.envelope) + len(texts.encode())
     if event.attributes:

@@ -1,4 +1,4 @@
-"""What is told of logs as such: made, changed, deleted. Whatever kind of store they are in."""
+"""Notifications about logs, created, changed or deleted, in any kind of store."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..formats.settings.logs import attribute_name
 
 
 def notify_created(bus: Bus, info: LogInfo) -> None:
-    """A log was made."""
+    """Announce a created log."""
     partitions = info.settings.partitions
     bus.emit(
         NotificationType.LOG_CREATED,
@@ -26,12 +26,12 @@ def notify_created(bus: Bus, info: LogInfo) -> None:
 
 
 def notify_changed(bus: Bus, log: str, old: LogSettings, new: LogSettings) -> None:
-    """A log was given settings; nothing is told if they are what they were."""
+    """Announce new settings of a log, unless they are the same as before."""
     before = asdict(old)
     if changed := {attribute_name(name): value for name, value in asdict(new).items() if value != before[name]}:
         bus.emit(NotificationType.LOG_CHANGED, log=log, settings=json.dumps(changed), user=acting())
 
 
 def notify_deleted(bus: Bus, info: LogInfo) -> None:
-    """A log was deleted."""
+    """Announce a deleted log."""
     bus.emit(NotificationType.LOG_DELETED, log=info.name, incarnation=info.incarnation, head=info.head, user=acting())

@@ -1,7 +1,7 @@
-"""What an append takes in memory while it waits to be durable, and the budget of all appends that wait.
+"""The memory that an append takes while it waits to be durable, and the budget of all waiting appends.
 
-An append counts `COPIES` times: as it came, and as the frame that is made of it. Measured: 20 logs that wait with
-58 MiB each, in events of 1 MiB, take 2,322 MiB.
+An append counts `COPIES` times: as received, and as the frame encoded from it. Measured: 20 logs, each with 58 MiB of
+1 MiB events waiting, take 2,322 MiB.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from .prepared import PreparedColumns
 
 COPIES = 2
 COMMIT_PART = 16
-"""An append of a staged batch takes at most one part in so many of the budget. Each of four commits at a time may hold
-two of them, one that waits and one that is made ready, so half is always left for the log."""
+"""An append of a staged batch takes at most one part in this many of the budget. Each of four concurrent commits may
+hold two, one waiting and one being prepared, so half is always left for the log."""
 
 
 def held_bytes(columns: EventColumns) -> int:
-    """What these events count while they wait. Events in a file are mapped, so only their hashes and postings count."""
+    """The bytes these events count while waiting. Of events mapped from a file, only hashes and postings count."""
     if isinstance(columns, PreparedColumns):
         return columns.held_bytes
     return COPIES * columns.bytes
@@ -29,12 +29,12 @@ def append_bytes_max(waiting: SharedBytes) -> int:
 
 
 def staged_append_bytes_max(waiting: SharedBytes) -> int:
-    """The largest append that is made of staged rows, but for one event that is larger."""
+    """The largest append made of staged rows, unless a single event is larger."""
     return min(APPEND_BYTES_MAX, waiting.bytes_max // COMMIT_PART)
 
 
 def never_fits(waiting: SharedBytes) -> str | None:
-    """What clients may send and the budget has never room for, as a warning at the start; None: nothing."""
+    """A startup warning about appends that clients may send but the budget can never hold; None: there are none."""
     if (most := append_bytes_max(waiting)) >= APPEND_BYTES_MAX:
         return None
     return (
@@ -44,5 +44,5 @@ def never_fits(waiting: SharedBytes) -> str | None:
 
 
 def needed_bytes() -> int:
-    """The least budget that takes an append of any size that is allowed."""
+    """The smallest budget that takes an append of any allowed size."""
     return 2 * COPIES * APPEND_BYTES_MAX

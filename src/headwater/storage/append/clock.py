@@ -1,13 +1,13 @@
-"""The clock that events are recorded by: the system's, as far as it can be right. One for all logs of a server.
+"""The clock for `recorded_at`: the system clock, as far as it is plausible. One clock for all logs of a server.
 
-`recorded_at` never goes back, so one step of the system's clock into the far future would stay for ever: events would
-keep that time, nothing would grow old any more, and no look-up by time would find anything. So a step forward that time
-cannot have made (`CLOCK_BOOTTIME` tells how much has passed, suspension included) is told and *held*: time goes on from
-what was trusted. The clock is believed once it has shown the same for as long as the patience, or as an operator says
-so. A step back is taken over at once, as ever: `recorded_at` waits for it.
+`recorded_at` never goes back, so one step of the system clock into the far future would be permanent: events would keep
+that time, retention by age would stop, and look-ups by time would find nothing. So a step forward larger than the time
+that passed (by `CLOCK_BOOTTIME`, which includes suspension) is reported and *held*: time goes on from the last trusted
+time. The clock is trusted again once it has stayed consistent for the patience, or when an operator accepts it. A step
+back is accepted at once: `recorded_at` waits for it.
 
-Where nothing is known (a new data directory), whatever the clock shows is believed; and a time before this software was
-made is that of a clock that was never set, so that the step to the right time is no jump.
+In a new data directory, any time is trusted. A time before this software was made means that the clock was never set,
+so the step to the right time is no jump.
 
 `ClockMemory` stores the last trusted time in the data directory, so that the next process can judge the clock.
 """
@@ -33,21 +33,21 @@ from ..segments.meta import META_NAME
 logger = logging.getLogger("headwater.storage")
 
 TOLERANCE_MS = 10 * 60 * 1000
-"""A step forward by less than that is no jump: time servers do so."""
+"""A smaller step forward is no jump: time servers make such steps."""
 GAP_MS_MAX = 400 * 24 * 60 * 60 * 1000
-"""So long a server may have been off, as far as its clock says at the start."""
+"""The longest time that a server may have been off, by its clock at the start."""
 PATIENCE_MS = 60 * 60 * 1000
 MADE_AT_MS = 1_767_225_600_000
-"""2026-01-01: a clock that shows less was never set."""
+"""2026-01-01: a clock that shows an earlier time was never set."""
 
 
 def shown_ms() -> int:
-    """The system's clock, in ms since 1970 UTC. With that of `core.clocks`, appends would pass one file more."""
+    """The system clock, in ms since 1970 UTC. Using that of `core.clocks` would add a file to the path of appends."""
     return time.time_ns() // 1_000_000
 
 
 def elapsed_ms() -> int:
-    """ms since some moment, by a clock that nobody sets, and that goes on while the system is suspended."""
+    """ms since a fixed moment, by a clock that cannot be set and that runs while the system is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
     return time.monotonic_ns() // 1_000_000
@@ -55,18 +55,18 @@ def elapsed_ms() -> int:
 
 @dataclass(frozen=True)
 class Known:
-    """What outlives the process, so that the next one can judge the clock. All are ms since 1970 UTC."""
+    """What the next process needs to judge the clock. All times are ms since 1970 UTC."""
 
     trusted_ms: int
-    """The time that events got."""
+    """The time that events were recorded with."""
     shown_ms: int
-    """What the system's clock showed then."""
+    """The system clock at that moment."""
     held_from_ms: int = 0
-    """What it showed when it jumped; 0 if it is believed."""
+    """The system clock when it jumped; 0 while it is trusted."""
 
 
 class TrustedClock:
-    """Answers the time when called, in ms since 1970 UTC. Any thread may call it."""
+    """A callable that returns the time in ms since 1970 UTC. Safe to call from any thread."""
 
     def __init__(
         self,
@@ -76,38 +76,38 @@ class TrustedClock:
         patience_ms: int = PATIENCE_MS,
         bus: Bus | None = None,
     ) -> None:
-        """`shown` is the system's clock; `bus` is told when it jumps, and when it is believed again."""
+        """`shown` is the system clock; `bus` is notified when it jumps and when it is trusted again."""
         self._shown, self._elapsed, self.patience_ms, self._bus = shown, elapsed, patience_ms, bus or Bus()
         self._changing = threading.Lock()
         self._is_known = False
         self._line = self._line_at = 0
-        """What was trusted last, and `elapsed` then. No time can be later than that plus what has passed, but for..."""
+        """The last trusted time, and `elapsed` then. No time can be later than that plus the time passed, plus..."""
         self._allowance = GAP_MS_MAX
-        """...that: a tolerance, or at the start how long the server may have been off."""
+        """...this: a tolerance, or at the start how long the server may have been off."""
         self._held_since: int | None = None
-        """`elapsed` when the clock jumped; None while it is believed."""
+        """`elapsed` when the clock jumped; None while it is trusted."""
         self._behind_since: int | None = None
-        """`elapsed` when the clock went back behind what was trusted: after the patience, that is what is trusted."""
+        """`elapsed` when the clock fell behind the trusted time: after the patience, it is trusted."""
         self._held_from = self._ahead = 0
-        """What it showed then, and by how much that was too late."""
+        """The system clock then, and by how much it was ahead."""
 
     def __call__(self) -> int:
-        """The time to record events by."""
+        """The time to record events with."""
         with self._changing:
             return self._judged(self._shown(), self._elapsed())
 
     @property
     def is_held(self) -> bool:
-        """Whether the system's clock has jumped, and is not believed yet."""
+        """Whether the system clock has jumped and is not trusted yet."""
         return self._held_since is not None
 
     @property
     def ahead_ms(self) -> int:
-        """By how much the system's clock is ahead of what is trusted; 0 while it is believed."""
+        """How far the system clock is ahead of the trusted time; 0 while it is trusted."""
         return self._ahead if self.is_held else 0
 
     def trouble(self) -> str | None:
-        """What to tell an operator; None while the system's clock is believed."""
+        """A message for the operator; None while the system clock is trusted."""
         if not self.is_held:
             return None
         with self._changing:
@@ -118,14 +118,14 @@ class TrustedClock:
         )
 
     def accept(self) -> None:
-        """An operator says that the system's clock is right."""
+        """Trust the system clock, because an operator says that it is right."""
         with self._changing:
             shown, passed = self._shown(), self._elapsed()
             self._line, self._line_at, self._is_known, self._allowance = shown, passed, True, TOLERANCE_MS
             self._settle("accepted", shown)
 
     def known(self) -> Known | None:
-        """What the next process is to know; None if nothing is known."""
+        """What to store for the next process; None if nothing is known."""
         with self._changing:
             shown, passed = self._shown(), self._elapsed()
             trusted = self._judged(shown, passed)
@@ -136,7 +136,7 @@ class TrustedClock:
             )
 
     def restore(self, known: Known) -> None:
-        """Go on from what a process before this one knew."""
+        """Go on from what an earlier process stored."""
         with self._changing:
             shown, passed = self._shown(), self._elapsed()
             self._is_known, self._line, self._line_at, self._allowance = True, known.trusted_ms, passed, GAP_MS_MAX
@@ -214,16 +214,16 @@ def _duration(ms: int) -> str:
 
 KIND, KNOWN, ACCEPTED = "clock", "known", "accepted"
 SAVE_MS = 60 * 60 * 1000
-"""So often it is written down how late it is: at the next start, days do not matter."""
+"""How often the time is stored: at the next start, days do not matter."""
 POISONED_MS = 24 * 60 * 60 * 1000
-"""An event that is recorded so far in the future was so by a wrong clock (or the present one is wrong)."""
+"""An event recorded this far in the future was recorded by a wrong clock (or the present one is wrong)."""
 
 
 class ClockMemory:
-    """Restores a clock when its directory is opened, and writes down what it knows. One thread at a time."""
+    """Restores a clock when its directory is opened, and stores what it knows. One thread at a time."""
 
     def __init__(self, state: StateStore, clock: TrustedClock, logs: Path) -> None:
-        """`logs` has the directories of the logs: where nothing is written down, it is seen when they were open."""
+        """`logs` contains the log directories: if nothing is stored, they show when the logs were open."""
         self._state, self._clock = state, clock
         known = read_known(state) or _seen(logs, clock())
         if known is not None:
@@ -232,7 +232,7 @@ class ClockMemory:
         self.look()
 
     def look(self) -> None:
-        """Judge the clock, whether events come or not; follow what the operator has said of it; write it down."""
+        """Judge the clock even without events; apply what the operator said about it; store it."""
         self._clock()
         if self._state.get(KIND, ACCEPTED) is not None:
             self._clock.accept()
@@ -242,7 +242,7 @@ class ClockMemory:
             self.save()
 
     def save(self) -> None:
-        """Write down what the next process is to know."""
+        """Store what the next process needs."""
         if (known := self._clock.known()) is not None:
             self._state.put(KIND, KNOWN, msgspec.json.encode(known), is_durable=False)
             self._saved = known
@@ -257,7 +257,7 @@ class ClockMemory:
 
 
 def read_known(state: StateStore) -> Known | None:
-    """What is written down of the clock; None if nothing is, or nothing that can be read: it is judged anew."""
+    """What is stored about the clock; None if nothing readable is: the clock is then judged from scratch."""
     entry = state.get(KIND, KNOWN)
     try:
         return None if entry is None else json_decoder(Known).decode(entry.value)
@@ -266,19 +266,19 @@ def read_known(state: StateStore) -> Known | None:
 
 
 def accept_clock(state: StateStore) -> None:
-    """An operator says that the clock is right; whoever serves the directory finds that within a second."""
+    """Record that an operator trusts the clock; the process that serves the directory notices within a second."""
     state.put(KIND, ACCEPTED, b"")
 
 
 def _seen(logs: Path, now: int) -> Known | None:
-    """When a log of this directory was last opened or closed, as the clock showed then; None if nothing tells."""
+    """When a log of this directory was last opened or closed, by the clock of then; None if unknown."""
     times = [path.stat().st_mtime_ns // 1_000_000 for path in logs.glob(f"*/{META_NAME}")]
     newest = max(times, default=now + 1)
     return Known(newest, newest) if newest <= now else None
 
 
 def poisoned(name: str, recorded_at: int, now: int) -> str | None:
-    """What to tell an operator of a log whose newest event is recorded far in the future; None if it is not."""
+    """A message for the operator if the newest event of a log is recorded far in the future; else None."""
     if recorded_at <= now + POISONED_MS or now < MADE_AT_MS:
         return None
     return (

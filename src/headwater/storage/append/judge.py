@@ -1,7 +1,7 @@
-"""The judge: decides over each append, on the state that everything applied before it makes, durable or not.
+"""The judge: decides each append on the state after everything applied before it, durable or not.
 
-Ids first (a retry is recognised, and its condition not looked at again), then the condition, then numbers and
-partitions. All checks come before anything is applied, so that a refused append leaves no trace.
+Ids come first (a recognised retry skips its condition), then the condition, then numbers and partitions. All checks
+come before anything is applied, so that a refused append leaves no trace.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from .writer_table import WriterTable
 logger = logging.getLogger("headwater.storage")
 
 RUN_EVENTS_MAX = 8
-"""The tags of an append with more events are not looked at one by one."""
+"""The tags of an append with more events are not checked one by one."""
 _new = tuple.__new__
-"""Makes a named tuple of all its values, in half the time of a call: one per append."""
+"""Builds a named tuple from all its values in half the time of a call: one per append."""
 
 
 class Numbering:
-    """From where on a log's events are retained and known, and which numbers none has. Trims change it, all read it."""
+    """The numbers from which a log's events are retained and known, and the gaps. Only trims change it."""
 
     __slots__ = ("first_retained", "gaps", "known_from", "origin")
 
     def __init__(self, origin: int, first_retained: int, known_from: int) -> None:
         self.origin = origin
-        """The first number of this log under its present incarnation's history."""
+        """The first number of this log in the history of its present incarnation."""
         self.first_retained = first_retained
         self.known_from = known_from
         self.gaps: tuple[tuple[int, int], ...] = ()
-        """Numbers that no event has, ascending: of other incarnations, or lost."""
+        """Ranges of numbers without events, ascending: from other incarnations, or lost."""
 
     def next_number(self, number: int) -> int:
-        """The first number from that one on that an event may have."""
+        """The first number an event may have, from that one on."""
         for low, high in self.gaps:
             if low <= number <= high:
                 number = high + 1
@@ -59,9 +59,9 @@ class Numbering:
 
 
 class _Run:
-    """Appends of a group that passed, one after the other, and are not in the postings yet.
+    """Consecutive appends of a group that passed and are not in the postings yet.
 
-    Most conditions ask about tags that nothing else in their group has: then their group is entered at once.
+    Most conditions ask about tags that nothing else in their group has: such a group is entered at once.
     """
 
     __slots__ = ("_looked_at", "_tags", "first", "requests")
@@ -72,10 +72,10 @@ class _Run:
         self.requests: list[AppendRequest] = []
         self._tags: set[str] = set()
         self._looked_at = 0
-        """Of so many requests, the tags are known."""
+        """The number of requests whose tags are known."""
 
     def may_match(self, query: Query) -> bool:
-        """Whether some event of the run may match the query; False is certain."""
+        """Whether an event of the run may match the query; False is certain."""
         for request in islice(self.requests, self._looked_at, None):
             if request.columns.count > RUN_EVENTS_MAX:
                 return True
@@ -84,7 +84,7 @@ class _Run:
         return bool(self.requests) and (query.items is None or not all(map(self._lacks, query.items)))
 
     def _lacks(self, item: QueryItem) -> bool:
-        """Whether the item asks for a tag that no event of the run has; a key alone is not looked for."""
+        """Whether the item asks for a tag that no event of the run has; a bare key is not checked."""
         known = self._tags
         for tag in item.tags:
             if tag not in known and ":" in tag:
@@ -93,7 +93,7 @@ class _Run:
 
 
 class LogJudge(Judge):
-    """Judge of one log (see `sequencer.Judge`); all methods are called by its committer."""
+    """The judge of one log (see `sequencer.Judge`); only its committer calls the methods."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class LogJudge(Judge):
         clock: Callable[[], int],
         counts_as: Callable[[int], int | None] = lambda number: None,
     ) -> None:
-        """`recorded_at`: of the last event; `counts_as`: see `Meta.counts_as`."""
+        """`recorded_at`: that of the last event; `counts_as`: see `Meta.counts_as`."""
         self._counts_as = counts_as
         self._index, self._settings, self._numbering, self._statistics = index, settings, numbering, statistics
         self._frame_at = frame_at
@@ -119,9 +119,9 @@ class LogJudge(Judge):
         self._clock = clock
         self._partitioner = Partitioner(settings())
         self._in_flight: deque[tuple[int, EventColumns]] = deque()
-        """First number and events of frames that may not be readable yet."""
+        """The first number and the events of frames that may not be readable yet."""
         self._passed: list[tuple[int, EventColumns]] = []
-        """First number and events of the appends of this group that were judged one by one."""
+        """The first number and the events of this group's appends that were judged one by one."""
 
     def next_recorded_at(self) -> int:
         now = self._clock()
@@ -146,7 +146,7 @@ class LogJudge(Judge):
     def _judge_new(
         self, group: Sequence[AppendRequest], columns: EventColumns, hashes: IdHashes, first: int
     ) -> Verdict:
-        """All ids are new (nearly always): only conditions can refuse, and what passes is applied in runs."""
+        """All ids are new (nearly always): only conditions can refuse, and appends that pass are applied in runs."""
         passed: list[AppendRequest] = []
         run = _Run(first)
         partitions: list[int] = []
@@ -189,7 +189,7 @@ class LogJudge(Judge):
         return Verdict(columns, partitions, marks)
 
     def _judge_segment(self, request: AppendRequest, segment: PreparedColumns, first: int) -> Verdict:
-        """A staged segment passes if all is plain: who appended its rows instead would be told what is not."""
+        """A staged segment passes only in the plain case; else its rows are appended, which reports the problem."""
         assert request.mark is not None and request.condition is None and self._partitioner.is_one
         try:
             if self._is_behind(request):
@@ -211,13 +211,13 @@ class LogJudge(Judge):
         return Verdict(segment, [], marks)
 
     def _apply(self, run: _Run, partitions: list[int]) -> None:
-        """Enter a run of appends into the postings; theirs are the last of the partitions assigned so far."""
+        """Enter a run of appends into the postings; it has the last of the partitions assigned so far."""
         if run.requests:
             columns = EventColumns.join([request.columns for request in run.requests])
             self._index.apply_columns(run.first, columns, partitions[-columns.count :])
 
     def _judge_each(self, group: Sequence[AppendRequest], first: int) -> Verdict:
-        """Some id is, or may be, in the log: one append after the other, each seeing those before it."""
+        """Some id is, or may be, in the log: judge one append after the other, each seeing those before it."""
         partitions: list[int] = []
         marks: list[FrameMark] = []
         number = first
@@ -263,9 +263,9 @@ class LogJudge(Judge):
             request.error = error
 
     def _is_behind(self, request: AppendRequest) -> bool:
-        """Whether a mark is not ahead of its writer's newest; then that is the request's result.
+        """Whether a mark is not ahead of its writer's newest mark, which then becomes the request's result.
 
-        If it is ahead, all is ready to take it. Raises TooLarge (one writer too many), DiskFull, StorageUnavailable.
+        If it is ahead, it can be applied. Raises TooLarge (one writer too many), DiskFull, StorageUnavailable.
         """
         assert request.mark is not None
         request.result = self._writers.judge(request.mark, request.columns.count, self._now)
@@ -299,16 +299,16 @@ class LogJudge(Judge):
 
     def catch_up(self, frame_log: FrameLog, after: int) -> None:
         for frame in frame_log.read(after):
-            if frame.last > self._index.actives[-1].last:  # else it was taken up, but for its marks
+            if frame.last > self._index.actives[-1].last:  # else all but its marks is applied already
                 self.apply_frame(frame)
             self._writers.replay(frame)
 
     def apply_frame(self, frame: Frame) -> None:
-        """Take up the events of a frame that is in the log already."""
+        """Apply the events of a frame that is already in the log."""
         self._index.apply_frame(frame)
         ids = self._index.ids
-        if frame.last > ids.last:  # else a file has them
-            known = max(ids.last + 1 - frame.first, 0)  # files that overlap could not be merged
+        if frame.last > ids.last:  # else they are in a file
+            known = max(ids.last + 1 - frame.first, 0)  # overlapping files could not be merged
             ids.insert(hashes_of_frame(frame, self._id_seed)[known:], frame.first + known)
         self._recorded_at = max(self._recorded_at, self._counts_as(frame.last) or frame.recorded_at)
 
@@ -339,7 +339,7 @@ class LogJudge(Judge):
         return first_match(self._index.pieces(low, high), query)
 
     def _stored_block(self, columns: EventColumns, hashes: IdHashes, head: int) -> AppendResult | None:
-        """Where these very events are stored; None if none of the ids is. Raises DuplicateEventId."""
+        """Where exactly these events are stored; None if none of the ids is. Raises DuplicateEventId."""
         if columns.count > 1 and len(set(columns.ids)) != columns.count:
             self._check_repeats(columns)
         if not self._index.ids.has_any(hashes):
@@ -369,8 +369,8 @@ class LogJudge(Judge):
             seen.add(key)
 
     def _find(self, hash: int, source: str, id: str, lowest: int) -> int | None:
-        """The newest number, from `lowest` on, under that source and id: there may be two, from when a horizon was
-        narrower."""
+        """The newest number, from `lowest` on, with that source and id: there may be two from a time when the horizon
+        was narrower."""
         for number in sorted(self._index.ids.candidates(hash), reverse=True):
             if number >= lowest and (fields := self._fields(number)) is not None and fields[:2] == (source, id):
                 return number
@@ -382,7 +382,7 @@ class LogJudge(Judge):
         return fields is not None and fields[2:] == given
 
     def _fields(self, number: int) -> tuple[str, str, str, bytes, tuple[str, ...]] | None:
-        """(source, id, type, data, tags) of an event that is applied; None if it was trimmed this moment."""
+        """(source, id, type, data, tags) of an applied event; None if it has just been trimmed."""
         for first, columns in chain(reversed(self._passed), reversed(self._in_flight)):
             if first <= number < first + columns.count:
                 return _fields_of(columns, number - first)

@@ -1,4 +1,4 @@
-"""Which partition an event goes to (Kafka's and Event Hubs' rule, with CRC32C): by key, else round robin per call."""
+"""Choice of an event's partition (the rule of Kafka and Event Hubs, with CRC32C): by key, else round robin per call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ...core.settings import LogSettings
 
 
 class Partitioner:
-    """Assigns partitions for one log; called by the log's committer only."""
+    """Assigns partitions for one log; only the log's committer calls it."""
 
     def __init__(self, settings: LogSettings) -> None:
         self._count = settings.partitions
@@ -21,7 +21,7 @@ class Partitioner:
         self._turn = cycle(range(self._count))
 
     def assign(self, columns: EventColumns, partition: int | None) -> list[int]:
-        """The partition of each event of one call; `partition` is the one that the caller named, if any."""
+        """The partition of each event of one call; `partition` is the caller's choice, if any."""
         if self._count == 1:
             return [0] * columns.count
         if partition is not None:

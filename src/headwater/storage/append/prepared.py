@@ -1,6 +1,6 @@
-"""Events of an append that lie in a file already, in the form in which the log keeps them: see `staging.adoption`.
+"""Events of an append that are already in a file, in the log's own format: see `staging.adoption`.
 
-The judge and the sequencer take them like other columns, but as a whole: they are judged, numbered and written at once.
+The judge and the sequencer treat them like other columns, but judge, number and write them all at once.
 """
 
 from __future__ import annotations
@@ -18,31 +18,31 @@ from ..index.runs import SortedRun
 
 
 class PreparedColumns(EventColumns):
-    """What the judge and the sequencer ask of them. It is a plain class, because `isinstance` asks every append."""
+    """The interface for the judge and the sequencer. A plain class, because each append is tested with `isinstance`."""
 
     __slots__ = ("are_distinct", "hashes", "held_bytes", "runs")
 
     hashes: Hashes
-    """Those of all ids."""
+    """The hashes of all ids."""
     are_distinct: bool
-    """Whether no hash comes twice."""
+    """Whether all hashes differ."""
     runs: list[SortedRun]
     """The postings of each part, numbered from 1 on."""
     held_bytes: int
     """Bytes of hashes and postings; the events are mapped."""
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
-        """Its events, part by part, with the number of the first of each."""
+        """The events, part by part, each with the number of its first event."""
         raise NotImplementedError
 
     def marks(self, mark: Mark) -> list[Mark]:
-        """A mark for each part, of which the last is that of all."""
+        """A mark for each part; the last is that of the whole append."""
         raise NotImplementedError
 
     def refusal(self, why: str) -> NotAdopted:
-        """The error that says so."""
+        """The error for that reason."""
         raise NotImplementedError
 
     def encode(self, first: int, recorded_at: int, link: Chain, marks: Sequence[FrameMark]) -> EncodedFrame:
-        """All its frames, numbered from `first` on; their nonces end with that of `link`."""
+        """All its frames, numbered from `first` on; the last nonce is that of `link`."""
         raise NotImplementedError

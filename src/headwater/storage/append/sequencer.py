@@ -1,17 +1,17 @@
-"""The sequencer: gives events their numbers and makes them durable, many appends under one fsync.
+"""The sequencer: numbers events and makes them durable, many appends per fsync.
 
-Two threads. The committer takes what waits, judges each append against everything applied before it, numbers and
-encodes one frame for all that pass. The writer writes the frames that wait, syncs once, publishes the new head and
-answers. No linger: while one fsync runs, the next group gathers. An answer that depends on an event (its own, or one
-that it conflicts with) goes out after that event is durable, because it queues behind it.
+It has two threads. The committer takes the waiting appends, judges each against everything applied before it, and
+numbers and encodes one frame for all that pass. The writer writes the waiting frames, syncs once, publishes the new
+head and answers. There is no linger: while one fsync runs, the next group gathers. An answer that depends on an event
+(its own, or one that it conflicts with) goes out after that event is durable, because it queues behind it.
 
-A small frame is not worth the way to another thread: where nothing is under way, the committer writes it, syncs,
-publishes and answers by itself, and the next group gathers meanwhile. So it does with a large one that nothing waits
-behind; else the writer gets it, and the next group is judged while it is written.
+A small frame is not worth a thread switch: if nothing is under way, the committer itself writes it, syncs, publishes
+and answers while the next group gathers. It does the same with a large frame if nothing waits behind it; otherwise the
+writer gets the frame, and the next group is judged meanwhile.
 
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
-judged again on what the log then has. If the log is another's by then, nothing is judged any more: see `NotPrimary`.
-If it does not answer for long, who waits is told that the outcome is unknown; the frames stay in flight.
+judged again on the log's new content. If another server has the log by then, judging stops: see `NotPrimary`.
+If the frame log takes too long to answer, callers learn that the outcome is unknown; the frames stay in flight.
 """
 
 from __future__ import annotations
@@ -45,57 +45,57 @@ GROUP_EVENTS_MAX = 4096
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_IN_FLIGHT_MAX = 8
 SMALL_FRAME_EVENTS = 128
-"""A frame of so many events or fewer is written by the committer. To judge as many takes 0.5 ms; a sync some 0.2."""
+"""The committer writes frames of at most this many events. Judging as many takes 0.5 ms, a sync about 0.2 ms."""
 
 
 class Verdict(NamedTuple):
-    """What came of judging a group: the events to write, and the partition of each."""
+    """The result of judging a group: the events to write, and their partitions."""
 
     columns: EventColumns | None
-    """Of all appends that pass, in order; None if none has events to write."""
+    """The events of all appends that pass, in order; None if there are none to write."""
     partitions: list[int]
-    """May be empty where all are 0."""
+    """The partition of each event; may be empty if all are 0."""
     marks: Sequence[FrameMark] = ()
-    """Of exactly-once writers, for the frame."""
+    """The marks of exactly-once writers, for the frame."""
 
 
 class Judge(Protocol):
-    """Decides over appends, on the state that everything applied so far makes. The committer's own."""
+    """Decides appends on the state after everything applied so far. Only the committer uses it."""
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
-        """Decide each append, in order, and set its `result` or `error`. What passes is applied, from `first` on."""
+        """Decide each append in order and set its `result` or `error`. Those that pass are applied from `first` on."""
 
     def record(self, request: AppendRequest, head: int) -> None:
-        """Decide an append without events, whose mark alone is to be kept; everything is durable up to that head.
+        """Decide an append that has a mark but no events; everything is durable up to that head.
 
-        What passes is durable when this returns.
+        A mark that passes is durable when this returns.
         """
 
     def applied(self, frame: EncodedFrame, columns: EventColumns) -> None:
-        """These events went into that frame, which is in flight now."""
+        """Note that these events are in that frame, which is now in flight."""
 
     def landed(self, head: int) -> None:
-        """The frames up to that number can be read now: they need not be held any more."""
+        """Release the frames up to that number: they can be read now."""
 
     def rollback(self, above: int) -> None:
         """Forget what was applied above that number."""
 
     def catch_up(self, frame_log: FrameLog, after: int) -> None:
-        """Apply the frames that others appended above that number."""
+        """Apply the frames above that number that others appended."""
 
     def next_recorded_at(self) -> int:
-        """The time of the next frame, never before the last one's."""
+        """The time of the next frame, never earlier than the last one's."""
 
 
 class _Flight(NamedTuple):
-    """What the writer gets: a frame (or none, if only refusals wait their turn) and whom to answer after it."""
+    """What the writer gets: a frame (or none, if only refusals wait their turn) and the requests to answer after it."""
 
     frame: EncodedFrame | None
     requests: list[AppendRequest]
 
 
 _WAKE = object()
-"""In the inbox: nothing to append, but something to look at."""
+"""An inbox item that wakes the committer without an append."""
 
 
 class Sequencer:
@@ -113,35 +113,35 @@ class Sequencer:
         backlog: LogBacklog | None = None,
         fatal: Callable[[str], None] | None = None,
     ) -> None:
-        """`publish` gets each new durable head, from the writer thread. `fatal` ends the process.
+        """`publish` gets each new durable head, on the writer thread. `fatal` ends the process.
 
-        `waiting` is the budget of all appends that wait, of all logs (None: a budget of its own).
+        `waiting` is the budget for the waiting appends of all logs (None: a budget of its own).
 
         `backlog` admits appends while the index keeps up (None: a backlog of its own).
 
-        It writes in the term that the frame log is in now, and in no other.
+        It writes only in the current term of the frame log.
         """
         self._name = name
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
         self._term = frame_log.term
         self._nonce = self._term.nonce
-        """Tells this writer's frames from everybody else's, and from each other."""
+        """Makes this writer's frames differ from all others, and from each other."""
         self._stepped_down: NotPrimary | None = None
-        """Why nothing is appended: the log is another's, which may be `follow`ed."""
+        """Why nothing is appended: another server has the log, which this one may `follow`."""
         self._waiting = (waiting or SharedBytes(WAITING_BYTES_MAX)).part()
-        """What the appends that wait hold; guarded by `_admission`."""
+        """The memory that waiting appends hold; guarded by `_admission`."""
         self._backlog = Backlog().share(name) if backlog is None else backlog
         self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
-        """AppendRequests; None = stop, behind everything taken."""
+        """AppendRequests; None means stop, after everything accepted."""
         self._flights: SimpleQueue[_Flight | None] = SimpleQueue()
-        """None = stop."""
+        """None means stop."""
         self._held: AppendRequest | None = None
-        """Taken from the inbox, but too large for the group before it."""
+        """A request taken from the inbox but too large for the group before it."""
         self._again: deque[list[AppendRequest]] = deque()
         """Groups to judge again, before anything new."""
         self._flights_sent = self._flights_done = 0
-        """Handed to the writer (counted by the committer), and done with (counted by the writer)."""
+        """Flights handed to the writer (counted by the committer) and finished (counted by the writer)."""
         self._slots = threading.Semaphore(FRAMES_IN_FLIGHT_MAX)
         self._admission = threading.Lock()
         self._is_closed = False
@@ -150,7 +150,7 @@ class Sequencer:
         """Why the frame log refused the grounded flights; handed from the writer to the committer."""
         self._resume = threading.Event()
         self._answering = threading.Lock()
-        """Guards who is answered: the flights below, in order, and the requests of each, which go when they are; and
+        """Guards answering: the flights below, in order, their requests, which are removed once answered, and
         `_held`."""
         self._unanswered: deque[_Flight] = deque()
         self._applied_head = frame_log.head
@@ -170,7 +170,7 @@ class Sequencer:
             if not self._waiting.take(size):
                 self._statistics.refused += 1
                 raise self._no_room(request.columns, size)
-            if request.columns.count:  # a mark alone is no event
+            if request.columns.count:  # a mark without events is not counted
                 self._reserve(request, size)
             self._statistics.queued_bytes = self._waiting.bytes
             self._statistics.queued_requests += 1
@@ -192,12 +192,12 @@ class Sequencer:
             raise
 
     def step_aside(self) -> None:
-        """Others append: what is to be appended here is refused until `begin_term`. Before anything was."""
+        """Refuse appends until `begin_term`, because another server appends. Call it before the first append."""
         self._stepped_down = NotPrimary(self._name)
 
     def follow(self) -> None:
-        """Take up the frames that others have put into the log. One thread at a time, and between `step_aside` and
-        `begin_term` alone, while there is no committer.
+        """Apply the frames that others have put into the log. One thread at a time, and only between `step_aside` and
+        `begin_term`, while there is no committer.
         """
         assert self._stepped_down is not None and not self._threads
         self._judge.catch_up(self._frame_log, self.durable_head)
@@ -205,7 +205,7 @@ class Sequencer:
         self._publish(self.durable_head)
 
     def begin_term(self) -> None:
-        """From now on appends are taken, in the term that the frame log is in; what it has was followed."""
+        """Accept appends in the current term of the frame log, whose frames have all been followed."""
         assert not self._threads
         self._term = self._frame_log.term
         self._nonce = self._term.nonce
@@ -218,7 +218,7 @@ class Sequencer:
         self._last_crc = self._durable_crc = self._frame_log.last_crc
 
     def close(self) -> None:
-        """Take no more; everything taken is answered before this returns."""
+        """Accept no more; everything accepted is answered before this returns."""
         with self._admission:
             if self._is_closed:
                 return
@@ -234,7 +234,7 @@ class Sequencer:
             thread.start()
 
     def _guarded(self, target: Callable[[], None]) -> None:
-        """A thread of the sequencer that dies would leave callers waiting for ever: end the process instead."""
+        """Run a thread's target; if it raises, end the process, because callers would wait for ever."""
         try:
             target()
         except BaseException as error:
@@ -268,12 +268,12 @@ class Sequencer:
                 continue
             if self._refusal is None:
                 self._commit(group)
-            else:  # what was refused comes first
+            else:  # refused groups come first
                 self._again.appendleft(group)
-            del group  # nothing is to be kept until the next append comes
+            del group  # keep nothing alive until the next append
 
     def _take(self) -> tuple[list[AppendRequest], bool]:
-        """Wait for appends; take all that wait and fit one group, and whether to stop after them."""
+        """Wait for appends; return those that fit one group, and whether to stop after them."""
         group: list[AppendRequest] = []
         events = size = 0
         request = self._take_held() or self._inbox.get()
@@ -321,7 +321,7 @@ class Sequencer:
         return encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
 
     def _record(self, group: list[AppendRequest]) -> None:
-        """Keep a mark that comes without events: rare, so it waits until everything before it is durable."""
+        """Store a mark without events. That is rare, so it waits until everything before it is durable."""
         if not self._has_settled():
             self._again.appendleft(group)
             return
@@ -331,9 +331,9 @@ class Sequencer:
         self._answer(group)
 
     def _send(self, flight: _Flight) -> None:
-        """Write a small frame, or whatever nothing waits behind, here, if nothing is under way; else the writer does.
+        """Write the frame here if nothing is under way and it is small or nothing waits; else hand it to the writer.
 
-        Whether something was refused is looked at last: the writer says so before it says that it is done.
+        The check for a refusal comes last: the writer sets it before it reports that it is done.
         """
         with self._answering:
             self._unanswered.append(flight)
@@ -344,7 +344,7 @@ class Sequencer:
         ):
             if (refusal := self._write([flight])) is not None:
                 self._ground([flight], refusal)
-        else:  # on top of what was refused, too: it is rolled back with that
+        else:  # even on top of a refused frame: both are rolled back
             self._slots.acquire()
             self._flights_sent += 1
             self._flights.put(flight)
@@ -353,12 +353,12 @@ class Sequencer:
         return self._held is None and self._inbox.empty() and not self._again
 
     def _reground(self) -> None:
-        """The frame log refused frames: roll back all in flight; refuse their appends, or judge them again.
+        """After a refusal of the frame log, roll back all frames in flight; refuse their appends or judge them again.
 
-        The writer waits meanwhile, so that nothing else moves.
+        The writer waits meanwhile, so that nothing else changes.
         """
         refusal, grounded = self._refusal, [*self._grounded]
-        while not self._flights.empty():  # encoded on top of what was refused
+        while not self._flights.empty():  # encoded on top of the refused frames
             flight = self._flights.get()
             assert flight is not None
             grounded.append(flight)
@@ -374,7 +374,7 @@ class Sequencer:
             self.durable_head, self._durable_crc = self._frame_log.head, self._frame_log.last_crc
             self._publish(self.durable_head)
             self._judge_again(grounded)
-        elif isinstance(refusal, NotAdopted):  # of the first: nobody else's append is to fail by it
+        elif isinstance(refusal, NotAdopted):  # of the first: it must not fail other appends
             self._refuse(grounded[0].requests, refusal)
             self._judge_again(grounded[1:])
         elif refusal is not None:
@@ -397,7 +397,7 @@ class Sequencer:
         self._answer(requests)
 
     def _step_down(self, head: Head) -> NotPrimary:
-        """The log is another's: nothing that waits is judged any more, for it may be on what is not the log's end."""
+        """Stop judging, because another server has the log: its end here may not be the real one."""
         return self._stop_appending(f"another server appends to it now (term {head.term.number})")
 
     def _stop_appending(self, why: str) -> NotPrimary:
@@ -408,9 +408,9 @@ class Sequencer:
         return refusal
 
     def _has_settled(self) -> bool:
-        """Wait until the writer is done with everything, or refuses some of it; whether it refused nothing."""
+        """Wait until the writer has finished everything or refuses part of it; returns whether it refused nothing."""
         held = 0
-        while held < FRAMES_IN_FLIGHT_MAX and self._refusal is None:  # a refusal gives slots back, but not all
+        while held < FRAMES_IN_FLIGHT_MAX and self._refusal is None:  # a refusal returns only some of the slots
             self._slots.acquire()
             held += 1
         for _ in range(held):
@@ -428,7 +428,7 @@ class Sequencer:
             if refusal is not None:
                 self._ground(flights, refusal)
             self._flights_done += len(flights)
-            if self._inbox.empty():  # the committer may let go of what it holds
+            if self._inbox.empty():  # wake the committer to release what it holds
                 self._inbox.put(_WAKE)
             for _ in flights:
                 self._slots.release()
@@ -439,14 +439,14 @@ class Sequencer:
             del flights, flight  # as the committer does
 
     def _write(self, flights: list[_Flight]) -> EventLogError | HeadMoved | None:
-        """Write and sync, publish and answer. What the frame log refuses stays unanswered."""
+        """Write, sync, publish and answer. Frames that the frame log refuses stay unanswered."""
         frames = [flight.frame for flight in flights if flight.frame is not None]
         if frames:
             begin = time.perf_counter()
             expected = Head(self.durable_head, self._durable_crc, self._term)
             try:
                 self._frame_log.append_frames(frames, expected, self._tell_unknown)
-            except (LockLostMeanwhile, OutcomeUnknown):  # a home knows the log by its key alone
+            except (LockLostMeanwhile, OutcomeUnknown):  # a home knows only the log's key
                 self._taken(flights)
                 return OutcomeUnknown(self._name)
             except (EventLogError, HeadMoved) as refusal:
@@ -468,16 +468,16 @@ class Sequencer:
         return None
 
     def _taken(self, flights: Sequence[_Flight]) -> list[AppendRequest]:
-        """The requests of the first flights that are to be answered, which nobody else answers from now on."""
+        """Take the requests of the first flights to answer; no other thread answers them from now on."""
         with self._answering:
             for _ in flights:
                 self._unanswered.popleft()
             return list(chain.from_iterable([flight.requests for flight in flights]))
 
     def _tell_unknown(self) -> None:
-        """What is in flight has no answer yet, and nobody shall wait longer; what was not sent is refused.
+        """Report an unknown outcome for everything in flight, and refuse what was not sent.
 
-        Called by a thread of the frame log's.
+        Called on a thread of the frame log.
         """
         with self._answering:
             overdue = list(chain.from_iterable([flight.requests for flight in self._unanswered]))
@@ -490,7 +490,7 @@ class Sequencer:
             self._refuse(self._not_begun(), refusal)
 
     def _not_begun(self) -> list[AppendRequest]:
-        """Take the appends that wait to be judged; whatever else is in the inbox stays."""
+        """Take the appends not judged yet; other items stay in the inbox."""
         found = [held] if (held := self._take_held()) is not None else []
         for _ in range(self._inbox.qsize()):
             try:
@@ -504,9 +504,9 @@ class Sequencer:
         return found
 
     def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
-        """Hand what is not durable back to the committer, which rolls back while the writer waits."""
+        """Hand flights that are not durable back to the committer, which rolls back while the writer waits."""
         head, landed = self._frame_log.head, 0
-        if isinstance(refusal, EventLogError):  # the first frames may have found room
+        if isinstance(refusal, EventLogError):  # the first frames may have fitted
             for flight in flights:
                 if flight.frame is not None:
                     if flight.frame.last > head:
@@ -527,7 +527,7 @@ class Sequencer:
         self._statistics.fsync_peaks.add(int(time.monotonic()), seconds)
 
     def _answer(self, requests: Iterable[AppendRequest]) -> None:
-        """Give requests back to whom they came from: one call for all of one caller."""
+        """Return requests to their callers: one call per caller."""
         by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
         size = count = appends = events = appended = reserved = 0
         for request in requests:
@@ -559,7 +559,7 @@ class Sequencer:
 
 
 def _goes_alone(request: AppendRequest) -> bool:
-    """Whether it is a group by itself: a mark alone, or what is a segment."""
+    """Whether it forms a group by itself: a mark without events, or a segment."""
     return not request.columns.count or isinstance(request.columns, PreparedColumns)
 
 
@@ -569,6 +569,6 @@ def _is_small(flight: _Flight) -> bool:
 
 
 def end_process(reason: str) -> None:
-    """End the process at once: what was acknowledged is on disk, and nothing more can be promised."""
+    """End the process at once: acknowledged events are on disk, and nothing more can be promised."""
     os.write(2, f"headwater: {reason}; ending at once, restart to recover\n".encode())
     os.abort()

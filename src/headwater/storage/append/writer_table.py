@@ -1,7 +1,7 @@
-"""The writer table of one log: what it has of each exactly-once writer (`core.mark`), applied and durable.
+"""The writer table of one log: the applied and the durable state of each exactly-once writer (`core.mark`).
 
-The committer applies marks; what it applied becomes durable with its frame (`landed`), or is forgotten (`rollback`).
-The table follows from the frames. So that frames may go, it is also written to a file: see `StoredWriterTable`.
+The committer applies marks; they become durable with their frame (`landed`) or are dropped (`rollback`).
+The table is derived from the frames. It is also written to a file, so that frames may go: see `StoredWriterTable`.
 """
 
 from __future__ import annotations
@@ -29,40 +29,39 @@ from ..segments.meta import Meta
 from ..segments.segment_log import SegmentLog
 
 WRITERS_MAX = 10_000
-"""A log knows at most so many writers that have not ended, unless a limit is given. For a new one, it forgets the one
-that was idle longest."""
+"""The default limit of writers per log that have not ended. To admit a new one, the log forgets the longest idle."""
 WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
-"""But none that was heard of later than that: then the new one is refused."""
+"""A writer active within this time is not forgotten: the new one is refused instead."""
 UNFINISHED_MS = 30 * 24 * 60 * 60 * 1000
-"""A writer whose newest batch is not complete is forgotten after that time at the earliest, unless a limit is given."""
+"""The default time before a writer with an incomplete newest batch may be forgotten."""
 MANY = 0.8
-"""From this share of the limit on, a log warns."""
+"""A log warns from this share of the limit on."""
 ENDED_MS = 60 * 60 * 1000
-"""A writer that has ended (`WriterState.is_ended`) is forgotten after that time,"""
+"""A writer that has ended (`WriterState.is_ended`) is forgotten after this time,"""
 ENDED_BYTES_MAX = 16 * 1024 * 1024
-"""or sooner, the oldest first, where ended writers take more memory than that."""
+"""or sooner, oldest first, if ended writers take more memory than this."""
 ENTRY_BYTES = 524
-"""What a writer takes in memory, besides its name."""
+"""The memory of a writer, without its name."""
 DROPPED_TOGETHER = 500
-"""So many forgotten writers are dropped at once from the state: appends of the log wait meanwhile."""
+"""How many forgotten writers to drop from the state at once: appends of the log wait meanwhile."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
 _Row = tuple[str, int, int, int, int, int, bool, int]
-"""A writer's state, in its own order, and when it was last heard of, as the file has them."""
+"""A writer's state, in field order, and when it was last active, as stored in the file."""
 
 
 class WriterLimits(NamedTuple):
-    """How many writers a log knows."""
+    """How many writers a log knows, and for how long."""
 
     writers_max: int = WRITERS_MAX
-    """So many at most that have not ended."""
+    """The most writers that have not ended."""
     unfinished_ms: int = UNFINISHED_MS
-    """One whose newest batch is not complete may be forgotten for a new one when it was silent for so long."""
+    """How long a writer with an incomplete newest batch must be silent before a new one may replace it."""
 
 
 class MarkedFrame(Protocol):
-    """What the table asks of a frame."""
+    """The parts of a frame that the table uses."""
 
     recorded_at: int
 
@@ -77,25 +76,25 @@ class MarkedFrame(Protocol):
 class _Known(NamedTuple):
     state: WriterState
     at: int
-    """When the writer was last heard of: recorded_at of its newest mark."""
+    """When the writer was last active: recorded_at of its newest mark."""
 
 
 class _Pending(NamedTuple):
-    """A change that is applied, but not durable: with the frame that has that number it will be."""
+    """A change that is applied but not durable until the frame with that number is."""
 
     number: int
     known: _Known
     forgotten: tuple[str, ...]
-    """The writers that are forgotten with it."""
+    """The writers forgotten with it."""
 
 
 class WriterTable:
-    """The writers of one log. One thread applies and rolls back; all else may come from any."""
+    """The writers of one log. One thread applies and rolls back; other methods are safe from any thread."""
 
     def __init__(
         self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = (), limits: WriterLimits | None = None
     ) -> None:
-        """`upto`: the table is exact for the events up to that number. `limits` None: the usual ones."""
+        """`upto`: the table is exact for the events up to that number. `limits` None: the defaults."""
         self._limits = limits
         self._durable = {state.writer: _Known(state, at) for state, at in known}
         self._applied = dict(self._durable)
@@ -103,7 +102,7 @@ class WriterTable:
         self._pending: deque[_Pending] = deque()
         self._upto = upto
         self._lock = threading.Lock()
-        """Held while any of it changes, and while more than one entry of it is looked at."""
+        """Held during changes, and while more than one entry is read."""
 
     @property
     def limits(self) -> WriterLimits:
@@ -112,11 +111,11 @@ class WriterTable:
 
     @property
     def open_count(self) -> int:
-        """How many writers it knows that have not ended. Any thread may ask."""
+        """The number of known writers that have not ended. Safe to call from any thread."""
         return max(len(self._applied) - len(self._ended), 0)
 
     def trouble(self) -> str | None:
-        """What to tell an operator while the log knows almost as many writers as it can; None before that."""
+        """A message for the operator while the number of writers is near the limit; else None."""
         count, allowed = self.open_count, self.limits.writers_max
         if count < allowed * MANY:
             return None
@@ -126,17 +125,17 @@ class WriterTable:
         )
 
     def get(self, writer: str) -> WriterState | None:
-        """What is durable of a writer."""
+        """The durable state of a writer."""
         known = self._durable.get(writer)
         return None if known is None else known.state
 
     def all(self) -> list[WriterState]:
-        """What is durable of all writers, by name."""
+        """The durable states of all writers, by name."""
         with self._lock:
             return [known.state for _, known in sorted(self._durable.items())]
 
     def judge(self, mark: Mark, count: int, at: int) -> AppendResult | None:
-        """The answer to an append whose mark is not ahead; None if it may go in. Raises TooLarge: one writer too many.
+        """The result of an append whose mark is not ahead; None to accept it. Raises TooLarge: one writer too many.
 
         `at` is the present time, in ms.
         """
@@ -154,29 +153,29 @@ class WriterTable:
         return AppendResult(known.state.first, known.state.last, was_stored=True)
 
     def apply(self, mark: Mark, first: int, count: int, at: int) -> WriterState:
-        """Enter a mark that passed, with its `count` events from number `first` on; answers the state that it makes."""
+        """Enter an accepted mark with its `count` events from number `first` on; returns the new state."""
         known = self._applied.get(mark.writer)
         state = advanced(None if known is None else known.state, mark, first, count)
         self._enter(state, first + count - 1, at)
         return state
 
     def record(self, mark: Mark, head: int, at: int) -> None:
-        """Enter a mark without events, durably; nothing else is pending.
+        """Durably enter a mark without events; nothing else is pending.
 
-        Raises DiskFull, StorageUnavailable: then nothing has changed.
+        Raises DiskFull, StorageUnavailable: nothing has changed.
         """
         self.apply(mark, head + 1, 0, at)
         self.landed(head)
 
     def replay(self, frame: MarkedFrame) -> None:
-        """Enter the marks of a frame that is in the log."""
+        """Enter the marks of a frame of the log."""
         for mark in frame.marks():
             self._enter(mark.state, frame.last, frame.recorded_at)
 
     def forget(self, writer: str) -> None:
-        """Forget a writer whose end is durable; nothing happens where none of that name is known.
+        """Forget a writer whose end is durable; an unknown name is ignored.
 
-        Its frames still have its marks: a table that is made from them has it, as ended.
+        Its frames still have its marks: a table rebuilt from them has it, as ended.
         Raises InvalidInput (it has not ended), DiskFull, StorageUnavailable.
         """
         with self._lock:
@@ -191,7 +190,7 @@ class WriterTable:
                 self._ended.remove(writer)
 
     def landed(self, head: int) -> None:
-        """Everything up to that number is durable."""
+        """Record that everything up to that number is durable."""
         if not self._pending:
             self._upto = head
             return
@@ -204,20 +203,20 @@ class WriterTable:
             self._upto = head
 
     def rollback(self) -> None:
-        """Forget what is applied but not durable."""
+        """Drop changes that are applied but not durable."""
         with self._lock:
             self._pending.clear()
             self._applied = dict(self._durable)
             self._ended = _ended_of(self._applied)
 
     def begin(self) -> None:
-        """The first mark is about to go in. Raises DiskFull, StorageUnavailable."""
+        """Prepare for the log's first mark. Raises DiskFull, StorageUnavailable."""
 
     def save(self) -> None:
-        """Make the durable table last without the frames it comes from. Raises DiskFull, StorageUnavailable."""
+        """Save the durable table, so that it does not depend on its frames. Raises DiskFull, StorageUnavailable."""
 
     def snapshot(self) -> tuple[int, list[_Known]]:
-        """A number, and what was known with the events up to it."""
+        """A number, and the writers known with the events up to it."""
         with self._lock:
             return self._upto, list(self._durable.values())
 
@@ -233,13 +232,13 @@ class WriterTable:
             self._applied[state.writer] = known
             if state.is_ended:
                 self._ended.add(state.writer, at)
-            elif state.writer in self._ended:  # it was forgotten, and its name is used again
+            elif state.writer in self._ended:  # it was forgotten and its name is reused
                 self._ended.remove(state.writer)
             forgotten.extend(self._forget_ended(at))
             self._pending.append(_Pending(number, known, tuple(forgotten)))
 
     def _forget_ended(self, now: int) -> list[str]:
-        """Forget the writers that ended an hour ago, and the oldest of too many; answers them."""
+        """Forget writers that ended an hour ago, and the oldest if there are too many; returns them."""
         forgotten: list[str] = []
         while self._ended:
             oldest = next(iter(self._ended))
@@ -251,11 +250,11 @@ class WriterTable:
         return forgotten
 
     def _is_full(self) -> bool:
-        """Whether there are as many writers that have not ended as a log knows."""
+        """Whether the number of writers that have not ended is at the limit."""
         return self.open_count >= self.limits.writers_max
 
     def _idlest(self, now: int) -> str | None:
-        """The writer that may be forgotten for a new one: the longest idle of the old ones, the complete first."""
+        """The writer to forget for a new one: the longest idle of those old enough, complete ones first."""
         complete, unfinished = now - WRITER_IDLE_MS, now - self.limits.unfinished_ms
         old = [
             (not state.is_complete, at, state.writer)
@@ -266,26 +265,26 @@ class WriterTable:
 
 
 class _Ended(OrderedDict[str, int]):
-    """The writers that have ended, and when; the oldest first."""
+    """The writers that have ended, and when; oldest first."""
 
     bytes = 0
-    """What they take in memory, about."""
+    """Their approximate memory."""
 
     def add(self, writer: str, at: int) -> None:
-        """It has ended, then."""
+        """Add a writer that ended at that time."""
         if writer not in self:
             self.bytes += entry_bytes(writer)
         self[writer] = at
         self.move_to_end(writer)
 
     def remove(self, writer: str) -> None:
-        """It is forgotten."""
+        """Remove a forgotten writer."""
         del self[writer]
         self.bytes -= entry_bytes(writer)
 
 
 def entry_bytes(writer: str) -> int:
-    """What a writer takes in memory, about."""
+    """The approximate memory of a writer."""
     return ENTRY_BYTES + sys.getsizeof(writer)
 
 
@@ -305,35 +304,35 @@ def _ended_of(known: Mapping[str, _Known]) -> _Ended:
 
 
 class KeptMarks:
-    """What the state has of a log's writers: marks without events, for which there is no frame to be found in."""
+    """The marks of a log's writers in the state: those without events, which no frame has."""
 
     def __init__(self, state: StateStore, incarnation: str) -> None:
         self._state, self._kind = state, kinds_of_log(incarnation)[3]
 
     def keep(self, state: WriterState, at: int, *, is_durable: bool = True) -> None:
-        """Enter what is known of a writer. Raises DiskFull, StorageUnavailable."""
+        """Store the state of a writer. Raises DiskFull, StorageUnavailable."""
         row = msgspec.json.encode([_row(state, at)])
         kept = self._state.get(self._kind, state.writer)
         if kept is None or kept.value != row:
             self._state.put(self._kind, state.writer, row, is_durable=is_durable)
 
     def has(self, writer: str) -> bool:
-        """Whether something was entered of that writer. Raises StorageUnavailable."""
+        """Whether there is an entry for that writer. Raises StorageUnavailable."""
         return self._state.get(self._kind, writer) is not None
 
     def all(self) -> list[tuple[WriterState, int]]:
-        """All writers of which something was entered, and when each was heard of. Raises StorageUnavailable."""
+        """All writers with an entry, and when each was last active. Raises StorageUnavailable."""
         decode = json_decoder(list[_Row]).decode
         rows = [row for _, entry in self._state.items(self._kind) for row in decode(entry.value)]
         return [(WriterState(*row[:7]), row[7]) for row in rows]
 
     def drop(self, writers: Iterable[str]) -> None:
-        """What the state has of these is known without it."""
+        """Drop the entries of these writers: they are known without the state."""
         self._state.delete_all(self._kind, writers)
 
 
 class StoredWriterTable(WriterTable):
-    """A writer table with a file. `begin` is called once in the life of a log, before its first mark."""
+    """A writer table with a file. `begin` is called once in a log's life, before its first mark."""
 
     def __init__(
         self,
@@ -344,15 +343,15 @@ class StoredWriterTable(WriterTable):
         kept: KeptMarks,
         limits: WriterLimits | None = None,
     ) -> None:
-        """`begin`: what else is to be done before the log's first mark; None if it has marks. `kept`: those without."""
+        """`begin`: called before the log's first mark; None if it has marks. `kept`: marks without events."""
         super().__init__(upto, known, limits)
         self._directory, self._kept = directory, kept
         self._begin = begin
         self._saving = threading.Lock()
         self.has_all = False
-        """Whether the table has every mark of the state: not while another server may enter more."""
+        """Whether the table has every mark of the state: False while another server may add more."""
         self._keeping = threading.Lock()
-        """Held while a mark is entered in the store of marks and in the table, and while the two are compared."""
+        """Held while a mark is entered in both the state and the table, and while the two are compared."""
 
     @property
     def is_used(self) -> bool:
@@ -372,24 +371,24 @@ class StoredWriterTable(WriterTable):
                 write_writers(self._directory, *self.snapshot())
 
     def record(self, mark: Mark, head: int, at: int) -> None:
-        """See WriterTable. Kept first: there is no frame that it could be found in again."""
+        """See WriterTable. The state comes first: no frame has this mark."""
         with self._keeping:
             self._kept.keep(advanced(self.get(mark.writer), mark, 0, 0), at)
             super().record(mark, head, at)
 
     def forget(self, writer: str) -> None:
-        """See WriterTable. A mark that is kept apart goes first: it would hide later batches of that name."""
+        """See WriterTable. A mark in the state is removed first: it would hide later batches of that name."""
         with self._keeping:
             known = self.get(writer)
             if (known is None or known.is_ended) and self._kept.has(writer):
-                self.save()  # else earlier marks alone would be left, and the writer has not ended with these
+                self.save()  # else only earlier marks would be left, without the writer's end
                 self._kept.drop([writer])
             super().forget(writer)
 
     def merge_kept(self) -> None:
-        """Enter what was kept apart from frames, where it is newer than what they say.
+        """Enter the marks of the state that are newer than those of the frames.
 
-        Nothing follows an end: what frames say of a later time is of a writer that has the name of a forgotten one.
+        Nothing follows an end: later marks in frames belong to a new writer with the name of a forgotten one.
         """
         upto, known = self.snapshot()
         heard_of = {state.writer: at for state, at in known}
@@ -401,18 +400,18 @@ class StoredWriterTable(WriterTable):
         self.landed(upto)
 
     def drop_kept(self) -> None:
-        """The file has all that was kept apart. Raises DiskFull, StorageUnavailable."""
+        """Save the file, then drop the marks of the state, which it has. Raises DiskFull, StorageUnavailable."""
         if writers := [state.writer for state, _ in self._kept.all()]:
             self.save()
             self._kept.drop(writers)
 
     def keep_all(self) -> None:
-        """Keep all that is durable apart from the frames, which may go, and no writer that is forgotten.
+        """Store all durable writers in the state, so that frames may go, and drop the forgotten ones.
 
-        To be made durable by the caller.
+        The caller makes it durable.
         """
         for state, _ in self.snapshot()[1]:
-            with self._keeping:  # a newer mark than that of the snapshot may be kept by now
+            with self._keeping:  # the state may have a newer mark than the snapshot by now
                 if (known := self._durable.get(state.writer)) is not None:
                     self._kept.keep(known.state, known.at, is_durable=False)
         if not self.has_all:
@@ -429,28 +428,28 @@ class _File(msgspec.Struct):
 
     format: int
     upto: int
-    """The table is exact for the events up to that number; marks of later frames come on top."""
+    """The table is exact for the events up to that number; marks of later frames are added to it."""
     writers: list[_Row]
 
 
 class _FirstFile(msgspec.Struct):
-    """WRITERS.json as 0.1.0 wrote it."""
+    """WRITERS.json in the format of 0.1.0."""
 
     format: int
     upto: int
     crc: int
-    """CRC32C of `upto` in decimal digits, a line feed, and `writers` as it stands in the file."""
+    """CRC32C of `upto` in decimal digits, a line feed, and `writers` as in the file."""
     writers: msgspec.Raw
 
 
 def write_writers(directory: Path, upto: int, known: Sequence[tuple[WriterState, int]]) -> None:
-    """Write the file of a writer table, durably: it is replaced whole, or stays. Raises OSError."""
+    """Durably and atomically replace the file of a writer table. Raises OSError."""
     rows = sorted(_row(state, at) for state, at in known)
     WRITERS_FILE.write(directory, _File(WRITERS_FORMAT, upto, rows))
 
 
 def read_writers(directory: Path) -> tuple[int, list[tuple[WriterState, int]]]:
-    """Up to which number the table on file is exact, and its writers with the time each was last heard of.
+    """The number up to which the stored table is exact, and its writers with the time each was last active.
 
     Raises StorageCorrupted if the file is missing or damaged, StorageUnavailable (a newer format).
     """
@@ -471,9 +470,9 @@ def load_writers(
     is_copy: bool,
     limits: WriterLimits | None = None,
 ) -> StoredWriterTable:
-    """The table of exactly-once writers: what is on file, the marks of the frames behind that, and those kept apart.
+    """Load the table of exactly-once writers: the file, the marks of later frames, and those of the state.
 
-    `begin` is called before a log without marks takes its first. What is on file is kept nowhere else, but of a copy.
+    `begin` is called before a log without marks takes its first. Except for a copy, the file is the only source.
     Raises StorageCorrupted, StorageUnavailable.
     """
     if not meta.has_marks:
@@ -492,7 +491,7 @@ def load_writers(
 
 
 def _earlier(content: bytes) -> _File:
-    """The file as 0.1.0 wrote it. Raises ValueError."""
+    """Decode the format of 0.1.0. Raises ValueError."""
     file = earlier_struct(content, _FirstFile)
     if file.crc != google_crc32c.value(b"%d\n" % file.upto + bytes(file.writers)):
         raise ValueError("the checksum does not fit")

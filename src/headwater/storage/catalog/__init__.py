@@ -1,1 +1,1 @@
-"""Which directory belongs to which log, and how far back each log goes."""
+"""The directories of logs, and the trim points of logs."""

@@ -14,18 +14,18 @@ from .directories import LOGS
 logger = logging.getLogger("headwater.storage")
 
 BACKUP_LOCK = "BACKUP.lock"
-"""Held shared by a backup, with the folder of the logs; files are unlinked only while neither is held."""
+"""Held shared by a backup, with the folder of the logs; files are unlinked only while both are free."""
 
 
 @contextmanager
 def backing_up(directory: Path) -> Iterator[None]:
-    """While held, no file of a data directory is unlinked. Waits for an unlinking that is under way. Raises OSError."""
+    """While held, no file of a data directory is unlinked. Waits for unlinking under way. Raises OSError."""
     with locked(directory / BACKUP_LOCK, directory / LOGS, fcntl.LOCK_SH):
         yield
 
 
 class NoBackup:
-    """While held, no backup begins; enters with False where one is running, or where that is not known."""
+    """While held, no backup begins; enters with False if one is running or that is unknown."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -1,4 +1,4 @@
-"""The directories of logs: made when a log is, or when a copy of it begins, and taken out of the way."""
+"""Creates the directories of logs and copies, and sets copies aside."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ logger = logging.getLogger("headwater.storage")
 
 
 def new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
-    """What a log begins as, in a new incarnation whose first number follows `floor`; `now` in ms."""
+    """The META of a new log, in a new incarnation whose first number follows `floor`; `now` in ms."""
     incarnation = uuid.uuid4().hex
     return Meta(
         name=name,
@@ -37,7 +37,7 @@ def new_meta(name: str, floor: int, partitions: int, now: int) -> Meta:
 
 
 def make_log_directory(directory: Path, meta: Meta) -> None:
-    """An empty log; it is there for good when this returns. Raises OSError."""
+    """Durably create an empty log. Raises OSError."""
     for part in (FRAMES, INDEX, HISTORY):
         make_directory(directory / part)
     meta.write(directory)
@@ -45,16 +45,16 @@ def make_log_directory(directory: Path, meta: Meta) -> None:
 
 
 def make_copies(directory: Path, state: StateStore, on_missing: Callable[[str], None] = nobody_asks) -> None:
-    """In a data directory, make those of the logs that its home has, as empty ones, and set aside all others.
+    """Create missing directories of the home's logs, empty, and set aside all others.
 
-    `on_missing` is called before a missing one is made, and says which.
+    `on_missing` is called with a description before a missing one is created.
     """
     for entry in known_logs(state).values():
         log = directory / LOGS / entry.directory
         if known_identity(state, log) is None:
-            continue  # of a version without a journal
+            continue  # from a version without a journal
         if log.is_dir() and not (log / FRAMES).is_dir():
-            set_aside(log, "it is not whole")  # making it was interrupted
+            set_aside(log, "it is not whole")  # its creation was interrupted
         if not log.is_dir():
             on_missing(f"{log} is missing")
             make_log_directory(log, meta_of(state, log))
@@ -71,20 +71,20 @@ def is_renewed(state: StateStore, log: Path) -> bool:
     try:
         meta = read_meta(log)
     except EventLogError:
-        return False  # that is told when it is opened
+        return False  # opening it reports the error
     return identity is not None and (
         meta.segments_id == identity.segments_id and meta.incarnation != identity.incarnation
     )
 
 
 def begin_anew(log: Path, state: StateStore, why: str) -> None:
-    """Set aside the copy of a log, and make an empty one."""
+    """Set aside the copy of a log, and create an empty one."""
     set_aside(log, why)
     make_log_directory(log, meta_of(state, log))
 
 
 def set_aside(log: Path, why: str) -> None:
-    """Take the copy of a log out of the way. It is not removed: nobody else may have what is in it."""
+    """Move the copy of a log out of the way. It is not removed: its content may exist nowhere else."""
     data = log.parent.parent
     aside = data / f"aside-{log.name}-{wall_clock_ms()}"
     if log.exists():  # it may have had two names

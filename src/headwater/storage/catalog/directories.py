@@ -1,7 +1,7 @@
-"""Which directory is whose: what the state knows of logs, and what lies below `logs/`, held against each other.
+"""Compares the logs in the state with the directories below `logs/`.
 
-A log that the state has forgotten would be begun anew at 1, beside its events; one whose directory is gone would be
-taken for damaged by chance. Both are stopped, each with what to do, and the other logs go on.
+A log forgotten by the state would begin again at 1, beside its events; one whose directory is gone would look damaged
+by accident. Both are stopped, each with a remedy, and the other logs go on.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
 EVERY_LOG = "*"
 """Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
 RESTORE_JUMP = 10**12
-"""A log whose numbers are not all known goes on at the next multiple of this: years of events at any rate, and room for
-a million such jumps."""
+"""A log with unknown numbers goes on at the next multiple of this: years of events at any rate, and room for a million
+such jumps."""
 
 _INCARNATION = re.compile("[0-9a-f]{8}")
-"""What the names of directories end with: the first digits of the incarnation."""
+"""The end of directory names: the first digits of the incarnation."""
 
 
 class LogEntry(msgspec.Struct):
-    """What the state knows of a log."""
+    """The state's entry of a log."""
 
     directory: str
     settings: LogSettings
 
 
 def known_logs(state: StateStore) -> dict[str, LogEntry]:
-    """The logs that the state knows, by name."""
+    """The logs in the state, by name."""
     return {name: json_decoder(LogEntry).decode(entry.value) for name, entry in state.items(LOG_KIND)}
 
 
 def unknown_directories(directory: Path, state: StateStore) -> dict[str, list[Path]]:
-    """The directories of logs that the state knows neither as logs nor as trash, by the names that they may have."""
+    """The log directories that the state has neither as logs nor as trash, by the names they may have."""
     known = {entry.directory for entry in known_logs(state).values()} | {name for name, _ in state.items(TRASH_KIND)}
     found: dict[str, list[Path]] = {}
     for path in sorted((directory / LOGS).glob("*")):
@@ -55,7 +55,7 @@ def unknown_directories(directory: Path, state: StateStore) -> dict[str, list[Pa
 
 
 def stopped_logs(directory: Path, state: StateStore) -> dict[str, StorageCorrupted]:
-    """The logs that cannot be opened because state and directories disagree about them, and what to do."""
+    """The logs that cannot be opened because state and directories disagree, with the remedies."""
     unknown, known = unknown_directories(directory, state), known_logs(state)
     stopped = {name: _forgotten(name, paths) for name, paths in unknown.items() if name not in known}
     missing = {name: entry for name, entry in known.items() if not (directory / LOGS / entry.directory).is_dir()}
@@ -63,7 +63,7 @@ def stopped_logs(directory: Path, state: StateStore) -> dict[str, StorageCorrupt
 
 
 def left_over(directory: Path, state: StateStore) -> list[Path]:
-    """Directories that the state does not know, of logs that it has elsewhere: they stop nothing."""
+    """Unknown directories of logs that the state has elsewhere: they stop nothing."""
     known = known_logs(state)
     return [path for name, paths in unknown_directories(directory, state).items() if name in known for path in paths]
 
@@ -71,7 +71,7 @@ def left_over(directory: Path, state: StateStore) -> list[Path]:
 def missing_directory(
     directory: Path, name: str, entry: LogEntry, unknown: Mapping[str, Iterable[Path]]
 ) -> StorageCorrupted:
-    """What is said of a log that the state knows and whose directory is not there."""
+    """The error for a log in the state whose directory is missing."""
     remedy = (
         f"put it back, restore a backup (headwater restore), or give the log up, so that one of its name begins anew "
         f"(headwater check --accept-loss {name})"
@@ -82,10 +82,10 @@ def missing_directory(
 
 
 def adopt(directory: Path, state: StateStore, name: str) -> Path:
-    """Have the state know a log again by its directory; answers that.
+    """Enter a log into the state again from its directory; returns the directory.
 
-    It keeps the settings that the state has of it, or gets the default ones, which forget nothing. Raises
-    StorageCorrupted (there is no such directory, or more than one, or it does not say what it is), LogExists.
+    It keeps its settings in the state, or gets the defaults, which drop nothing. Raises StorageCorrupted (there is no
+    such directory, or more than one, or it cannot be identified), LogExists.
     """
     entry = known_logs(state).get(name)
     if entry is not None and (directory / LOGS / entry.directory).is_dir():
@@ -113,9 +113,9 @@ def _not_to_adopt(directory: Path, name: str, others: Sequence[str]) -> StorageC
 
 
 def give_up(state: StateStore, name: str) -> int:
-    """Forget a log whose directory is gone; answers the number above which one of that name will begin.
+    """Forget a log whose directory is gone; returns the number above which a log with that name will begin.
 
-    How far it went is not known, so that number lies above whatever it can have been.
+    The log's end is unknown, so this number is above any possible end.
     """
     floors = [int(entry.value) for key in (name, EVERY_LOG) if (entry := state.get(FLOOR_KIND, key))]
     floor = beyond(max(floors, default=0))
@@ -125,7 +125,7 @@ def give_up(state: StateStore, name: str) -> int:
 
 
 def beyond(number: int) -> int:
-    """A number above all that can have been issued since `number` was."""
+    """A number above all that can have been issued since `number`."""
     return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
 
 
@@ -139,19 +139,19 @@ def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
 
 
 def is_of_a_log(path: Path) -> bool:
-    """Whether it is more than a directory of the file system's own, such as lost+found."""
+    """Whether it is not one of the file system's own directories, such as lost+found."""
     return (path / META_NAME).exists() or (path / FRAMES).is_dir()
 
 
 def _names(path: Path) -> set[str]:
-    """The name in its META, and that with which the directory begins, if it is called as directories of logs are.
+    """The name in its META, and the one in the directory's name, if that has the form of log directories.
 
-    Where META cannot be read, the latter alone.
+    If META cannot be read, only the latter.
     """
     begins, _, ends = path.name.rpartition(".")
     try:
         names = {read_meta(path).name}
-    except EventLogError:  # whoever opens or adopts it is told
+    except EventLogError:  # opening or adopting it raises the error
         names = {begins}
     if _INCARNATION.fullmatch(ends):
         names.add(begins)

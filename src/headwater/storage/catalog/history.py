@@ -1,7 +1,7 @@
-"""The postings of a log's trimmed events, at its home: conditions ask for them, and no copy can make them again.
+"""The postings of a log's trimmed events, at its home: conditions need them, and no copy can rebuild them.
 
-They are there before the frames go that they were made of. A copy that begins later fetches them. Ranges may overlap,
-where the primaries that brought them had other segments: what they say is the same.
+The home has them before their frames go. A copy that begins later fetches them. Ranges may overlap if the primaries
+that stored them had different segments, but the content is the same.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from ..index.postings import FilePostings, postings_name
 from ..segments.meta import HISTORY, Meta
 
 _PREFIX = f"{HISTORY}/"
-"""How a file of postings is called at the home, before its own name; no batch of a writer is called so."""
+"""The prefix of the name of a postings file at the home; no batch of a writer has it."""
 _PART = "postings"
 
 
 def verify(file: FilePostings) -> None:
-    """Raises StorageCorrupted if the file, of events that are about to go, is damaged."""
+    """Raises StorageCorrupted if the file, whose events are about to go, is damaged."""
     try:
         file.verify()
     except ValueError as error:
@@ -33,7 +33,7 @@ def verify(file: FilePostings) -> None:
 
 
 def keep_history(frames: ReplicatedLog, files: Iterable[FilePostings]) -> None:
-    """Have the home keep what these files, oldest first, know above what it has.
+    """Store at the home the postings of these files, oldest first, above what it has.
 
     Raises NotPrimary, StorageUnavailable, StorageCorrupted, OSError.
     """
@@ -45,16 +45,17 @@ def keep_history(frames: ReplicatedLog, files: Iterable[FilePostings]) -> None:
 
 
 def drop_history(frames: ReplicatedLog, below: int) -> None:
-    """Postings of events that are all numbered below that may go at the home. Raises StorageUnavailable."""
+    """Let the home drop postings of events below that number. Raises StorageUnavailable."""
     for first, last in _ranges(frames):
         if last < below:
             frames.home.forget_batch(frames.key, _name(first, last))
 
 
 def fetch_history(directory: Path, frames: ReplicatedLog, meta: Meta) -> None:
-    """Have in a copy what it lacks of the postings of trimmed events, and no fewer frames than these postings cover.
+    """Fetch the postings of trimmed events that a copy lacks, and at least the frames that these postings cover.
 
-    What the home lacks too is missing when the log is loaded. Raises what `ReplicatedLog.follow` does, and DiskFull.
+    Postings that the home lacks too are missing when the log is loaded. Raises what `ReplicatedLog.follow` does, and
+    DiskFull.
     """
     segments = frames.segments
     if not segments or segments[0].first <= meta.known_from or missing_history(directory, segments, meta) is None:
@@ -78,7 +79,7 @@ def _fetch(directory: Path, frames: ReplicatedLog, first: int, last: int) -> Non
 
 
 def _ranges(frames: ReplicatedLog) -> list[tuple[int, int]]:
-    """The ranges of numbers whose postings the home has."""
+    """The ranges of the postings at the home."""
     names = frames.home.batches(frames.key, _PREFIX)
     return [each for name in names if (each := range_of(Path(name))) is not None]
 

@@ -1,9 +1,9 @@
-"""Who a log is, by two copies: its META.json, and the state's journal, which has it first.
+"""The identity of a log, in two copies: its META.json, and the state's journal, which is written first.
 
-What makes a log that log (its incarnation, the seeds of its checksums, numbers that are no events of it) would be lost
-with one small file. So the state has it too, under the name of the log's directory: a damaged META.json is made anew
-from it, and one that says something else is not believed. Facts of the directory alone (how it was closed, its epoch)
-are in META.json only; how far the log is trimmed is `trim_point`'s.
+The identity (the incarnation, the seeds of checksums, the gaps) would be lost with one small file. So the state has it
+too, under the name of the log's directory: a damaged META.json is rebuilt from it, and a contradicting one is not
+trusted. Facts about the directory itself (how it was closed, its epoch) are only in META.json; `trim_point` has the
+trim point.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _REMEDY = (
 
 
 class LogIdentity(msgspec.Struct, frozen=True):
-    """What the journal has of a log: the fields of `Meta` of these names."""
+    """A log's identity in the journal: the fields of `Meta` with these names."""
 
     name: str
     incarnation: str
@@ -48,18 +48,18 @@ class LogIdentity(msgspec.Struct, frozen=True):
 
 
 def record_identity(state: StateStore, directory: Path, meta: Meta) -> None:
-    """Enter who the log of that directory is, durably. To be done before META.json says so."""
+    """Durably record the identity of the log in that directory. Call it before META.json is written."""
     identity = LogIdentity(**{name: getattr(meta, name) for name in LogIdentity.__struct_fields__})
     state.put(IDENTITY_KIND, directory.name, msgspec.json.encode(identity))
 
 
 def forget_identity(state: StateStore, directory: Path) -> None:
-    """The log of that directory is gone."""
+    """Remove the identity of a log that is gone."""
     state.delete(IDENTITY_KIND, directory.name)
 
 
 def known_identity(state: StateStore, directory: Path) -> LogIdentity | None:
-    """What the state has of the log of that directory; of one that no version with a journal has opened, nothing."""
+    """The state's identity of the log in that directory; None if no version with a journal has opened it."""
     entry = state.get(IDENTITY_KIND, directory.name)
     if entry is None:
         return None
@@ -70,9 +70,9 @@ def known_identity(state: StateStore, directory: Path) -> LogIdentity | None:
 
 
 def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
-    """The META of a log directory, as both copies have it, and what is to be told of it. Writes nothing.
+    """The META of a log directory, agreed by both copies, and a message about it. Writes nothing.
 
-    Where META.json is damaged, or was not written any more after the state was, the journal counts.
+    If META.json is damaged, or was not written after the state was, the journal counts.
     Raises StorageCorrupted: they disagree, or there is no copy; StorageUnavailable (a newer format).
     """
     identity = known_identity(state, directory)
@@ -100,7 +100,7 @@ def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
 
 
 def accept_identity(state: StateStore, directory: Path) -> Meta:
-    """What `identified` says; where META.json and the state disagree, META.json, which the state believes from then on.
+    """The META of `identified`; if META.json and the state disagree, META.json, which the state then adopts.
 
     Raises StorageCorrupted, StorageUnavailable.
     """
@@ -115,7 +115,7 @@ def accept_identity(state: StateStore, directory: Path) -> Meta:
 
 
 def meta_of(state: StateStore, directory: Path) -> Meta:
-    """The META of a log directory as the state alone has it. Raises StorageCorrupted: it knows of none."""
+    """The META of a log directory from the state alone. Raises StorageCorrupted: it has none."""
     identity = known_identity(state, directory)
     if identity is None:
         raise StorageCorrupted(str(directory), "the state does not know whose it is", "use a newer headwater")
@@ -123,7 +123,7 @@ def meta_of(state: StateStore, directory: Path) -> Meta:
 
 
 def _made_anew(state: StateStore, identity: LogIdentity) -> Meta:
-    """As after a kill: how the log ended is looked for in its frames."""
+    """META rebuilt from an identity, as after a kill: the log's end is found in its frames."""
     meta = Meta(**{name: getattr(identity, name) for name in LogIdentity.__struct_fields__})
     said = trimmed_in(state, meta)
     return meta.changed(first_retained=said.first_retained, known_from=said.known_from)

@@ -1,7 +1,7 @@
-"""New incarnations: of logs whose newest events may be lost, so that nobody knows which numbers were given.
+"""New incarnations, for logs whose newest events may be lost, so that the issued numbers are unknown.
 
-Their numbers go on far above, so that none is given twice, and positions of what is lost are refused as those of
-another incarnation. Consumers, readers and marks stay: they move to the new one.
+Their numbers continue far above, so that none is issued twice, and positions of lost events are refused as those of
+another incarnation. Consumers, readers and marks move to the new one.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .identity import meta_of, record_identity
 logger = logging.getLogger("headwater.storage")
 
 LOSSES = "losses"
-"""Where the state of a home says how many of its losses its logs are renewed after."""
+"""The state entry with the number of a home's losses after which its logs were renewed."""
 
 
 def renew(state: StateStore, directory: Path, meta: Meta, head: int) -> None:
-    """Make a log that ends with `head` a new incarnation. One that is interrupted is to be repeated."""
+    """Turn a log that ends with `head` into a new incarnation. Repeat it after an interruption."""
     incarnation = uuid.uuid4().hex
     pairs = list(zip(kinds_of_log(meta.incarnation), kinds_of_log(incarnation), strict=True))
     for old, new in pairs:
@@ -41,7 +41,7 @@ def renew(state: StateStore, directory: Path, meta: Meta, head: int) -> None:
 
 
 def renew_floors(state: StateStore, highest: int) -> None:
-    """Logs that are made from now on begin above all that may have been given. `highest` is that of those there are."""
+    """Make future logs begin above all numbers that may have been issued. `highest`: that of existing logs."""
     for name, entry in list(state.items(FLOOR_KIND)):
         highest = max(highest, int(entry.value))
         state.put(FLOOR_KIND, name, str(beyond(int(entry.value))).encode())
@@ -49,7 +49,7 @@ def renew_floors(state: StateStore, highest: int) -> None:
 
 
 def losses_to_heed(state: StateStore, home: Home) -> int | None:
-    """How often a person accepted that the home lacks something, if the logs are to be renewed for it; else None.
+    """How often a person accepted a loss of the home, if the logs must be renewed for it; else None.
 
     Raises StorageUnavailable.
     """
@@ -60,7 +60,7 @@ def losses_to_heed(state: StateStore, home: Home) -> int | None:
 def renew_after_loss(directory: Path, state: StateStore, home: Home, losses: int, heads: Mapping[str, int]) -> None:
     """Renew all logs of a home, which end with these numbers; none of them is open.
 
-    The state says last that it is done: who was interrupted begins again. Raises StorageUnavailable, NotPrimary.
+    The state records completion last: after an interruption it begins again. Raises StorageUnavailable, NotPrimary.
     """
     for name, log in known_logs(state).items():
         path = directory / LOGS / log.directory

@@ -1,10 +1,10 @@
-"""LOCATION: the file by which a data directory says where it was served last. So a copy, or a move, is noticed.
+"""LOCATION: the file that records where a data directory was last served, to detect a copy or a move.
 
-A copied directory has the identity of the first one (the incarnation of its journal). If both are served, both give
-the same numbers to different events. A location is the directory's inode and its file system's id, which stay through
-a rename and a restart of the machine. The device number does not.
+A copied directory has the identity of the original (the incarnation of its journal). If both are served, both issue the
+same numbers to different events. A location is the directory's inode and its file system's id, which survive a rename
+and a reboot. The device number does not.
 
-Other processes of this machine see which identities are served by a name in Linux's abstract namespace of sockets.
+Other processes on this machine see the served identities as names in Linux's abstract socket namespace.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ class Location(msgspec.Struct, frozen=True):
     file_system: int
     """`f_fsid` of statvfs."""
     path: str
-    """Where it was found, for people; bytes that are no text are escaped."""
+    """Where it was found, for people; undecodable bytes are escaped."""
 
     def is_same_directory(self, other: Location) -> bool:
-        """Whether both are one directory, whatever its name."""
+        """Whether both are the same directory, whatever its name."""
         return (self.inode, self.file_system) == (other.inode, other.file_system)
 
 
 def location_of(directory: Path, identity: str) -> Location:
-    """Where a directory is at this moment. Raises OSError."""
+    """The current location of a directory. Raises OSError."""
     inode, file_system = os.stat(directory).st_ino, os.statvfs(directory).f_fsid
     path = os.fsencode(os.path.abspath(directory)).decode(errors="backslashreplace")
     return Location(LOCATION_FORMAT, identity, inode, file_system, path)
@@ -65,15 +65,15 @@ class ServedIdentity:
     """The identity of a data directory that this process serves, until `close`."""
 
     def __init__(self, directory: Path, identity: str) -> None:
-        """Says once if the directory is found elsewhere than it was, and stores its location.
+        """Log once if the directory has moved, and store its location.
 
-        Raises InUse: another process of this machine serves the same identity, and it is not known to have been served
+        Raises InUse: another process on this machine serves the same identity, which is not known to have been served
         here before. Raises StorageUnavailable: a newer headwater wrote the file; OSError: the directory cannot be
-        looked at.
+        read.
         """
         found, known = location_of(directory, identity), _known(directory)
         if known is not None and known.identity != identity:
-            known = None  # of what was here before
+            known = None  # from another directory that was here before
         is_where_it_was = known is not None and known.is_same_directory(found)
         self._identity = identity
         self._is_held = _hold(identity)
@@ -81,14 +81,14 @@ class ServedIdentity:
             problem = _served_too(directory, None if is_where_it_was else known)
             if not is_where_it_was:
                 raise InUse(problem)
-            logger.warning("%s", problem)  # the other one is the copy, and was told so
+            logger.warning("%s", problem)  # the other one is the copy, and was refused
         elif known is not None and not is_where_it_was:
             logger.warning("%s", _told(directory, known, identity))
         if found != known:
             _store(directory, found)
 
     def close(self) -> None:
-        """Another process may serve it."""
+        """Let another process serve it."""
         if self._is_held:
             self._is_held = False
             _let_go(self._identity)
@@ -132,12 +132,12 @@ def _store(directory: Path, found: Location) -> None:
 
 
 _names: dict[str, tuple[socket.socket | None, int]] = {}
-"""Of each identity that this process serves: the socket that has its name, and how often it is served here."""
+"""For each identity served by this process: the socket with its name, and how often it is served here."""
 _changing = threading.Lock()
 
 
 def _hold(identity: str) -> bool:
-    """Whether no other process serves the identity, as far as this machine can tell; then others see that this does."""
+    """Claim the identity on this machine, visibly to other processes; False if another process serves it."""
     with _changing:
         name, times = _names.get(identity, (None, 0))
         if not times and sys.platform == "linux":
@@ -171,7 +171,7 @@ def _let_go(identity: str) -> None:
 
 
 def _leave_to_parent() -> None:
-    """A forked child serves nothing, and must not keep a name."""
+    """Drop the names in a forked child, which serves nothing."""
     for name, _ in _names.values():
         if name is not None:
             name.close()

@@ -1,4 +1,4 @@
-"""Which events a log's settings and consumers drop: how `maintenance.tasks` trims, and how many a change would drop."""
+"""The events that a log's settings and consumers drop: for `maintenance.tasks`, and to preview a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..segments.segment import Segment
 
 
 def silent(settings: LogSettings, consumers: Sequence[Consumer], now: int) -> list[Consumer]:
-    """The consumers that were not heard of for longer than the settings allow."""
+    """The consumers that were silent for longer than the settings allow."""
     age = settings.consumer_age_ms_max
     return [] if age is None else [each for each in consumers if now - each.seen_at > age]
 
@@ -24,9 +24,9 @@ def kept_from(
     now: int,
     ahead_ms: int = 0,
 ) -> int:
-    """Where the log begins once these settings are applied, with these consumers but for the silent ones.
+    """Where the log begins once these settings are applied, with these consumers except the silent ones.
 
-    `ahead_ms` is how much later they are applied than now: events are older then, while consumers may be heard of.
+    `ahead_ms` is how much later they are applied: events are older then, while consumers may become active.
     """
     gone = silent(settings, consumers, now)
     lowest = min((each.acknowledged for each in consumers if each not in gone), default=None)
@@ -42,7 +42,7 @@ def kept_from(
 
 
 def _below_for_bytes(segments: Sequence[Segment], allowed: int) -> int:
-    """The number below which whole segments must go so that the rest takes no more than allowed."""
+    """The number below which whole segments must go so that the rest fits the allowed bytes."""
     total = 0
     for segment in reversed(segments):
         total += segment.end

@@ -1,7 +1,7 @@
-"""How far a log is trimmed, by two witnesses: META, and the state. Nothing is unlinked on the word of one of them.
+"""The trim point of a log, with two witnesses: META and the state. Nothing is unlinked unless both agree.
 
-The state is written first. So it may be ahead of META, where a trim was interrupted and never answered; META ahead of
-the state is damage of one of the two.
+The state is written first. So it may be ahead of META after an interrupted trim that was never acknowledged; META ahead
+of the state means that one of them is damaged.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ RESTORE = "restore a backup (headwater restore)"
 
 
 class Trimmed(msgspec.Struct, frozen=True):
-    """The two numbers that say what of a log may go."""
+    """The two numbers that bound what may be unlinked."""
 
     first_retained: int
     """Events below may be unlinked."""
     known_from: int
-    """And the history of what is below that."""
+    """The history of events below may be unlinked too."""
 
 
 def trimmed(meta: Meta) -> Trimmed:
-    """What META says."""
+    """The trim point in META."""
     return Trimmed(meta.first_retained, meta.known_from)
 
 
 def bear_witness(state: StateStore, incarnation: str, said: Trimmed) -> None:
-    """Enter the second witness, durably, with all that was put before it. To be done before META is written."""
+    """Durably record the trim point in the state, with everything put before it. Call it before META is written."""
     state.put(_kind(incarnation), "", msgspec.json.encode(said))
 
 
 def check_witness(state: StateStore, meta: Meta, directory: Path) -> None:
-    """Raises StorageCorrupted if META calls more trimmed than the state does."""
+    """Raises StorageCorrupted if META's trim point is ahead of the state's."""
     witness = trimmed_in(state, meta)
     for name in Trimmed.__struct_fields__:
         said, borne_out = getattr(meta, name), getattr(witness, name)
@@ -57,13 +57,13 @@ def check_witness(state: StateStore, meta: Meta, directory: Path) -> None:
 
 
 def take_over(state: StateStore, meta: Meta) -> None:
-    """Enter the second witness for a log of a format that had none. To be done before META is written."""
+    """Record the trim point in the state for a log of a format without it. Call it before META is written."""
     if meta.format < FORMAT_CHECKED and trimmed(meta) != _never(meta):
         bear_witness(state, meta.incarnation, trimmed(meta))
 
 
 def accept_witness(state: StateStore, meta: Meta, directory: Path) -> None:
-    """Make the witnesses agree where they do not: what META calls trimmed is given up."""
+    """Make disagreeing witnesses agree: everything trimmed according to META is given up."""
     try:
         check_witness(state, meta, directory)
     except StorageCorrupted:
@@ -71,13 +71,13 @@ def accept_witness(state: StateStore, meta: Meta, directory: Path) -> None:
 
 
 def copy_witness(source: StateStore, target: StateStore, meta: Meta) -> None:
-    """Take over what another state says of a log."""
+    """Copy a log's trim point from another state."""
     if (entry := source.get(_kind(meta.incarnation), "")) is not None:
         target.put(_kind(meta.incarnation), "", entry.value)
 
 
 def agreed(directory: Path, state: StateStore, incarnation: str) -> Trimmed:
-    """How far META, as it stands on disk now, and the state agree. Raises StorageCorrupted, StorageUnavailable."""
+    """The trim point on which META on disk and the state agree. Raises StorageCorrupted, StorageUnavailable."""
     meta = read_meta(directory)
     if meta.incarnation != incarnation:
         raise StorageCorrupted(str(directory), "META.json is that of another log", RESTORE)
@@ -86,10 +86,10 @@ def agreed(directory: Path, state: StateStore, incarnation: str) -> Trimmed:
 
 
 def unused_segments(directory: Path, segments: Sequence[Segment], meta: Meta, below: int) -> list[Segment]:
-    """The oldest segments of a log of which every event is numbered below that, and which are indexed.
+    """The oldest indexed segments of a log whose events are all below that number.
 
-    What a segment ends with is not taken from it alone: the one after it says where it begins, and both are who they
-    say in their names. Raises StorageCorrupted.
+    The end of a segment is not taken from it alone: the next one must begin there, and the headers of both must match
+    their names. Raises StorageCorrupted.
     """
     found: list[Segment] = []
     sealed: Sealed | None = None
@@ -107,13 +107,13 @@ def unused_segments(directory: Path, segments: Sequence[Segment], meta: Meta, be
 
 def _check_neighbours(segment: Segment, following: Segment, upto: int, log_id: bytes) -> None:
     for each in (segment, following):
-        Segment(each.path, log_id)  # as it is on disk now: its header must name this log, and its own first number
+        Segment(each.path, log_id)  # as on disk now: its header must have this log's id and its own first number
     if not upto <= segment.last < following.first:
         raise segment.corrupted(f"it ends with event {segment.last}, and {following.path.name} comes behind it")
 
 
 def trimmed_in(state: StateStore, meta: Meta) -> Trimmed:
-    """What the state says; of a log that was never trimmed it says nothing."""
+    """The trim point in the state, which has none for a log that was never trimmed."""
     entry = state.get(_kind(meta.incarnation), "")
     if entry is None:
         return trimmed(meta) if meta.format < FORMAT_CHECKED else _never(meta)

@@ -1,11 +1,11 @@
 """Ballast: files that a data directory gives up when its disk is full, so that trims, stops and starts still work.
 
-Appends stop at the reserve, but other programs fill the disk to its last block. Then a trim could not be stored, and a
-server could neither stop in order nor start. So a data directory keeps some written files. Trims, deletions, stops and
-starts that find no space give one up and are tried once more. Maintenance makes the files again when the disk has room.
+Appends stop at the reserve, but other programs may fill the disk to the last block. Then a trim could not be stored,
+and a server could neither stop cleanly nor start. So a data directory keeps some written files. Trims, deletions, stops
+and starts that find no space give one up and retry once. Maintenance recreates the files when the disk has room.
 
-The files are written with random bytes, not only allocated: so they hold blocks where a file system compresses, and
-inodes. Some file systems give the space back late, so `give_up` waits for it.
+The files contain random bytes and are not only allocated: so they hold blocks even if the file system compresses, and
+inodes. Some file systems free the space late, so `give_up` waits for it.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ BALLAST = "ballast"
 FILE_BYTES: Final = 1024 * 1024
 BALLAST_BYTES: Final = 16 * FILE_BYTES
 BALLAST_SHARE: Final = 10
-"""Of a small file system the ballast is a tenth at most."""
+"""On a small file system the ballast is at most a tenth."""
 START_BYTES: Final = 3 * FILE_BYTES
 """A start writes less than this: a segment of the journal, META of each log, a few pages of the state."""
 START_INODES: Final = 16
 WAITING_S = 5.0
-"""So long at most until the space of a file that was given up is free."""
+"""How long to wait until the space of a removed file is free."""
 _NAME = re.compile(r"[0-9]{2,4}(\.tmp)?")
 
 T = TypeVar("T")
 
 
 def with_ballast(directory: Path, step: Callable[[], T]) -> T:
-    """Do a step; where the disk is full, give up a file of the ballast and do it once more. Raises what it raises.
+    """Run a step; if the disk is full, give up a ballast file and retry once. Raises what the step raises.
 
-    `directory` is the data directory. The step must be one that can be done again.
+    `directory` is the data directory. The step must be repeatable.
     """
     try:
         return step()
@@ -61,7 +61,7 @@ def make_way(directory: Path) -> None:
 
 
 def give_up(directory: Path) -> bool:
-    """Remove a file of the ballast of a data directory, and wait until its space is free; False if there is none."""
+    """Remove a ballast file of a data directory, and wait until its space is free; False if there is none."""
     before = _free(directory)
     for path in reversed(_files(directory)):
         try:
@@ -81,7 +81,7 @@ def give_up(directory: Path) -> bool:
 
 
 def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) -> bool:
-    """Make one file of the ballast that is missing, if the reserve and some inodes stay free; whether one was made.
+    """Create one missing ballast file, if the reserve and some inodes stay free; returns whether it did.
 
     Raises OSError, and what the disk's check raises.
     """
@@ -113,13 +113,13 @@ def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) ->
 
 
 def missing_bytes(directory: Path, disk: Disk, ballast_bytes: int) -> int:
-    """The size of the files that are not there, because they were given up or not made yet. Raises OSError."""
+    """The size of the missing ballast files, given up or not made yet. Raises OSError."""
     wanted = min(ballast_bytes, disk.size_bytes(directory) // BALLAST_SHARE) // FILE_BYTES
     return max(wanted - len(_files(directory)), 0) * FILE_BYTES
 
 
 def is_ballast(name: str) -> bool:
-    """Whether a file of that name in the folder is ballast, or an unfinished one. All others stay as they are."""
+    """Whether a file with that name in the folder is ballast, finished or not. All other files are left alone."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -128,7 +128,7 @@ def _files(directory: Path) -> list[Path]:
 
 
 def _free(directory: Path) -> tuple[int, int]:
-    """Bytes and inodes that are free. File systems without a table of inodes have none: then the number is large."""
+    """Free bytes and inodes. For file systems without an inode table, the number of inodes is large."""
     found = os.statvfs(directory)
     return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else sys.maxsize
 

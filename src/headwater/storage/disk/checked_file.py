@@ -1,10 +1,10 @@
-"""Files that are replaced whole, with a checksum over every byte: small ones of JSON, and binary ones with a lead.
+"""Files that are replaced whole, with a checksum over every byte: small JSON files, and binary files with a lead.
 
-The last field of a file of JSON is `"crc32c"`: the CRC32C, in eight hexadecimal digits, of the file with these digits
-as zeros. So a flip is found wherever it is: in a value, in the name of a field, in white space, in the checksum.
+The last field of a JSON file is `"crc32c"`: the CRC32C, in eight hexadecimal digits, of the file with these digits as
+zeros. So a bit flip is found anywhere: in a value, a field name, white space or the checksum.
 
-A binary file begins with a lead of LEAD_BYTES: eight bytes that name its kind, the CRC32C of all that is behind the
-lead, and four bytes that are zero.
+A binary file begins with a lead of LEAD_BYTES: eight bytes that name its kind, the CRC32C of everything after the lead,
+and four zero bytes.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Lead(msgspec.Struct):
-    """What is read of a file before anything else."""
+    """The part of a file that is read first."""
 
     format: int = 1
 
 
 class CheckedFile(Generic[T]):
-    """One kind of small file: its name, its type, and what becomes of files that are not as they were written."""
+    """One kind of small file: its name, its type, and the handling of damaged or older files."""
 
     def __init__(
         self,
@@ -61,26 +61,25 @@ class CheckedFile(Generic[T]):
         earlier: Callable[[bytes], T] | None = None,
         indent: int | None = None,
     ) -> None:
-        """Formats from `checked_from` up to `newest` have a checksum; `earlier` decodes one before that, or raises
-        ValueError; None: there was none. `remedy` says what to do about damage. `type` raises ValueError for values
-        that cannot be.
+        """Formats from `checked_from` to `newest` have a checksum; `earlier` decodes older ones, or raises ValueError;
+        None: there are none. `remedy` says what to do about damage. `type` raises ValueError for impossible values.
         """
         self.name, self.newest, self._type, self._checked_from = name, newest, type, checked_from
         self._earlier, self._remedy, self._indent = earlier, remedy, indent
 
     def write(self, directory: Path, content: T) -> None:
-        """Replace the file durably; `content` is of the newest format. Raises OSError."""
+        """Durably replace the file; `content` has the newest format. Raises OSError."""
         assert content.format == self.newest, content.format
         encoded = msgspec.json.encode(content)
         write_whole(directory / self.name, with_checksum(encoded, self._indent))
 
     def read(self, directory: Path) -> T:
-        """The content. Raises FileNotFoundError, StorageCorrupted (with what to do), WrittenByNewer."""
+        """The content. Raises FileNotFoundError, StorageCorrupted (with the remedy), WrittenByNewer."""
         path = directory / self.name
         return self.decoded(path.read_bytes(), path)
 
     def decoded(self, content: bytes, path: Path) -> T:
-        """What a file of those bytes says. Raises as `read`, which found it at that path."""
+        """Decode the bytes of a file, read from that path. Raises as `read`."""
         fits = checksum_fits(content)
         if fits is False:
             raise self.damaged(path, "the checksum does not fit")
@@ -97,12 +96,12 @@ class CheckedFile(Generic[T]):
             raise self.damaged(path, f"unreadable: {error}") from None
 
     def damaged(self, path: Path, problem: str) -> StorageCorrupted:
-        """The error that says so, and what to do."""
+        """The error for that problem, with the remedy."""
         return StorageCorrupted(str(path), problem, self._remedy)
 
 
 def with_checksum(encoded: bytes, indent: int | None = None) -> bytes:
-    """An encoded JSON object with its checksum as the last field, as it is written to a file."""
+    """An encoded JSON object with its checksum as the last field, as in a file."""
     content = encoded[:-1] + b"," + _NAME + b':"' + _ZEROS + b'"}'
     if indent is not None:
         content = msgspec.json.format(content, indent=indent)
@@ -112,7 +111,7 @@ def with_checksum(encoded: bytes, indent: int | None = None) -> bytes:
 
 
 def checksum_fits(content: bytes) -> bool | None:
-    """Whether the checksum of a file is that of its content; None if it does not end with one."""
+    """Whether the checksum of a file matches its content; None if it has none at the end."""
     at = content.rfind(_NAME)
     found = _LAST_FIELD.fullmatch(content, at) if at >= 0 else None
     if found is None:
@@ -122,7 +121,7 @@ def checksum_fits(content: bytes) -> bool | None:
 
 
 def earlier_struct(content: bytes, type: type[S]) -> S:
-    """A file of a struct as an earlier version wrote it, without a checksum. Raises ValueError."""
+    """Decode a struct from a file of an earlier version, without a checksum. Raises ValueError."""
     check_names(msgspec.json.decode(content, type=dict[str, object]), type.__struct_fields__)
     return json_decoder(type).decode(content)
 
@@ -130,14 +129,14 @@ def earlier_struct(content: bytes, type: type[S]) -> S:
 def check_names(found: dict[str, object], expected: Collection[str]) -> None:
     """Raises ValueError if these are not the fields of a file without a checksum.
 
-    It has every field, and no other: else what stands under a name that was hurt would be taken for its default.
+    It has exactly these fields: otherwise a field with a damaged name would silently get its default.
     """
     for name in sorted(found.keys() ^ set(expected)):
         raise ValueError(f"field {name!r} is {'missing' if name in expected else 'not known'}")
 
 
 def lead_of(magic: bytes, *rest: bytes) -> bytes:
-    """The lead of a binary file of that kind, whose other bytes are these, one part after the other."""
+    """The lead of a binary file of that kind; `rest` are its other bytes, in parts."""
     crc = 0
     for part in rest:
         crc = google_crc32c.extend(crc, part)
@@ -153,11 +152,11 @@ def check_lead(content: bytes | mmap | memoryview, magic: bytes, header_bytes: i
 
 
 def crc_in_lead(content: bytes | mmap | memoryview) -> int:
-    """The checksum that the lead has of the rest."""
+    """The checksum of the rest, from the lead."""
     return int(_LEAD.unpack_from(content)[1])
 
 
 def check_rest(content: bytes | mmap, path: Path) -> None:
-    """Raises ValueError if the checksum in the lead is not that of the rest, which is read in place."""
+    """Raises ValueError if the checksum in the lead does not match the rest, which is read in place."""
     if google_crc32c.value(np.frombuffer(content, np.uint8)[LEAD_BYTES:]) != crc_in_lead(content):
         raise ValueError(f"{path}: the checksum does not fit")

@@ -1,8 +1,8 @@
-"""The bytes of a file as its disk has them, read past the page cache into memory of this process, piece by piece.
+"""The bytes of a file on disk, read past the page cache into memory of this process, piece by piece.
 
-A page that is cached says nothing of the disk, and one that somebody maps cannot be dropped. So O_DIRECT is used, into
-anonymous memory, which is aligned. Where the file system refuses it, or has no disk, the cache is read, and `is_direct`
-is False. A file system that takes O_DIRECT and reads its cache cannot be recognised.
+A cached page proves nothing about the disk, and a mapped page cannot be dropped. So files are read with O_DIRECT into
+anonymous memory, which is aligned. If the file system refuses it or has no disk, the cache is read, and `is_direct` is
+False. A file system that accepts O_DIRECT but reads its cache cannot be detected.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ from functools import lru_cache
 from pathlib import Path
 
 PIECE_BYTES = 1024 * 1024
-"""So much is read at once."""
+"""The bytes to read at once."""
 _PAGE = 4096
-"""What every disk can read by itself, and to which O_DIRECT is aligned."""
+"""The unit that every disk can read, and the alignment of O_DIRECT."""
 _DIRECT = getattr(os, "O_DIRECT", 0)
 
 
 class DiskImage:
-    """One file, whose content comes into `content` as far as `fill` was asked. To be closed."""
+    """One file; `fill` reads it into `content`. The caller closes it."""
 
     def __init__(self, path: Path) -> None:
-        """Open the file, and read nothing. Raises OSError."""
+        """Open the file without reading. Raises OSError."""
         self.path = path
         self._fd, self.is_direct = _opened(path)
         self.size = os.fstat(self._fd).st_size
-        """In bytes, as it was when it was opened."""
+        """The size in bytes at opening."""
         self.map = mmap.mmap(-1, max(_up(self.size), _PAGE), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         self.content = memoryview(self.map)[: self.size]
-        """All of the file; zeros where it was not read yet, was let go of, or cannot be read."""
+        """The whole file; zeros where it was not read yet, was dropped, or cannot be read."""
         self.filled = self._kept_from = 0
         self.bytes_read = 0
         self.unreadable = ""
-        """What the system said when a page could not be read; empty if all could be."""
+        """The system's error for an unreadable page; empty if there was none."""
 
     def fill(self, upto: int) -> Iterator[None]:
-        """Read on, up to that offset at least: one piece at each step."""
+        """Read at least up to that offset, one piece per step."""
         while self.filled < min(upto, self.size):
             self._read(self.filled, min(self.filled + PIECE_BYTES, len(self.map)))
             yield
 
     def drop(self, below: int) -> None:
-        """What lies before that offset is not needed any more."""
+        """Drop the bytes before that offset."""
         end = below // _PAGE * _PAGE
         if end - self._kept_from >= PIECE_BYTES:
             self.map.madvise(mmap.MADV_DONTNEED, self._kept_from, end - self._kept_from)
             self._kept_from = end
 
     def read_again(self, start: int) -> None:
-        """The next `fill` reads again from that offset on."""
+        """Make the next `fill` read again from that offset on."""
         self.filled = min(self.filled, start // _PAGE * _PAGE)
         self._kept_from = min(self._kept_from, self.filled)
 
@@ -66,7 +66,7 @@ class DiskImage:
             try:
                 size = os.preadv(self._fd, [memoryview(self.map)[at:end]], at)
             except OSError as error:
-                if end - at > _PAGE:  # only pages that cannot be read stay empty
+                if end - at > _PAGE:  # only unreadable pages stay empty
                     for page in range(at, end, _PAGE):
                         self._read(page, page + _PAGE)
                     return
@@ -93,7 +93,7 @@ def _opened(path: Path) -> tuple[int, bool]:
 
 
 def drop_cached(path: Path) -> None:
-    """Have the next read of a file come from its disk, unless it is mapped. Raises OSError."""
+    """Make the next read of a file come from its disk, unless it is mapped. Raises OSError."""
     with open(path, "rb") as file:
         _drop_cached(file.fileno())
 
@@ -105,7 +105,7 @@ def _drop_cached(fd: int) -> None:
 
 @lru_cache
 def _is_in_memory(device: int) -> bool:
-    """Whether a file system has no disk: tmpfs takes O_DIRECT, and has nothing to read but the mapped pages."""
+    """Whether a file system has no disk: tmpfs accepts O_DIRECT, but only has the mapped pages."""
     name = f" {os.major(device)}:{os.minor(device)} "
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()

@@ -1,9 +1,8 @@
-"""The room that is left on the disk: the one source for refusals of appends, for the alarm, and for readiness.
+"""The room left on the disk: the single source for refusals of appends, the alarm, and readiness.
 
-An append is taken while at least the reserve is free, and may reach into it: everything down to the reserve is used.
-Below it, appends are refused; reads, trims and acknowledgements go on, and have the reserve for what they write. Where
-the file system refuses what should be there (a quota, blocks kept for root), the room is low as well, until what was
-refused can be had.
+An append is accepted while at least the reserve is free, and may use part of it. Below the reserve, appends are
+refused; reads, trims and acknowledgements go on and write into the reserve. If the file system refuses space that
+should exist (a quota, blocks kept for root), the room is low too, until that space is available.
 """
 
 from __future__ import annotations
@@ -21,22 +20,22 @@ from .ballast import missing_bytes
 from .system import NO_SPACE, Disk, has_inodes, refusal_of, refusing
 
 RESERVE_BYTES = 256 * 1024 * 1024
-"""Kept free, unless a tenth of the file system is less, or a reserve is given."""
+"""The default reserve, unless a tenth of the file system is less."""
 RESERVE_SHARE = 10
 TRIED_BYTES_MAX = 4 * 1024 * 1024
-"""More than that need not be had for the room to be enough again: larger appends are refused one by one."""
+"""Available space of this size is enough to end a refusal: larger appends are refused one by one."""
 BLOCK_BYTES = 4096
 TRIAL = "room.tmp"
 _CANNOT_TELL = "nobody can tell how much room there is"
 
 
 class Standing(NamedTuple):
-    """How much room there is at one moment."""
+    """The room at one moment."""
 
     free_bytes: int
     reserve_bytes: int
     withheld_bytes: int
-    """What the file system last refused to give; 0 if it gave all."""
+    """The bytes that the file system last refused; 0 if none."""
 
     @property
     def is_low(self) -> bool:
@@ -45,7 +44,7 @@ class Standing(NamedTuple):
 
     @property
     def problem(self) -> str | None:
-        """What to tell who asks whether the server is ready; None if there is room."""
+        """Why the server is not ready; None if there is room."""
         if self.free_bytes < self.reserve_bytes:
             return f"the disk is full: {self.free_bytes} bytes are free, {self.reserve_bytes} are kept in reserve"
         if self.withheld_bytes:
@@ -57,7 +56,7 @@ class Standing(NamedTuple):
 
 
 class Room:
-    """The room for the logs of one data directory. Any thread may ask; whoever looks keeps the alarm up to date."""
+    """The room for the logs of one data directory. Safe to call from any thread; each look updates the alarm."""
 
     def __init__(
         self,
@@ -68,9 +67,9 @@ class Room:
         *,
         ballast_bytes: int = 0,
     ) -> None:
-        """`reserve_bytes` None: RESERVE_BYTES, but no more than a tenth of the file system. `bus` gets the alarm.
+        """`reserve_bytes` None: RESERVE_BYTES, but at most a tenth of the file system. `bus` gets the alarm.
 
-        `ballast_bytes`: the size of the directory's ballast. The space of its missing files is kept free at least.
+        `ballast_bytes`: the size of the directory's ballast. At least the space of its missing files is kept free.
         """
         self._ballast_bytes = ballast_bytes
         self._directory, self._disk, self._bus = directory, disk or Disk(), bus or Bus()
@@ -79,55 +78,54 @@ class Room:
         self._changing = threading.Lock()
         self._withheld = 0
         self._is_low = False
-        """What was told last."""
+        """The last alarm sent."""
 
     @property
     def reserve_bytes(self) -> int:
-        """What is kept free."""
+        """The bytes to keep free."""
         if self._reserve is None:
             self._reserve = min(RESERVE_BYTES, self._disk.size_bytes(self._directory) // RESERVE_SHARE)
         return self._reserve
 
     @property
     def size_bytes(self) -> int:
-        """How large the file system is. Raises OSError."""
+        """The size of the file system. Raises OSError."""
         return self._disk.size_bytes(self._directory)
 
     def standing(self) -> Standing:
-        """How much there is now; nothing is told. Raises OSError."""
+        """The current room, without an alarm. Raises OSError."""
         free = self._disk.free_bytes(self._directory)
         return Standing(free, max(self.reserve_bytes, self._for_ballast(free)), self._withheld)
 
     def _for_ballast(self, free: int) -> int:
-        """What appends must leave for the ballast that is missing: else they use up the space that it gave up."""
+        """The bytes that appends must leave for missing ballast: else they would use up the space it released."""
         if self.reserve_bytes > self._ballast_bytes or free > self._ballast_bytes + BLOCK_BYTES:
             return 0
         missing = missing_bytes(self._directory, self._disk, self._ballast_bytes)
         return missing + BLOCK_BYTES if missing else 0
 
     def look(self) -> Standing:
-        """How much there is now. Tells (`disk.low`, `disk.recovered`) if that is news. Raises StorageUnavailable."""
+        """The current room. Sends `disk.low` or `disk.recovered` on a change. Raises StorageUnavailable."""
         try:
             standing = self.standing()
-        except OSError as error:  # every commit asks, so without the context manager
+        except OSError as error:  # every commit calls this, so without the context manager
             raise refusal_of(error, self._directory, _CANNOT_TELL) from error
         if standing.is_low is not self._is_low:
             self._tell(standing)
         return standing
 
     def check(self) -> Standing:
-        """How much there is now. Raises DiskFull if appends are to be refused."""
+        """The current room. Raises DiskFull if appends must be refused."""
         standing = self.look()
         if standing.free_bytes < standing.reserve_bytes:
             raise DiskFull(str(self._directory), standing.free_bytes, standing.reserve_bytes)
         return standing
 
     def sizes(self, wanted: int, needed: int = 0) -> Iterator[int]:
-        """What to ask the file system for, best first: what is wanted, halved until it is half of what is there.
+        """The sizes to request from the file system, best first: `wanted`, halved down to half of the free space.
 
-        Half, as what is allocated ahead is free no more, though nothing is in it: what else is written meanwhile, such
-        as the index, must not find the reserve gone. The last one is what is needed (if it is), whatever that leaves.
-        Raises DiskFull.
+        Half, because space allocated ahead is no longer free although it is empty: other writes, such as the index,
+        must not find the reserve gone. The last one is `needed` (if not 0), whatever that leaves. Raises DiskFull.
         """
         standing = self.check()
         size = max(wanted, needed)
@@ -142,14 +140,14 @@ class Room:
             yield needed
 
     def refused(self, needed: int) -> DiskFull:
-        """The file system did not give so many bytes: the error that says so. Until they can be had, room is low."""
+        """Record that the file system refused that many bytes; returns the error. Room is low until they fit."""
         with self._changing:
             self._withheld = max(self._withheld, min(needed, TRIED_BYTES_MAX), 1)
         standing = self.look()
         return DiskFull(str(self._directory), standing.free_bytes, needed, has_inodes=has_inodes(self._directory))
 
     def try_again(self) -> None:
-        """If something was refused, see whether it can be had now; tell what is news. Raises StorageUnavailable."""
+        """If space was refused, check whether it is available now; send news. Raises StorageUnavailable."""
         if (withheld := self._withheld) and self._can_have(withheld):
             with self._changing:
                 if self._withheld == withheld:
@@ -173,7 +171,7 @@ class Room:
         return True
 
     def _tell(self, standing: Standing) -> None:
-        with self._changing:  # what is told alternates, whoever looks at the same moment
+        with self._changing:  # alarms alternate, even with concurrent looks
             if standing.is_low is self._is_low:
                 return
             self._is_low = standing.is_low

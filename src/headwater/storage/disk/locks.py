@@ -1,14 +1,14 @@
-"""The lock of a data directory, and how a directory is locked.
+"""The lock of a data directory, and locking of directories.
 
-A lock is on a file, not on its name. If LOCK is removed, another process can lock a new file of that name. So the
-directory itself is locked too: no second process can open it, whatever happens to LOCK, and under whatever other name
-it has (a bind mount, a rename).
+A lock is on a file, not on its name. If LOCK is removed, another process can lock a new file with that name. So the
+directory itself is locked too: no second process can open it, whatever happens to LOCK, even under another name (a bind
+mount, a rename).
 
 If the directory is renamed or removed, the process that holds it would write where no reader looks. So it compares the
-path with its file before each write, and again after each sync, before anything is answered.
+path with its file before each write, and again after each sync, before it answers.
 
-Some file systems do not lock directories (NFS). There LOCK alone decides, and a path that cannot be looked at is lost.
-Two machines that share a volume are not kept apart, unless its file system passes locks on.
+Some file systems (NFS) do not lock directories. There only LOCK counts, and a path that cannot be checked is lost. Two
+machines that share a volume exclude each other only if its file system passes locks on.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ LOCK = "LOCK"
 _NO_LOCKS = frozenset(
     {errno.EBADF, errno.EINVAL, errno.EISDIR, errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 )
-"""What file systems answer that do not lock directories. NFS wants a descriptor to write on, which none has."""
+"""The errors of file systems that do not lock directories. NFS needs a writable descriptor, which directories lack."""
 
 
 def lock_itself(directory: Path, operation: int) -> int | None:
-    """Lock a directory, not a file in it; the descriptor that holds the lock, or None where directories have none.
+    """Lock a directory itself; returns the descriptor that holds the lock, or None if directories cannot be locked.
 
-    `operation` is that of flock. Raises OSError: BlockingIOError where another process has it.
+    `operation` is that of flock. Raises OSError: BlockingIOError if another process has it.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -56,9 +56,9 @@ def lock_itself(directory: Path, operation: int) -> int | None:
 
 @contextmanager
 def locked(path: Path, directory: Path, operation: int) -> Iterator[None]:
-    """While held, that file and that directory, if it is there, are locked. To remove the file frees nothing.
+    """While held, that file and, if it exists, that directory are locked. Removing the file frees nothing.
 
-    Raises OSError: BlockingIOError where another process has one of them.
+    Raises OSError: BlockingIOError if another process has one of them.
     """
     with ExitStack() as held:
         file = held.enter_context(open(path, "a", encoding="ascii", opener=private_opener))
@@ -71,7 +71,7 @@ def locked(path: Path, directory: Path, operation: int) -> Iterator[None]:
 
 
 def _unlock(descriptor: int) -> None:
-    """Give the lock of a directory back, also where a forked child has the descriptor too."""
+    """Release the lock of a directory, even if a forked child has the descriptor too."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
@@ -79,7 +79,7 @@ def _unlock(descriptor: int) -> None:
 
 
 class DirectoryUnavailable(StorageUnavailable):
-    """A data directory that this process cannot have: another one has it, or it cannot be written."""
+    """This process cannot have the data directory: another one has it, or it is not writable."""
 
 
 class InUse(DirectoryUnavailable):
@@ -87,7 +87,7 @@ class InUse(DirectoryUnavailable):
 
 
 class LockLost(StorageUnavailable):
-    """LOCK is gone, or another file, while this process held it: another process may have the data directory."""
+    """LOCK was removed or replaced while this process held it: another process may have the data directory."""
 
     def __init__(self, path: str, problem: str) -> None:
         """`path` is that of LOCK; `problem` says what is wrong with it."""
@@ -99,10 +99,10 @@ class LockLost(StorageUnavailable):
 
 
 class LockUnseen(StorageUnavailable):
-    """LOCK cannot be looked at for now, so nothing is written; whether its directory is still there is not known."""
+    """LOCK cannot be checked now, so nothing is written; whether its directory still exists is unknown."""
 
     def __init__(self, path: str, problem: str) -> None:
-        """`path` is that of LOCK; `problem` is in the words of the system."""
+        """`path` is that of LOCK; `problem` is the system's error."""
         super().__init__(
             f"{path} cannot be looked at ({problem}): nothing is written until it can; see to the disk and to the "
             "modes of the directories above it",
@@ -112,14 +112,14 @@ class LockUnseen(StorageUnavailable):
 
 
 class LockLostMeanwhile(LockLost):
-    """The lock was lost during a write. It is not known whether that write is kept."""
+    """The lock was lost during a write, whose fate is unknown."""
 
 
 class HeldLock:
-    """The lock of a data directory, held by this process. Any thread may ask whether it still is."""
+    """The lock of a data directory, held by this process. Safe to call from any thread."""
 
     def __init__(self, directory: Path, file: IO[str], descriptor: int | None) -> None:
-        """`file` is LOCK, open and locked; `descriptor` that of the directory, locked, where directories can be."""
+        """`file` is LOCK, open and locked; `descriptor` that of the locked directory, if directories can be locked."""
         self._file, self._path, self._descriptor = file, os.path.abspath(directory / LOCK), descriptor
         found = os.fstat(file.fileno())
         self._identity = found.st_dev, found.st_ino
@@ -132,19 +132,19 @@ class HeldLock:
 
     @property
     def lost(self) -> LockLost | None:
-        """Why it is not held any more, as of the last look; None if it is held."""
+        """Why it was no longer held at the last check; None if it was."""
         return None if self._problem is None else LockLost(self._path, self._problem)
 
     def is_held(self) -> bool:
-        """Look whether LOCK is still the file that this process has locked. If not, that is final, and is logged.
+        """Check that LOCK is still the file that this process has locked. If not, that is final and logged.
 
-        Where it cannot be looked at, the lock of the directory counts.
+        If it cannot be checked, the lock of the directory counts.
         """
         self._look()
         return self._problem is None
 
     def check(self) -> None:
-        """As `is_held`, before something is written. Raises LockLost, LockUnseen."""
+        """As `is_held`, before a write. Raises LockLost, LockUnseen."""
         unseen = self._look()
         if self._problem is not None:
             raise LockLost(self._path, self._problem)
@@ -152,7 +152,7 @@ class HeldLock:
             raise unseen
 
     def check_written(self) -> None:
-        """As `is_held`, after something was written. Raises LockLostMeanwhile."""
+        """As `is_held`, after a write. Raises LockLostMeanwhile."""
         if not self.is_held():
             raise LockLostMeanwhile(self._path, self._problem or "")
 
@@ -170,7 +170,7 @@ class HeldLock:
         return None
 
     def problem(self) -> str | None:
-        """Why the path of LOCK is not that of the locked file at this moment; None if it is. Raises LockUnseen."""
+        """Why LOCK's path does not currently lead to the locked file; None if it does. Raises LockUnseen."""
         try:
             found = os.stat(self._path)
         except (FileNotFoundError, NotADirectoryError):
@@ -180,7 +180,7 @@ class HeldLock:
         return None if (found.st_dev, found.st_ino) == self._identity else "was replaced by another file"
 
     def when_lost(self, on_lost: Callable[[LockLost], None]) -> None:
-        """Call that once, in the thread that finds the lock lost; at once if it is lost already."""
+        """Set a callback, called once on the thread that finds the lock lost; at once if it is already lost."""
         with self._losing:
             self._on_lost = on_lost
             lost = self.lost
@@ -188,7 +188,7 @@ class HeldLock:
             on_lost(lost)
 
     def close(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         if not self._file.closed:
             if self._descriptor is not None:
                 _unlock(self._descriptor)
@@ -208,7 +208,7 @@ class HeldLock:
 
 
 class OwnedDisk(Disk):
-    """A disk that writes only while a lock is held: whatever writes frames through it need not ask."""
+    """A disk that writes only while a lock is held, so that its users need not check."""
 
     def __init__(self, disk: Disk, lock: HeldLock) -> None:
         self._disk, self._lock = disk, lock
@@ -218,7 +218,7 @@ class OwnedDisk(Disk):
         return self._lock.lost
 
     def check(self) -> None:
-        """See Disk. Raises LockLost, as all that follow do before they change anything."""
+        """See Disk. Raises LockLost, like the methods below before they change anything."""
         self._lock.check()
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
@@ -226,7 +226,7 @@ class OwnedDisk(Disk):
         self._disk.write(fd, buffers, offset)
 
     def sync(self, fd: int) -> None:
-        """See Disk. Raises LockLostMeanwhile: it is durable, but perhaps not kept."""
+        """See Disk. Raises LockLostMeanwhile: the write is durable, but may not be kept."""
         self._disk.sync(fd)
         self._lock.check_written()
 
@@ -271,9 +271,9 @@ def hold_itself(directory: Path, operation: int = fcntl.LOCK_EX) -> int | None:
 
 
 def hold(file: IO[str], directory: Path) -> None:
-    """Take the lock of a data directory, whose file this is; closes it where that fails.
+    """Take the lock of a data directory with this LOCK file; closes the file on failure.
 
-    Raises InUse; DirectoryUnavailable, with the words of the system, where it cannot be locked.
+    Raises InUse; DirectoryUnavailable, with the system's error, if it cannot be locked.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -293,16 +293,16 @@ def hold(file: IO[str], directory: Path) -> None:
 
 @contextmanager
 def unserved(directory: Path) -> Iterator[None]:
-    """While held, no process serves the directory. Writes nothing: it may be on a medium that takes none.
+    """While held, no process serves the directory. Writes nothing: the medium may be read-only.
 
-    A directory that was never served, such as a backup, has no LOCK, and gets none; one that is missing is not made.
+    A directory never served, such as a backup, has no LOCK and gets none; a missing one is not created.
     Raises StorageUnavailable.
     """
     with ExitStack() as held:
         try:
             with suppress(FileNotFoundError):
                 hold(held.enter_context(open(directory / LOCK, encoding="ascii")), directory)
-            with suppress(FileNotFoundError):  # it may not have been made yet
+            with suppress(FileNotFoundError):  # it may not exist yet
                 if (descriptor := hold_itself(directory, fcntl.LOCK_SH)) is not None:
                     held.callback(_unlock, descriptor)
         except OSError as error:

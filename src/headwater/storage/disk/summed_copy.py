@@ -1,4 +1,4 @@
-"""Copying files with their checksum, of the same bytes, which are read once."""
+"""Copies files and computes their checksums in one pass over the bytes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .system import private_opener
 
 _PIECE_BYTES = 1024 * 1024
 _SYNCS_MAX, _DESCRIPTORS_MAX = 4, 16
-"""So many files are synced at a time, and so many have a descriptor meanwhile."""
+"""The most files to sync at a time, and the most open descriptors meanwhile."""
 _NO_HOLES_TOLD = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
-"""From a file system that does not say where its files have holes."""
+"""Errors of file systems that do not report holes."""
 
 
 class FileSum(NamedTuple):
-    """The size of a file, and its checksum."""
+    """The size and checksum of a file."""
 
     bytes: int
     crc32c: int
-    """Of all of them."""
+    """The checksum of all bytes."""
 
 
 def sum_of(path: Path) -> FileSum:
@@ -42,10 +42,10 @@ def sum_of(path: Path) -> FileSum:
 def copy_summed(
     source: Path, target: Path, *, without_hole: bool = False, sync: Callable[[int], None] = os.fsync
 ) -> FileSum:
-    """Copy a file to one that is its owner's alone; answers the sum of the bytes read.
+    """Copy a file to a private one; returns the sum of the bytes read.
 
-    `without_hole`: leaves out the room at its end that was allocated and never written. `sync` gets the descriptor of
-    the copy, which is closed afterwards. Raises OSError.
+    `without_hole`: leaves out the allocated but unwritten space at the end. `sync` gets the descriptor of the copy,
+    which is closed afterwards. Raises OSError.
     """
     size = crc = 0
     with (
@@ -60,9 +60,9 @@ def copy_summed(
 
 
 class Syncs:
-    """Makes files durable while the next ones are written; `wait` for all of them before they are relied on.
+    """Makes files durable while the next ones are written; `wait` for all before relying on them.
 
-    Most of the time of a copy is that of the disk, which takes hardly longer for several files than for one.
+    A copy mostly waits for the disk, which takes hardly longer for several files than for one.
     """
 
     def __init__(self) -> None:
@@ -77,12 +77,12 @@ class Syncs:
         self._threads.shutdown()
 
     def soon(self, descriptor: int) -> None:
-        """Sync the file of a descriptor, which may be closed meanwhile. What fails is raised by `wait`."""
+        """Sync the file of a descriptor, which may be closed meanwhile. `wait` raises any error."""
         self._room.acquire()
         self._begun.append(self._threads.submit(self._sync, os.dup(descriptor)))
 
     def wait(self) -> None:
-        """Return when all are durable. Raises OSError where one could not be synced."""
+        """Wait until all are durable. Raises OSError if one could not be synced."""
         for each in self._begun:
             each.result()
         self._begun.clear()
@@ -96,7 +96,7 @@ class Syncs:
 
 
 def _pieces(file: IO[bytes], upto: int | None = None) -> Iterator[Any]:
-    """The bytes of a file, or so many of them, as arrays: each lies in the place of the one before it, in cache."""
+    """The bytes of a file, or the first `upto`, as arrays that reuse one buffer, to stay in the CPU cache."""
     left = upto
     buffer = np.empty(max(1, min(_PIECE_BYTES, _size(file))), np.uint8)
     while left is None or left > 0:
@@ -108,7 +108,7 @@ def _pieces(file: IO[bytes], upto: int | None = None) -> Iterator[Any]:
 
 
 def _write_all(file: IO[bytes], piece: Any) -> None:
-    """Write all of it: one write may take a part."""
+    """Write the whole piece: a single write may be short."""
     written = 0
     while written < len(piece):
         written += file.write(piece[written:])
@@ -119,7 +119,7 @@ def _size(file: IO[bytes]) -> int:
 
 
 def _end_of_data(file: IO[bytes]) -> int:
-    """Where the room begins that was never written; the file's end, if its system does not say."""
+    """Where the unwritten space begins; the file's end if its file system does not report it."""
     descriptor, end, size = file.fileno(), 0, _size(file)
     while end < size:
         try:

@@ -1,12 +1,12 @@
-"""What the storage asks of the operating system, behind one small seam, so that tests can make it fail.
+"""The operating system calls of the storage, behind a small seam, so that tests can make them fail.
 
-Nothing here knows what a log is.
+Nothing here knows about logs.
 
-A data directory holds hashes of passwords, keys of users and the seeds of checksums. So its files are 0600 and its
+A data directory contains password hashes, keys of users and the seeds of checksums. So its files are 0600 and its
 directories 0700, whatever the umask.
 
-`refusal_of` is the one table from errors of the system to errors of the core. A frame never comes to it: if writing or
-syncing one fails, what the disk holds is unknown, and the process ends.
+`refusal_of` maps errors of the system to errors of the core. It is not used for frames: if writing or syncing one
+fails, the content of the disk is unknown, and the process ends.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from pathlib import Path
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The disk is full, or the server's part of it is."""
+"""The disk is full, or the server's quota."""
 SMALL_BYTES = 4096
-"""What a small file needs at least."""
+"""The least space of a small file."""
 _REMEDIES = {
     errno.EIO: "the disk is failing: look at it, and have a backup",
     errno.EROFS: "the disk is mounted read-only: it may be failing",
@@ -43,15 +43,15 @@ _ZEROS = bytes(1024 * 1024)
 _DSYNC: int = getattr(os, "RWF_DSYNC", 0)
 _MOUNTS = Path("/proc/self/mountinfo")
 _HEEDS_DSYNC = frozenset({"ext4", "tmpfs", "xfs"})
-"""The kernel takes the flag for all file systems, and others may ignore it in silence. A tmpfs keeps nothing anyway."""
+"""The kernel accepts the flag for all file systems, but others may silently ignore it. A tmpfs is volatile anyway."""
 _PLENTY_BYTES, _PLENTY_S = 1024 * 1024 * 1024, 0.05
 _NO_DSYNC = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 FILE_MODE = 0o600
-"""Of files with secrets: for their owner alone, whatever the umask."""
+"""The mode of files with secrets: only for their owner, whatever the umask."""
 DIRECTORY_MODE = 0o700
 _OTHERS = 0o077
 
-if sys.platform == "darwin":  # fdatasync does not reach the platter there
+if sys.platform == "darwin":  # fdatasync does not reach the medium there
     import fcntl
 
     def _sync(fd: int) -> None:
@@ -64,15 +64,15 @@ class Disk:
     """The real disk. All offsets and sizes are in bytes."""
 
     _plenty: tuple[Path, float, int] | None = None
-    """Where more was free than _PLENTY_BYTES when it was last asked, when that was, and how much."""
+    """The directory that last had more than _PLENTY_BYTES free, when, and how much."""
 
     @property
     def refusal(self) -> StorageUnavailable | None:
-        """Why nothing can be written any more, as far as is known; None if it can."""
+        """Why nothing can be written any more, as far as known; None if writing works."""
         return None
 
     def check(self) -> None:
-        """Look whether files may be written. Raises StorageUnavailable: see `locks.OwnedDisk`."""
+        """Check that files may be written. Raises StorageUnavailable: see `locks.OwnedDisk`."""
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
         """Write all buffers, one after the other, from that offset on. Raises OSError."""
@@ -80,17 +80,17 @@ class Disk:
             offset = self._write_all(fd, buffers[start : start + _IOV_MAX], offset)
 
     def sync(self, fd: int) -> None:
-        """What was written is durable when this returns. Raises OSError; never to be retried after that."""
+        """Make everything written durable. Raises OSError; never retry after that."""
         _sync(fd)
 
     def writes_durably(self, directory: Path) -> bool:
-        """Whether `write_durably` may be tried there. Raises OSError."""
+        """Whether `write_durably` may be tried in that directory. Raises OSError."""
         return bool(_DSYNC) and _file_system(os.stat(directory).st_dev) in _HEEDS_DSYNC
 
     def write_durably(self, fd: int, buffers: Sequence[bytes], offset: int) -> bool:
-        """`write` and `sync` of a few bytes in one call; False where the system has none, and nothing is written.
+        """`write` and `sync` a few bytes in one call; False, with nothing written, if the system cannot.
 
-        Only these bytes are durable then, and nothing that was written before. Raises OSError; never to be retried.
+        Only these bytes become durable, not earlier writes. Raises OSError; never retry after that.
         """
         try:
             written = self._write_once(fd, buffers, offset, _DSYNC)
@@ -104,9 +104,9 @@ class Disk:
         return True
 
     def allocate(self, fd: int, size: int) -> None:
-        """Make the file that large, with blocks behind it, reading as zeros. Raises OSError (ENOSPC).
+        """Extend the file to that size with allocated blocks that read as zeros. Raises OSError (ENOSPC).
 
-        A file system that cannot do so at once gets the zeros written.
+        If the file system cannot allocate, zeros are written.
         """
         try:
             self._fallocate(fd, size)
@@ -117,17 +117,17 @@ class Disk:
                 self._write_all(fd, [_ZEROS[: size - start]], start)
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file another name; what had that name is gone. Raises OSError."""
+        """Rename a file, replacing any existing target. Raises OSError."""
         os.rename(source, target)
 
     def link(self, source: Path, target: Path) -> None:
-        """Give a file one name more. Raises OSError: there is no such file, or no way to do it."""
+        """Add a hard link to a file. Raises OSError: there is no such file, or links are not supported."""
         os.link(source, target)
 
     def free_bytes(self, directory: Path) -> int:
-        """What an ordinary process may still fill there; 50 ms old at most where it is more than a GiB.
+        """The bytes free for an ordinary process; at most 50 ms old if more than a GiB.
 
-        Each commit asks, and to ask the system gives the interpreter away.
+        Each commit calls this, and the system call releases the interpreter lock.
         """
         now = time.monotonic()
         if (plenty := self._plenty) is not None and plenty[0] is directory and now - plenty[1] < _PLENTY_S:
@@ -138,7 +138,7 @@ class Disk:
         return free
 
     def size_bytes(self, directory: Path) -> int:
-        """How large the file system is there."""
+        """The size of the directory's file system."""
         found = os.statvfs(directory)
         return found.f_blocks * found.f_frsize
 
@@ -163,7 +163,7 @@ class Disk:
 
 @lru_cache(64)
 def _file_system(device: int) -> str:
-    """The type of the file system on a device; empty where the system does not say."""
+    """The type of the file system on a device; empty if unknown."""
     number = f"{os.major(device)}:{os.minor(device)}"
     try:
         mounts = _MOUNTS.read_text().splitlines()
@@ -182,9 +182,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def private_opener(path: str, flags: int) -> int:
-    """For `open(..., opener=private_opener)`: whatever is opened so is its owner's alone from then on.
+    """For `open(..., opener=private_opener)`: the opened file becomes accessible only to its owner.
 
-    What root makes belongs to whom the directory belongs, so that the server can use it: commands are run by root too.
+    Files created by root get the directory's owner, so that the server can use them: root may run commands too.
     """
     descriptor = os.open(path, flags, FILE_MODE)
     make_private(descriptor, os.path.dirname(path) or "." if flags & os.O_CREAT else None)
@@ -192,7 +192,7 @@ def private_opener(path: str, flags: int) -> int:
 
 
 def make_private(descriptor: int, directory: str | Path | None) -> None:
-    """Make an open file its owner's alone; of one of root's that is new in a directory, the owner is that one's."""
+    """Make an open file private to its owner; a new file of root gets the owner of `directory`."""
     found = os.fstat(descriptor)
     if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != FILE_MODE:
         os.fchmod(descriptor, FILE_MODE)
@@ -201,7 +201,7 @@ def make_private(descriptor: int, directory: str | Path | None) -> None:
 
 
 def owner_above(directory: str | Path) -> tuple[int, int] | None:
-    """User and group to whom what root makes in a directory is to belong; None where it belongs to whoever makes it."""
+    """The user and group for files that root creates in a directory; None to keep the creator."""
     if os.geteuid() != 0:
         return None
     home = os.stat(directory)
@@ -209,10 +209,10 @@ def owner_above(directory: str | Path) -> tuple[int, int] | None:
 
 
 def write_whole(path: Path, *parts: bytes) -> Path:
-    """Write a file durably under its name, or not at all: a crash leaves the old one, or none, or the new one whole.
+    """Durably and atomically write a file: a crash leaves the old one, none, or the complete new one.
 
-    It is its owner's alone. Two processes may do so at once, as an indexing process whose server was killed does beside
-    the one of the next.
+    It is private to its owner. Two processes may do so at once, such as the indexing process of a killed server and
+    that of the next one.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with open(temporary, "wb", opener=private_opener) as file:
@@ -232,7 +232,7 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def boot_id() -> str:
-    """Which start of the machine this is; empty where it does not say."""
+    """The id of the current machine boot; empty if unknown."""
     try:
         return BOOT.read_text().strip()
     except OSError:
@@ -240,27 +240,27 @@ def boot_id() -> str:
 
 
 def make_file(path: Path) -> None:
-    """An empty file, if there is none. Raises OSError."""
+    """Create an empty file if there is none. Raises OSError."""
     os.close(private_opener(str(path), os.O_CREAT | os.O_RDWR))
 
 
 def make_directory(path: Path) -> None:
-    """A directory and those above it that are missing, durably; one that is there stays as it is. Raises OSError."""
+    """Durably create a directory and missing parents; an existing one stays unchanged. Raises OSError."""
     if path.is_dir():
         return
     make_directory(path.parent)
     path.mkdir(mode=DIRECTORY_MODE, exist_ok=True)
-    path.chmod(DIRECTORY_MODE)  # the umask may have taken from its owner's rights
+    path.chmod(DIRECTORY_MODE)  # the umask may have reduced its owner's rights
     if (owner := owner_above(path.parent)) is not None:
         os.chown(path, *owner)
     sync_directory(path.parent)
 
 
 def tighten(path: Path) -> int:
-    """Take everybody else's rights from a file or directory; answers the mode that it had if it had such, else 0.
+    """Remove the rights of others from a file or directory; returns its previous mode if others had rights, else 0.
 
-    A directory with the setgid bit was opened to a group on purpose: it stays as it is. A warning is logged for it, and
-    for a path whose mode this process may not change. Files that are made in it are private.
+    A directory with the setgid bit was opened to a group on purpose and stays unchanged. A warning is logged for it,
+    and for a path whose mode this process may not change. Files created in it are private.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -271,7 +271,7 @@ def tighten(path: Path) -> int:
             path.chmod(mode & ~_OTHERS)
             return mode
     except FileNotFoundError:
-        pass  # it will be made as it should be
+        pass  # it will be created with the right mode
     except OSError as error:
         wanted = mode & ~_OTHERS
         problem = "%s: others have access to it (mode %04o): %s; it holds secrets, make it %04o"
@@ -280,9 +280,9 @@ def tighten(path: Path) -> int:
 
 
 def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
-    """The error of the core: DiskFull where there is no space, StorageUnavailable for all else.
+    """The error of the core: DiskFull if there is no space, else StorageUnavailable.
 
-    `doing` says what cannot be done (`the next segment cannot be made`); whoever asked is told, without the path.
+    `doing` says what failed (`the next segment cannot be made`); clients see it, without the path.
     """
     if is_without_space(error):
         return DiskFull(str(path), free_bytes_at(path), needed, has_inodes=has_inodes(path))
@@ -294,7 +294,7 @@ def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: i
 
 
 def is_without_space(error: OSError | sqlite3.Error) -> bool:
-    """Whether the disk is full, or the server's part of it."""
+    """Whether the disk, or the server's quota, is full."""
     if isinstance(error, OSError):
         return error.errno in NO_SPACE
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL
@@ -302,7 +302,7 @@ def is_without_space(error: OSError | sqlite3.Error) -> bool:
 
 @contextmanager
 def refusing(path: Path, doing: str) -> Iterator[None]:
-    """What the operating system refuses within becomes an error of the core. See `refusal_of`."""
+    """Turn errors of the operating system in the block into errors of the core. See `refusal_of`."""
     try:
         yield
     except OSError as error:
@@ -310,7 +310,7 @@ def refusing(path: Path, doing: str) -> Iterator[None]:
 
 
 def has_inodes(path: Path) -> bool:
-    """Whether the file system at that path can take one more file; True where it cannot be asked."""
+    """Whether the file system at that path can take one more file; True if unknown."""
     try:
         found = os.statvfs(path if path.is_dir() else path.parent)
     except OSError:
@@ -319,7 +319,7 @@ def has_inodes(path: Path) -> bool:
 
 
 def free_bytes_at(path: Path) -> int:
-    """What is free on the file system of a file or directory that is, or was to be, there; 0 if nobody can tell."""
+    """The free bytes of the file system at a path, which need not exist; 0 if unknown."""
     try:
         return shutil.disk_usage(path if path.is_dir() else path.parent).free
     except OSError:

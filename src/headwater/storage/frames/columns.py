@@ -1,6 +1,6 @@
-"""Frames as Arrow columns: buffers of a large frame in place, rows of small ones gathered, many frames at a time.
+"""Frames as Arrow columns: buffers of a large frame in place, rows of small ones gathered from many frames at a time.
 
-Nothing here decodes an event. Whoever asks has seen to it that the frames are whole.
+Nothing here decodes an event. The caller has verified the frames.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ HEADER = np.dtype([
 assert HEADER.itemsize == HEADER_BYTES
 _HEADER_WORDS = np.arange(HEADER_BYTES // 4)
 _LEAD_BYTES = 8
-"""Magic and checksum: what the checksum does not cover."""
+"""Magic and checksum, which the checksum does not cover."""
 _SPAN_MIN = 32
-"""Spans of so many events are joined frame by frame, shorter ones gathered row by row."""
+"""Spans of at least this many events are joined frame by frame, shorter ones gathered row by row."""
 
 TEXTS = {
     "type": (Column.TYPE, pa.string()),
@@ -45,17 +45,17 @@ TEXTS = {
     "group_key": (Column.GROUP_KEY, pa.string()),
     "envelope": (Column.ENVELOPE, pa.binary()),
 }
-"""Columns of texts and byte strings: the slot of their offsets, the bytes are in the next; and their type."""
+"""Columns of texts and byte strings: the slot of their offsets (the next one has the bytes) and their type."""
 _NUMBERS: dict[str, tuple[int, type[np.generic], type[np.generic]]] = {
     "recorded_at": (Column.RECORDED_AT, np.int64, np.int64),
     "partition": (Column.PARTITION, np.uint16, np.int32),
     "encoding": (Column.ENCODING, np.uint8, np.int8),
 }
-"""Columns of numbers: their slot, their type in the frame, and in Arrow."""
+"""Columns of numbers: their slot, and their types in the frame and in Arrow."""
 
 
 class Content:
-    """The bytes of a mapped segment, in the widths in which frames are read. Arrays of it keep the map alive."""
+    """The bytes of a mapped segment, viewed in the widths that frames use. Its arrays keep the map alive."""
 
     def __init__(self, mapped: mmap.mmap) -> None:
         self.buffer = pa.py_buffer(mapped)
@@ -67,12 +67,12 @@ class Content:
         self.ints = self._views["i4"]
 
     def view(self, kind: type[np.generic]) -> npt.NDArray[Any]:
-        """All of it as numbers of that type."""
+        """The content as numbers of that type."""
         return self._views[np.dtype(kind).str[1:]]
 
 
 class Frames:
-    """Some frames of one segment: their headers, side by side."""
+    """The headers of some frames of one segment, side by side."""
 
     def __init__(self, content: Content, offsets: Ints) -> None:
         self.content, self.offsets = content, offsets
@@ -85,13 +85,13 @@ class Frames:
         return len(self.offsets)
 
     def has(self, slot: int) -> bool:
-        """Whether any of them has that column."""
+        """Whether any of the frames has that column."""
         return bool(self.directory[:, slot].any())
 
     def first_bad(self, which: Ints, size: int, crc_seed: int) -> tuple[int, BadFrame] | None:
-        """The first of these frames that is not whole, and why. `size`: where the last frame of the file ends.
+        """The first bad frame among these, and why it is bad. `size`: where the last frame of the file ends.
 
-        Reads all of them, copies nothing. Raises UnknownFeature.
+        Reads all of them without copying. Raises UnknownFeature.
         """
         headers, offsets = self.headers[which], self.offsets[which]
         lengths = headers["length"]
@@ -114,7 +114,7 @@ class Frames:
 
 
 class Spans(NamedTuple):
-    """Of each frame one piece of a column, from an index up to another (exclusive)."""
+    """One piece of a column per frame, from one index up to another (exclusive)."""
 
     starts: Ints
     ends: Ints
@@ -124,7 +124,7 @@ class Rows:
     """Some events of some frames, ascending: row `i` is event `index[i]` of frame `of[i]`."""
 
     def __init__(self, frames: Frames, of: Ints, index: Ints, spans: Spans | None = None) -> None:
-        """`spans`: where the rows are all events from one to another of each frame, and that is known."""
+        """`spans`: given if the rows are known to be one contiguous range of each frame."""
         self.frames, self.of, self.index, self._spans = frames, of, index, spans
 
     @staticmethod
@@ -142,11 +142,11 @@ class Rows:
         return self.frames.firsts[self.of] + self.index
 
     def taken(self, which: Bits | slice) -> Rows:
-        """Those of them."""
+        """A selection of the rows."""
         return Rows(self.frames, self.of[which], self.index[which])
 
     def between(self, low: int, high: int) -> Rows:
-        """Those numbered from `low` to `high`."""
+        """The rows numbered from `low` to `high`."""
         numbers = self.numbers
         if not len(numbers) or (numbers[0] >= low and numbers[-1] <= high):
             return self
@@ -159,11 +159,11 @@ class Rows:
         return rows
 
     def is_whole_frame(self) -> bool:
-        """Whether they are all events of the one frame that there is."""
+        """Whether they are all events of a single frame."""
         return len(self.frames) == 1 and len(self) == self.frames.counts[0]
 
     def payload_bytes(self) -> Ints:
-        """How many bytes of data and envelope each has."""
+        """The bytes of data and envelope of each row."""
         sizes = np.zeros(len(self), np.int64)
         for slot in (Column.DATA, Column.ENVELOPE):
             if self.frames.has(slot):
@@ -230,7 +230,7 @@ class Rows:
         return pa.MapArray.from_arrays(offsets, names, values)
 
     def _members(self, slot: int) -> tuple[pa.Array, Ints, Ints]:
-        """Of a column of lists: offsets of the lists, and of every member its frame, and its index there."""
+        """For a column of lists: the offsets of the lists, and the frame of each member and its index there."""
         starts, ends = self._bounds(slot)
         sizes = ends - starts
         offsets = np.zeros(len(self) + 1, np.int32)
@@ -238,7 +238,7 @@ class Rows:
         return _primitive(offsets, pa.int32()), np.repeat(self.of, sizes), _ranges(starts, sizes)
 
     def _bounds(self, slot: int, of: Ints | None = None, index: Ints | None = None) -> tuple[Ints, Ints]:
-        """Where each value begins and ends, as its frame's offsets buffer says; nothing where there is none."""
+        """Where each value begins and ends, by its frame's offsets buffer; empty without one."""
         of, index = (self.of, self.index) if of is None or index is None else (of, index)
         starts = self.frames.directory[:, slot].astype(np.int64)
         ints = self.frames.content.ints
@@ -252,14 +252,14 @@ class Rows:
         return low, high
 
     def _long_spans(self, slot: int) -> Spans | None:
-        """The spans of events, if each frame has that column, and they are long: then what lies there is joined."""
+        """The spans of events, if each frame has that column and they are long enough to join."""
         spans = self._spans
         if spans is None or len(self) < _SPAN_MIN * len(self.frames) or not self.frames.directory[:, slot].all():
             return None
         return spans
 
     def _joined(self, slot: int, kind: pa.DataType, spans: Spans) -> pa.Array:
-        """The texts of these spans of the column: the bytes of each frame at once, its offsets moved."""
+        """The texts of these spans of the column: the bytes of each frame copied at once, its offsets shifted."""
         offsets, places = self._joined_offsets(slot, spans)
         origins = self.frames.offsets + self.frames.directory[:, slot + 1]
         content = self.frames.content.bytes
@@ -268,7 +268,7 @@ class Rows:
         return pa.Array.from_buffers(kind, len(offsets) - 1, [None, pa.py_buffer(offsets), joined])
 
     def _joined_offsets(self, slot: int, spans: Spans) -> tuple[npt.NDArray[np.int32], Spans]:
-        """The offsets at that slot, running on from frame to frame; and which part of its values they mean in each."""
+        """The offsets at that slot, continued from frame to frame, and the part of the values they cover in each."""
         ints, sizes = self.frames.content.ints, spans.ends - spans.starts
         at = (self.frames.offsets + self.frames.directory[:, slot] >> 2) + spans.starts
         places = Spans(ints[at].astype(np.int64), ints[at + sizes].astype(np.int64))
@@ -281,9 +281,9 @@ class Rows:
         return offsets, places
 
     def _gathered(self, slot: int, kind: pa.DataType, of: Ints, starts: Ints, ends: Ints) -> pa.Array:
-        """The texts from `starts` to `ends` of the buffers behind that slot.
+        """The texts from `starts` to `ends` of the buffers after that slot.
 
-        Arrow sees the file as texts with other texts (what lies between) between them, and copies every other one.
+        Arrow sees the file as alternating wanted and unwanted texts, and copies every other one.
         """
         if not len(of):
             return _empty_texts(kind, 0)
@@ -298,7 +298,7 @@ class Rows:
 
 
 def whole_column(frames: Frames, name: str) -> pa.Array:
-    """One column of the only one of these frames: its own buffers where it has them."""
+    """One column of the single frame, in its own buffers if it has them."""
     assert len(frames) == 1, "buffers of several frames do not lie one behind the other"
     count = int(frames.counts[0])
     if name in TEXTS:
@@ -319,20 +319,20 @@ def whole_column(frames: Frames, name: str) -> pa.Array:
 
 
 def record_batch(rows: Rows, names: Sequence[str]) -> pa.RecordBatch:
-    """These columns of these events; in place where that can be."""
+    """These columns of these events, in place if possible."""
     if rows.is_whole_frame():
         return in_place(rows.frames, names)
     return pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=schema_of(tuple(names)))
 
 
 def in_place(frames: Frames, names: Sequence[str]) -> pa.RecordBatch:
-    """These columns of the only one of these frames."""
+    """These columns of the single frame."""
     return pa.RecordBatch.from_arrays([whole_column(frames, name) for name in names], schema=schema_of(tuple(names)))
 
 
 @lru_cache(maxsize=256)
 def schema_of(names: tuple[str, ...]) -> pa.Schema:
-    """`formats.arrow.tables.SCHEMA`, these columns of it."""
+    """These columns of `formats.arrow.tables.SCHEMA`."""
     return pa.schema([SCHEMA.field(name) for name in names])
 
 
@@ -366,14 +366,14 @@ def _numbers_in_place(frames: Frames, name: str, count: int) -> pa.Array:
 
 
 def _lists_in_place(frames: Frames, slot: int, count: int) -> tuple[pa.Array, int]:
-    """The offsets of the lists, and how many members they have together."""
+    """The offsets of the lists, and their total number of members."""
     content, at = frames.content, int(frames.offsets[0]) + int(frames.directory[0, slot])
     offsets = content.buffer.slice(at, 4 * (count + 1))
     return pa.Array.from_buffers(pa.int32(), count + 1, [None, offsets]), int(content.ints[(at >> 2) + count])
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """`starts[0]`, `starts[0] + 1`, ... so many numbers, then those of the next."""
+    """`sizes[0]` numbers from `starts[0]` on, then those of the next start."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     found: Ints = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
@@ -424,5 +424,5 @@ def _many_even(size: int) -> pa.Array:
 
 
 def _rounded(size: int) -> int:
-    """A power of two: few of these arrays are kept, others are cut from them."""
+    """Round up to a power of two: few such arrays are cached, and others are slices of them."""
     return max(65_536, 1 << (size - 1).bit_length())

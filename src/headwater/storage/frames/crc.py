@@ -1,6 +1,6 @@
-"""Checksums (CRC32C) of what comes in parts: one after the other, or joined from those of each without reading again.
+"""Checksums (CRC32C) of data in parts: extended part by part, or joined from the parts' own without reading again.
 
-A CRC is a polynomial's remainder: to put `size` bytes behind it multiplies it by x to the power of 8 * size.
+A CRC is the remainder of a polynomial: appending `size` bytes multiplies it by x to the power of 8 * size.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ import numpy as np
 from ...formats.arrow.lazy import pa
 
 CRC_BYTES = 2 * 1024 * 1024
-"""So much gets its checksum in one call, within about 2 ms."""
+"""The bytes to checksum in one call, which takes about 2 ms."""
 _COPIED_BYTES_MAX = 4096
-"""The library takes no memoryview: below so much it is cheaper to copy one than to make an array of it."""
+"""The library takes no memoryview: up to this size, copying one is cheaper than making an array of it."""
 _POLYNOMIAL = 0x82F63B78
-"""Castagnoli's, reflected: the highest bit is the coefficient of x to the power of 0."""
+"""Castagnoli's polynomial, reflected: the highest bit is the coefficient of x to the power of 0."""
 _ONE = 1 << 31
 _ORDER = (1 << 31) - 1
-"""x to that power is 1."""
+"""x to this power is 1."""
 
 
 def extended_crc(crc: int, content: bytes | memoryview | pa.Buffer) -> int:
-    """The checksum of what had that one, and this behind it: of much in parts, so that others get the interpreter."""
+    """The checksum of data with checksum `crc` followed by `content`; in parts, so that other threads can run."""
     size = len(content)
     if size < _COPIED_BYTES_MAX or (size <= CRC_BYTES and not isinstance(content, memoryview)):
         return int(google_crc32c.extend(crc, bytes(content) if isinstance(content, memoryview) else content))
@@ -33,20 +33,20 @@ def extended_crc(crc: int, content: bytes | memoryview | pa.Buffer) -> int:
 
 
 def joined_crc(first: int, second: int, size: int) -> int:
-    """The CRC32C of some bytes and `size` others behind them, from that of the first and that of the others alone.
+    """The CRC32C of two pieces of data together, from the checksum of each; the second has `size` bytes.
 
-    Takes some 0.2 ms, however much they are.
+    Takes about 0.2 ms, whatever the size.
     """
     return _times(_power(8 * size), first) ^ second
 
 
 def shortened_crc(whole: int, last: int, size: int) -> int:
-    """The CRC32C of some bytes without the last `size` of them, from that of all and that of the last alone."""
+    """The CRC32C of data without its last `size` bytes, from that of the whole and that of the last bytes alone."""
     return _times(_power(-8 * size % _ORDER), whole ^ last)
 
 
 def _power(exponent: int) -> int:
-    """x to the power of that, modulo the polynomial."""
+    """x to the power of `exponent`, modulo the polynomial."""
     result, square = _ONE, _ONE >> 1
     while exponent:
         if exponent & 1:

@@ -1,4 +1,4 @@
-"""Makes frames: of the events of a group commit, or in two steps where they lie in a file before they have numbers."""
+"""Encodes frames from the events of a group commit, or in two steps if they are in a file before they have numbers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from .layout import (
 )
 
 JOINED_BYTES_MAX = 1024 * 1024
-"""The buffers of a larger frame are written from where they lie: a copy costs more than they do one by one."""
+"""The buffers of a larger frame are written in place: joining them costs more than writing them one by one."""
 PART_LISTS = 128
-"""So many lists of texts are joined in one call: with all the tags that are allowed, that takes about 2 ms."""
+"""How many lists of texts to join in one call: with the most tags allowed, that takes about 2 ms."""
 _OFFSETS_ONE_BY_ONE = 64
 Content: TypeAlias = "bytes | pa.Buffer"
 _PADDING = [b"\0" * count for count in range(8)]
 
 
 class Chain(NamedTuple):
-    """What links a frame to its log: taken over from the state of the writer."""
+    """The fields that link a frame to its log, from the state of the writer."""
 
     crc_seed: int
-    """Of the log: no payload can hold what would pass for a frame of it."""
+    """The log's secret seed: no payload can pass for a frame of it."""
     epoch: int
     previous_crc: int
     durable_upto: int
@@ -61,28 +61,28 @@ class EncodedFrame(NamedTuple):
     crc: int
     length: int
     buffers: list[Content]
-    """All of it; of a frame whose body lies in a file already, the head."""
+    """The whole frame; or only its head if the body is already in a file."""
     staged: AdoptedFile | None = None
-    """What becomes a segment, with this frame and perhaps others in it: then it has no buffers, and ends as they do."""
+    """The file that becomes a segment, with this frame and perhaps others: it has no buffers, and ends as they do."""
 
 
 class AdoptedFile(NamedTuple):
-    """A staged file whose frames have got their heads; nothing of them is in it yet."""
+    """A staged file and the heads of its frames, which are not written yet."""
 
     path: Path
     inode: tuple[int, int]
-    """Device and number of the file that was looked at."""
+    """Device and inode number of the file that was checked."""
     end: int
     frames: list[tuple[int, EncodedFrame]]
-    """Where each begins."""
+    """The frames, each with its offset."""
 
 
 class EncodedBody(NamedTuple):
-    """A frame but for what only the log knows: its header, and its marks."""
+    """A frame without the parts that only the log knows: its header and marks."""
 
     buffers: list[Content]
     length: int
-    """Of the whole frame."""
+    """The length of the whole frame."""
     directory: list[int]
     events: int
     tags: int
@@ -96,7 +96,7 @@ def encode(
     chain_: Chain,
     marks: Sequence[FrameMark] = (),
 ) -> EncodedFrame:
-    """One frame of these events, numbered from `first` on. Never fails on checked events."""
+    """Encode these events as one frame, numbered from `first` on. Never fails on checked events."""
     body = _Body()
     if any(partitions):
         body.add(Column.PARTITION, array("H", partitions).tobytes())
@@ -109,9 +109,9 @@ def encode(
 
 
 def encode_body(batches: Sequence[pa.RecordBatch], room: int) -> EncodedBody:
-    """What lies in a frame of the events of these batches of EVENT_SCHEMA behind its head, which takes `room` bytes.
+    """Encode the events of these batches of EVENT_SCHEMA as the body of a frame, after a head of `room` bytes.
 
-    See `encode_head`. Values stay where they are: only offsets are made anew.
+    See `encode_head`. Values are not copied: only offsets are rebuilt.
     """
     body = _Body(room)
     tags = body.add_arrow(batches)
@@ -129,7 +129,7 @@ def encode_head(
     *,
     is_gated: bool,
 ) -> EncodedFrame:
-    """The frame that the log makes of a body with that checksum: its buffer is the head, as long as there is room."""
+    """The frame for a body with that checksum: its buffer is the head, padded to the room reserved for it."""
     head = _Body(HEADER_BYTES)
     head.add_control(Control((mark,)))
     if is_gated:
@@ -145,7 +145,7 @@ def encode_head(
 
 
 def head_room(writer: str) -> int:
-    """How many bytes the head of a frame may take that has a mark of that writer, whatever its numbers are."""
+    """The most bytes that a frame's head with a mark of that writer can take, whatever its numbers."""
     most = (1 << 63) - 1
     head = _Body(HEADER_BYTES)
     head.add_control(Control((FrameMark(writer, most, most, True, most, most, most, most, most),)))
@@ -153,7 +153,7 @@ def head_room(writer: str) -> int:
 
 
 def _add_columns(body: _Body, columns: EventColumns) -> int:
-    """All columns but the partitions; answers how many tags there are."""
+    """Add all columns except the partitions; returns the number of tags."""
     if any(columns.encodings):
         body.add(Column.ENCODING, bytes(columns.encodings))
     body.add_texts(Column.ID, columns.ids)
@@ -174,10 +174,10 @@ def _add_columns(body: _Body, columns: EventColumns) -> int:
 
 
 class _Body:
-    """The buffers of a frame under construction, and where each starts."""
+    """The buffers of a frame under construction, and their offsets."""
 
     def __init__(self, length: int = HEADER_BYTES) -> None:
-        """The first buffer begins there."""
+        """`length`: where the first buffer begins."""
         self.buffers: list[Content] = []
         self.length = length
         self.directory = [0] * DIRECTORY_SLOTS
@@ -204,9 +204,9 @@ class _Body:
             self.add_bytes(slot, [value.encode() for value in values])
 
     def add_members(self, lists_slot: int | None, slot: int, lists: Sequence[Collection[str]]) -> int:
-        """The texts in these lists, and where each list begins; nothing if all are empty. Answers how many there are.
+        """Add the texts in these lists and the list offsets; nothing if all are empty. Returns the number of texts.
 
-        In parts where there are many lists: in one call each, a few million texts would keep all other threads waiting.
+        Many lists are added in parts: a single call for a few million texts would block all other threads.
         """
         if len(lists) <= PART_LISTS:
             texts = list(chain.from_iterable(lists))
@@ -235,7 +235,7 @@ class _Body:
         self.add(slot + 1, b"".join(values))
 
     def add_arrow(self, batches: Sequence[pa.RecordBatch]) -> int:
-        """The columns of batches of EVENT_SCHEMA: their buffers as they lie there. Answers how many tags there are."""
+        """Add the columns of batches of EVENT_SCHEMA, with their buffers as they are. Returns the number of tags."""
 
         def columns(name: str) -> list[pa.Array]:
             return [batch.column(name) for batch in batches]
@@ -267,7 +267,7 @@ class _Body:
         self.add_pieces(slot + 1, [buffer_of(column) for column in columns])
 
     def add_lists(self, slot: int, columns: Sequence[pa.Array]) -> int:
-        """Where the lists begin; none of that if all are empty. Answers how many elements they have together."""
+        """Add the list offsets; nothing if all are empty. Returns the total number of elements."""
         offsets = _joined_offsets(columns)
         if count := int(offsets[-1]):
             self.add(slot, offsets.tobytes())
@@ -298,13 +298,13 @@ def _header(length: int, features: int, count: int, tags: int, first: int, recor
 
 
 def _pairs(column: pa.MapArray) -> tuple[pa.Array, pa.Array]:
-    """The names, and the values, of all attributes of a column."""
+    """The names and the values of all attributes of a column."""
     low, high = column.offsets[0].as_py(), column.offsets[-1].as_py()
     return column.keys.slice(low, high - low), column.items.slice(low, high - low)
 
 
 def _joined_offsets(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
-    """The offsets of the values of these arrays, one behind the other."""
+    """The offsets of the values of these arrays, joined."""
     if len(columns) == 1:
         offsets = offsets_of(columns[0])
         return np.asarray(offsets - offsets[0], np.int32)
@@ -317,7 +317,7 @@ def _joined_offsets(columns: Sequence[pa.Array]) -> npt.NDArray[np.int32]:
 
 
 def _encoded(texts: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int32]]:
-    """Some texts as UTF-8, one behind the other, and how long each is."""
+    """Some texts as joined UTF-8, and the length of each."""
     joined = "".join(texts)
     if joined.isascii():
         return joined.encode(), np.fromiter(map(len, texts), np.int32, len(texts))

@@ -1,7 +1,7 @@
-"""The frame: one group commit on disk, as it is read. Unit of atomicity, checksum and replication (format version 1).
+"""The frame, for reading: one group commit on disk, the unit of atomicity, checksum and replication (format version 1).
 
 A frame is a header, a directory of column buffers and the buffers: Arrow-compatible, little-endian, each 8-byte
-aligned. A column in which every value is the default is left out. `docs/data-file-format.md` has the layout.
+aligned. A column of only default values is left out. `docs/data-file-format.md` has the layout.
 """
 
 from __future__ import annotations
@@ -44,34 +44,34 @@ if IS_NATIVE:
 
 _ARROW_MIN = 32
 ARROW_MIN = 512
-"""From so many events on, whole columns are quicker than one event after the other."""
+"""From this many events on, reading whole columns is faster than reading event by event."""
 _FEW = 8
-"""So few events are quicker one after the other."""
+"""Up to this many events, reading event by event is faster."""
 _NO_LIMIT = 1 << 62
 
 
 class BadFrame(Exception):
-    """There is no whole, undamaged frame at that place."""
+    """There is no complete, undamaged frame at that offset."""
 
 
 class NotNext(BadFrame):
-    """The frame is whole, but does not follow the one before it: it was written over another, or put there."""
+    """An intact frame that does not follow the one before it: it overwrote another, or was put there."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__("it does not follow the frame before it")
         self.durable_upto = frame.last if frame.durable_upto >= frame.first - 1 else 0
-        """Its last number, if the frame that it did follow was durable, and is gone; else it may be a torn tail."""
+        """Its last number, if the frame that it followed was durable and is gone; else it may be a torn tail."""
 
 
 class UnknownFeature(WrittenByNewer):
-    """The frame needs a feature or version that this code does not know."""
+    """The frame needs a feature or version unknown to this code."""
 
     def __init__(self, version: int, required: int) -> None:
         super().__init__("a frame", f"format version {version}, required features {required:#x}")
 
 
 class Frame:
-    """A frame in a buffer, read in place: the header at once, columns when they are asked for."""
+    """A frame in a buffer, read in place: the header at once, columns on demand."""
 
     __slots__ = (
         "_arrow", "_buffer", "_crc_seed", "_directory", "_origin", "_sizes", "_whole", "count", "crc", "durable_upto",
@@ -79,7 +79,7 @@ class Frame:
     )  # fmt: skip
 
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
-        """The frame at that offset. Raises BadFrame if there can be none, UnknownFeature; `verify` checks the rest."""
+        """Read the header at that offset. Raises BadFrame if there is none, UnknownFeature; `verify` does the rest."""
         if offset + HEADER_BYTES > len(buffer):
             raise BadFrame("the file ends in the header")
         magic, self.crc = LEAD.unpack_from(buffer, offset)
@@ -97,11 +97,11 @@ class Frame:
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
-        """What `_origin` counts in, where it is all of a file or of some bytes."""
+        """The object that `_origin` is an offset in, if the buffer is all of it."""
         self._origin = offset
         self._sizes: EventSizes | None = None
         self._arrow: pa.Buffer | None = None
-        """All of it, once columns of it were asked for."""
+        """The whole frame, once a column has been read."""
         self._directory = DIRECTORY.unpack_from(buffer, offset + LEAD.size + HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
             self.verify()  # else it is damage, not news
@@ -114,11 +114,11 @@ class Frame:
 
     @property
     def content(self) -> bytes:
-        """All of its bytes."""
+        """The bytes of the frame."""
         return bytes(self._buffer)
 
     def verify(self) -> None:
-        """Raises BadFrame if the checksum does not fit, or the frame is empty."""
+        """Raises BadFrame if the checksum does not match or the frame is empty."""
         if extended_crc(self._crc_seed, self._buffer[LEAD.size :]) != self.crc:
             raise BadFrame("the checksum does not fit")
         if not self.count:
@@ -156,7 +156,7 @@ class Frame:
                     if self._directory[Column.ENVELOPE]
                     else repeat(b""),
                     encodings,
-                    strict=False,  # some columns repeat one value for ever
+                    strict=False,  # some columns repeat one value endlessly
                 ),
             )
         )
@@ -166,7 +166,7 @@ class Frame:
         return self._picked(index, index + 1)[0]
 
     def _picked(self, start: int, end: int) -> list[SequencedEvent]:
-        if not isinstance(self._whole, mmap | bytes):  # slices of those are bytes at once; those of a view are views
+        if not isinstance(self._whole, mmap | bytes):  # slices of these are bytes; slices of a view are views
             self._whole, self._origin = bytes(self._buffer), 0
         events: list[SequencedEvent] = []
         pick(self._whole, self._origin, range(self.first + start, self.first + end), events, _NO_LIMIT)
@@ -174,13 +174,13 @@ class Frame:
 
     @property
     def sizes(self) -> EventSizes:
-        """How large its events are."""
+        """The sizes of its events."""
         if self._sizes is None:
             self._sizes = EventSizes(self._buffer, self._directory, self.count)
         return self._sizes
 
     def large(self, index: int) -> LargeEvent:
-        """One event, whose data stays where it is."""
+        """One event, whose data is not copied."""
         events: list[SequencedEvent] = []
         whole, origin = (
             (self._whole, self._origin) if isinstance(self._whole, mmap | bytes) else (bytes(self._buffer), 0)
@@ -223,7 +223,7 @@ class Frame:
         return self._buffer[at + 2 * start : at + 2 * end].cast("H").tolist()
 
     def marks(self) -> tuple[FrameMark, ...]:
-        """The marks of exactly-once writers that came with these events, in order. Raises WrittenByNewer."""
+        """The marks of exactly-once writers with these events, in order. Raises WrittenByNewer."""
         if not (at := self._directory[Column.CONTROL]):
             return ()
         start = at + CONTROL_LENGTH.size
@@ -234,12 +234,12 @@ class Frame:
             raise WrittenByNewer(f"the control record of the frame of event {self.first}", str(error)) from None
 
     def recorded_at_of(self, number: int) -> int:
-        """When that event of the frame was recorded, in ms."""
+        """The time at which that event of the frame was recorded, in ms."""
         index = number - self.first
         return self._times(index, index + 1)[0] if self._directory[Column.RECORDED_AT] else int(self.recorded_at)
 
     def payload_bytes(self) -> list[int]:
-        """Running totals of data and envelope bytes: count + 1 numbers from 0 on."""
+        """Running totals of data and envelope bytes: count + 1 numbers, starting at 0."""
         totals = self._ints(Column.DATA, 0, self.count)
         if self._directory[Column.ENVELOPE]:
             envelopes = self._ints(Column.ENVELOPE, 0, self.count)
@@ -270,7 +270,7 @@ class Frame:
         return self._values(slot, start, end, is_text=False)
 
     def _values(self, slot: int, start: int, end: int, *, is_text: bool) -> list[Any]:
-        """Arrow reads its own layout some times faster than Python slices it, but starts slowly, if it is there."""
+        """Decode values: many with Arrow, if it is loaded, which is faster than slicing but starts slowly."""
         if end - start < _ARROW_MIN or not arrow_is_loaded():
             content_at = self._directory[slot + 1]
             offsets = self._ints(slot, start, end)
@@ -290,11 +290,11 @@ class Frame:
         return pa.Array.from_buffers(kind, end - start, buffers)
 
     def coded_types(self) -> Coded:
-        """All types without their repetitions."""
+        """All types, dictionary-coded."""
         return coded(self._array(pa.utf8(), Column.TYPE, 0, self.count))
 
     def coded_tags(self) -> Coded:
-        """All tags without their repetitions."""
+        """All tags, dictionary-coded."""
         if not self._directory[Column.TAG_LISTS]:
             return Coded(pa.array([], pa.utf8()), np.empty(0, np.int32), np.empty(0, np.int64))
         terms, codes, _ = coded(self._array(pa.utf8(), Column.TAG, 0, self.tags_count))
@@ -313,7 +313,7 @@ class Frame:
 
 
 def _are_even(lists: Sequence[int]) -> bool:
-    """Whether all lists that begin at these places, one after the other, are as long as the first."""
+    """Whether the consecutive lists that begin at these offsets are all as long as the first."""
     if len(lists) < ARROW_MIN:
         return lists == list(range(lists[0], lists[-1] + 1, lists[1] - lists[0]))
     sizes = np.diff(np.array(lists))

@@ -1,6 +1,6 @@
 """The port of a frame log: a durable, totally ordered sequence of frames with a compare-and-set on its head.
 
-Nothing above this port knows where frames live. `segments.segment_log` keeps them in local files.
+Nothing above this port depends on where frames are. `segments.segment_log` stores them in local files.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from .frame import Frame
 
 
 class Term(NamedTuple):
-    """The time in which one writer has a log. A number alone could be given twice, so its holder's nonce goes with it.
+    """The term of one writer of a log. A number alone could be issued twice, so it comes with its holder's nonce.
 
-    A log in local files has a new one at each opening.
+    A log in local files begins a new term at each opening.
     """
 
     number: int
-    """Counts up."""
+    """Increases with each term."""
     nonce: int
-    """Drawn by chance."""
+    """Random."""
 
 
 def new_term(number: int) -> Term:
-    """A term of that number, told from any other of it."""
+    """A new term with that number and a random nonce."""
     return Term(number, secrets.randbits(62))
 
 
 class Head(NamedTuple):
-    """Where a log ends: what an append compares before it sets it.
+    """The end of a log: an append compares it and sets it.
 
-    The number alone would not do: another history may have come to the same one.
+    The number alone is not enough: another history may have reached the same one.
     """
 
     number: int
-    """That of the last event."""
+    """The number of the last event."""
     crc: int
     """The checksum of the last frame; 0 in an empty log."""
     term: Term
-    """Whose log it is."""
+    """The term of the writer that has the log."""
 
 
 class HeadMoved(Exception):
-    """The head is not what the caller expected: somebody else appended, or has the log now. Nothing was appended."""
+    """The head is not the expected one: another writer appended or has the log. Nothing was appended."""
 
     def __init__(self, head: Head) -> None:
         self.head = head
@@ -55,31 +55,31 @@ class HeadMoved(Exception):
 
 
 class NotKept(Exception):
-    """Frames were committed elsewhere, but the files here could not take them: nobody can read them here."""
+    """Frames were committed at the home, but could not be written here, so they cannot be read here."""
 
 
 class NotAdopted(StorageUnavailable):
-    """A staged file cannot become a segment as it is, and nothing has changed: its rows are appended instead."""
+    """A staged file cannot become a segment as it is. Nothing has changed: its rows are appended instead."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(f"{path}: it cannot be taken as a segment: {why}")
 
 
 def nobody() -> None:
-    """To be called where nobody waits."""
+    """The `on_overdue` callback if there are no waiters."""
 
 
 class FrameLog(Protocol):
-    """Where frames are kept."""
+    """A store of frames."""
 
     @property
     def head(self) -> int:
-        """The number of the last event in it."""
+        """The number of the last event."""
 
     term: Term
-    """Whose log it is now."""
+    """The term of the log's current writer."""
     crc_seed: int
-    """What the checksums of this log's frames begin with."""
+    """The seed of the checksums of this log's frames."""
 
     @property
     def last_crc(self) -> int:
@@ -87,23 +87,23 @@ class FrameLog(Protocol):
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
-        """Why appends are refused at once at present, before they wait for anything; None if they are not."""
+        """Why appends are currently refused at once, before they wait; None if they are accepted."""
 
     def append_frames(
         self, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None] = nobody
     ) -> None:
-        """Append all frames, durably when it returns. One that is `staged` becomes a segment of the file that it is in.
+        """Append all frames; they are durable when this returns. The file of a `staged` one becomes a segment.
 
-        Raises HeadMoved if the head is another one, DiskFull or StorageUnavailable if there is no room (what was
-        appended before that, is durable: `head` tells), OSError if writing failed: then it is unknown what is on
-        disk, and the process must end. Raises NotKept if all are in the log, but cannot be read here.
+        Raises HeadMoved if the head differs, DiskFull or StorageUnavailable if there is no room (frames appended
+        before that are durable: see `head`), OSError if writing failed: the content of the disk is unknown, and the
+        process must end. Raises NotKept if all are in the log but cannot be read here.
 
-        A log that can lose an answer asks again until it knows. `on_overdue` is called by another thread, again and
-        again, where that takes longer than anybody shall wait: who waits is to be told that the outcome is unknown.
+        A log that can lose an answer asks again until it knows. Another thread calls `on_overdue` repeatedly while
+        that takes too long: it must report an unknown outcome to the waiters.
         """
 
     def read(self, after: int) -> Iterator[Frame]:
         """The frames with events numbered above `after`, in order."""
 
     def trim(self, below: int) -> None:
-        """Forget whole pieces of which every event is numbered below that."""
+        """Remove whole pieces whose events are all below that number."""

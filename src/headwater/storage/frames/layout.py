@@ -1,4 +1,4 @@
-"""Where what is in a frame: its header, its directory and the slots of that. `docs/data-file-format.md` shows it."""
+"""The layout of a frame: its header, its directory and the slots of that. `docs/data-file-format.md` shows it."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ assert sys.byteorder == "little", "frames are written as the machine's own littl
 MAGIC = b"HWF1"
 FORMAT_VERSION = 1
 REQUIRED_FEATURES = 0
-"""Bits of required features that this code knows. A frame with another bit set cannot be read."""
+"""The bits of required features known to this code. A frame with another bit set cannot be read."""
 MARKS_FEATURE = 1
-"""Bit of the optional features: the frame's CONTROL has marks. Who only reads events may ignore them."""
+"""Bit of the optional features: the frame's CONTROL has marks. Readers of events may ignore them."""
 
 
 GATED_FEATURE = 2
-"""Bit of the optional features: every event passed all checks of `core.limits`, also those of messages. If the checks
-ever become stricter, that takes another bit. Readers need not check the events of such a frame."""
+"""Bit of the optional features: every event passed all checks of `core.limits`, including those of messages. Stricter
+checks would take another bit. Readers need not check the events of such a frame."""
 OPTIONAL_AT = 20
-"""Where the optional features are, in bytes from the beginning of a frame."""
+"""The offset of the optional features in a frame, in bytes."""
 
 
 class Column:
-    """Slots of the directory: where each buffer starts in the frame; 0 = left out. Plain numbers: they are hot."""
+    """Slots of the directory, each the offset of a buffer in the frame; 0 = left out. Plain numbers, for speed."""
 
-    RECORDED_AT = 0  # i64; left out where all are the header's
+    RECORDED_AT = 0  # i64; left out if all equal the header's
     PARTITION = 1  # u16
     ENCODING = 2  # u8
-    ID = 3  # offsets i32[n+1], then the bytes in the next slot; so for all texts and byte strings
+    ID = 3  # offsets i32[n+1], then the bytes in the next slot; likewise all texts and byte strings
     ID_BYTES = 4
     SOURCE = 5
     SOURCE_BYTES = 6
@@ -69,34 +69,34 @@ CONTROL_LENGTH = struct.Struct("<I")
 
 
 class FrameMark(msgspec.Struct, array_like=True, frozen=True):
-    """A mark as a frame keeps it. It says all that is to be known of its writer, so that the newest one suffices."""
+    """A mark as stored in a frame. It has the whole state of its writer, so the newest one is enough."""
 
     writer: str
     batch: int
     rows: int
     is_last: bool
     index: int
-    """The mark's events are those of the frame from this index on, and so many:"""
+    """The mark's events are those of the frame from this index on; their number is:"""
     count: int
     first: int
-    """First and last number of the whole batch so far (0 if it has no events), and how many events it has."""
+    """First and last number of the whole batch so far (0 if it has no events), and its number of events."""
     last: int
     events: int
 
     @property
     def state(self) -> WriterState:
-        """What the log has of the writer with this mark."""
+        """The writer's state after this mark."""
         return WriterState(self.writer, self.batch, self.rows, self.first, self.last, self.events, self.is_last)
 
 
 def frame_mark(state: WriterState, index: int, count: int) -> FrameMark:
-    """What a frame keeps of an append of `count` events, its own from that index on, that left its writer so."""
+    """The mark of an append of `count` events, in the frame from `index` on, that left its writer in `state`."""
     return FrameMark(
         state.writer, state.batch, state.rows, state.is_complete, index, count, state.first, state.last, state.events
     )
 
 
 class Control(msgspec.Struct, omit_defaults=True):
-    """What a frame has besides events, as MessagePack."""
+    """The content of a frame besides events, as MessagePack."""
 
     marks: tuple[FrameMark, ...] = ()

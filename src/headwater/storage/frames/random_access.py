@@ -1,4 +1,4 @@
-"""Events of a frame that lie apart, decoded where the frame lies in its file: the quick way to a few of them.
+"""Decodes a few scattered events of a frame in place in its file.
 
 `speedups/frames.c` does the same for frames without rare columns.
 """
@@ -23,9 +23,9 @@ if IS_NATIVE:
     know_event(sequenced, NO_ATTRIBUTES, _DATA)
 
 _points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
-"""Of a header and directory what `pick` needs: count, first, recorded_at; times, partitions and encodings; ids, their
-bytes; sources; types, their bytes; lists of tags, tags, their bytes; group keys, attributes and envelopes; data, its
-bytes. What stands as bytes is most often left out, and nothing but zeros then."""
+"""The parts of a header and directory that `pick` needs: count, first, recorded_at; times, partitions and encodings;
+ids, their bytes; sources; types, their bytes; lists of tags, tags, their bytes; group keys, attributes and envelopes;
+data, its bytes. Slots read as byte strings are usually left out, and then all zeros."""
 _NO_TIMES, _NO_SOURCES, _NO_EXTRAS = bytes(12), bytes(8), bytes(36)
 _INT64, _UINT16, _UINT8 = struct.Struct("<q"), struct.Struct("<H"), struct.Struct("<B")
 _two = struct.Struct("<2i").unpack_from
@@ -33,11 +33,10 @@ _three = struct.Struct("<3i").unpack_from
 
 
 def pick(content: mmap | bytes, offset: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-    """Append the events of these numbers of the frame at that offset, decoded: the quick way to a few that lie apart.
+    """Decode and append the events with these numbers of the frame at that offset: fast for a few scattered ones.
 
-    The frame is whole (whoever asks has verified it), and none of the numbers is below its first; those above its last
-    are left out. It ends, after one event at least, when payloads have used up that budget of bytes; answers what is
-    left of it.
+    The caller has verified the frame, and no number is below its first; numbers above its last are ignored. It stops,
+    after at least one event, when payloads have used up the byte budget; returns the rest of the budget.
     """
     if IS_NATIVE and (left := pick_plain(content, offset, numbers, events, budget)) is not None:
         return left
@@ -53,7 +52,7 @@ def pick_any(
     *,
     with_data: bool = True,
 ) -> int:
-    """`pick` of any frame; perhaps without the events' data."""
+    """`pick` for any frame, optionally without the events' data."""
     (
         count, first, recorded_at, times, id, ids, sources, type, types, lists, tag, tags, extras, datum, data,
     ) = _points(content, offset)  # fmt: skip
@@ -62,7 +61,7 @@ def pick_any(
     is_plain = times == _NO_TIMES and sources == _NO_SOURCES and extras == _NO_EXTRAS
     for number in numbers:
         index = number - first
-        if index >= count:  # lost, and the loss was accepted
+        if index >= count:  # it is lost, and the loss was accepted
             continue
         at = offset + 4 * index
         low, high = _two(content, type + at)
@@ -72,7 +71,7 @@ def pick_any(
         if lists:
             low, high = _two(content, lists + at)
             at_tag = offset + tag + 4 * low
-            if high - low == 2:  # as most often
+            if high - low == 2:  # the usual case
                 low, middle, high = _three(content, at_tag)
                 middle += tags
                 its_tags = (content[tags + low : middle].decode(), content[middle : tags + high].decode())
@@ -97,7 +96,7 @@ def pick_any(
 
 
 class _Extras:
-    """The columns of a frame that most frames have not."""
+    """The columns that most frames lack."""
 
     def __init__(self, content: mmap | bytes, offset: int) -> None:
         self._content, self._offset = content, offset
@@ -106,7 +105,7 @@ class _Extras:
     def added(
         self, number: int, index: int, recorded_at: int, type: str, data: bytes, tags: tuple[str, ...], id: str
     ) -> SequencedEvent:
-        """The event of that index with them."""
+        """The event at that index, with these columns."""
         slots = self._directory
         return SequencedEvent(
             number,

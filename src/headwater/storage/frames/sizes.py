@@ -1,4 +1,4 @@
-"""How large the events of a frame are, without reading one of them: the offsets of the columns say it."""
+"""The sizes of a frame's events, from the offsets of its columns, without reading the events."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ _number = struct.Struct("<i").unpack_from
 
 
 class EventSizes:
-    """All bytes that the events have, in all columns, and `EVENT_BYTES` for each."""
+    """The bytes of events in all columns, plus `EVENT_BYTES` for each."""
 
     __slots__ = ("_buffer", "_count", "_listed", "_values")
 
     def __init__(self, buffer: memoryview, directory: Sequence[int], count: int) -> None:
-        """Of the frame in that buffer, which was verified."""
+        """For the verified frame in that buffer."""
         self._buffer, self._count = buffer, count
         self._values = [directory[each] for each in _VALUES if directory[each]]
         self._listed = [(directory[lists], directory[texts]) for lists, texts in _LISTED if directory[lists]]
 
     def between(self, start: int, end: int) -> int:
-        """Of the events from that index to before that one."""
+        """The size of the events from `start` up to `end` (exclusive)."""
         return self._upto(end) - self._upto(start)
 
     def end(self, start: int, end: int, size: int) -> tuple[int, int]:
-        """Up to where, `end` at most, the events from `start` on have no more than so many bytes together; how many.
+        """The end, at most `end`, of the events from `start` on that fit `size` bytes together, and their bytes.
 
-        Most events of a frame are about as large as each other: it is looked for where it should be then.
+        Most events of a frame are of similar size: the search starts at the estimate.
         """
         upto = self._upto
         begin, low, high = upto(start), start, end
         below, above = 0, upto(end) - begin
-        """What the events have up to `low`, which fit, and up to `high`, which do not, if there are any."""
+        """The bytes of the events up to `low`, which fit, and up to `high`, which do not, if there are any."""
         if above <= size:
             return end, above
         for look in range(_LOOKS):
@@ -58,7 +58,7 @@ class EventSizes:
         return low, upto(low) - begin
 
     def begin(self, end: int, size: int) -> int:
-        """From where on the events before `end` have no more than so many bytes together."""
+        """The start of the events before `end` that fit `size` bytes together."""
         return bisect_left(range(end + 1), self._upto(end) - size, 0, end, key=self._upto)
 
     def _upto(self, index: int) -> int:

@@ -1,1 +1,1 @@
-"""Logs that are committed at a home before they are stored here."""
+"""Logs committed at a home before they are stored here."""

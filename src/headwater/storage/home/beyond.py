@@ -1,7 +1,7 @@
-"""What a copy has beyond its home, where the home went back: from which number on, and whether it can be added there.
+"""The events that a copy has beyond a home that went back, and whether they can be added to the home.
 
-The frames of a log are a chain, in which each has the checksum of the one before it. So where a copy and its home have
-one frame in common, they have all before it in common.
+The frames of a log are a chain: each has the checksum of the one before it. So a copy and its home that share one frame
+share all earlier ones.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from .replicated_log import FETCHED_BYTES, ReplicatedLog
 
 
 class Beyond(NamedTuple):
-    """What the copy of one log has, and its home has not."""
+    """The events of one log that its copy has and its home lacks."""
 
     name: str
     """Of the log."""
     frames: ReplicatedLog
     """The copy."""
     home_head: Head | None
-    """Where the log ends at the home; None: it is not there."""
+    """Where the log ends at the home; None: the home has no such log."""
     after: int
-    """Up to that number both have the same."""
+    """Both have the same events up to this number."""
     last: int
     """The last number of the copy."""
     size: int
-    """So many events follow in the copy; of the journal, changes."""
+    """How many events follow in the copy; for the journal, changes."""
     continues: bool
-    """Whether the home ends there, so that they can be added to it."""
+    """Whether the home ends at `after`, so that they can be added to it."""
 
 
 def beyond(name: str, frames: ReplicatedLog, home_head: Head | None) -> Beyond | None:
-    """What a copy has beyond a home where the log ends there; None: nothing.
+    """What a copy has beyond a home whose log ends at `home_head`; None: nothing.
 
     Each of the frames is verified. Raises StorageCorrupted, StorageUnavailable.
     """
@@ -55,9 +55,9 @@ def beyond(name: str, frames: ReplicatedLog, home_head: Head | None) -> Beyond |
 
 
 def add(found: Beyond) -> None:
-    """Commit at the home what a copy has beyond it, in the term that it has begun for this process.
+    """Commit the copy's extra frames at the home, in the term begun for this process.
 
-    Where this fails, frames that were committed are not beyond the home the next time. Raises HeadMoved, NotPrimary,
+    If this fails midway, committed frames are not beyond the home the next time. Raises HeadMoved, NotPrimary,
     StorageCorrupted, StorageUnavailable, OutcomeUnknown.
     """
     home, key = found.frames.home, found.frames.key
@@ -70,7 +70,7 @@ def add(found: Beyond) -> None:
 
 
 def _runs(frames: Iterator[Frame]) -> Iterator[list[EncodedFrame]]:
-    """So much as is committed at once."""
+    """The frames in groups, each committed at once."""
     run: list[EncodedFrame] = []
     size = 0
     for frame in frames:
@@ -84,7 +84,7 @@ def _runs(frames: Iterator[Frame]) -> Iterator[list[EncodedFrame]]:
 
 
 def _common(frames: ReplicatedLog, home_end: int) -> int:
-    """The last number of the newest frame that both have; of what the home forgot, both had the same."""
+    """The last number of the newest frame that both have; they agreed on everything that the home forgot."""
     oldest = next(frames.home.frames(frames.key, 0, home_end), None)
     if oldest is None:
         return 0

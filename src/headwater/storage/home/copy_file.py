@@ -1,6 +1,6 @@
-"""COPY: the file by which a data directory says that it is a copy, which one, and of which home.
+"""COPY: the file that marks a data directory as a copy, and identifies the copy and its home.
 
-It is written first, so that nobody takes what is in such a directory for all that there is.
+It is written first, so that the directory is never taken for complete data.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ COPY_FORMAT = 1
 
 
 class CopyMark(msgspec.Struct, frozen=True):
-    """COPY. An earlier version writes `home` alone, and passes over the rest."""
+    """COPY. An earlier version writes only `home` and ignores the rest."""
 
     format: int
     home: str
     """The incarnation of the home."""
     id: str = ""
-    """Which copy it is: drawn when it begins. A directory that was copied draws another one when it is served."""
+    """A random id of the copy. A duplicated directory draws another one when it is served."""
     inode: int = 0
     device: int = 0
-    """Where the directory was when the id was drawn."""
+    """The device of the directory when the id was drawn."""
     seen: Term = Term(0, 0)
-    """The newest term that it has seen in its home."""
+    """The newest term that it has seen at its home."""
 
     def is_at(self, directory: Path) -> bool:
-        """Whether it is still of that directory, rather than of one that this is a copy of. Raises OSError."""
+        """Whether the mark belongs to that directory, not to one that it was duplicated from. Raises OSError."""
         found = os.stat(directory)
         return self.id != "" and (self.inode, self.device) == (found.st_ino, found.st_dev)
 
 
 def mark_copy(directory: Path, home: str) -> CopyMark:
-    """From now on it is a copy of the home of that incarnation, and a new one, durably. Raises OSError."""
+    """Durably mark a directory as a new copy of the home of that incarnation. Raises OSError."""
     found = os.stat(directory)
     mark = CopyMark(COPY_FORMAT, home, uuid.uuid4().hex, found.st_ino, found.st_dev)
     write_mark(directory, mark)
@@ -48,12 +48,12 @@ def mark_copy(directory: Path, home: str) -> CopyMark:
 
 
 def write_mark(directory: Path, mark: CopyMark) -> None:
-    """Replace what the file says, durably. Raises OSError."""
+    """Durably replace the file. Raises OSError."""
     _FILE.write(directory, mark)
 
 
 def read_mark(directory: Path) -> CopyMark | None:
-    """What the file says; None: it is no copy. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
+    """The mark of a directory; None: it is no copy. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
     try:
         return _FILE.read(directory)
     except FileNotFoundError:

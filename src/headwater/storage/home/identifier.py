@@ -1,8 +1,8 @@
-"""The database cluster that a home is in, as its journal records it. A restore into another cluster is noticed by that.
+"""The database cluster of a home, recorded in the home's journal to detect a restore into another cluster.
 
-A logical restore brings back the home as it was when it was dumped, and the timeline of the new cluster does not show
-that. Numbers that were given since the dump would be given again. So each term begins with a comparison of the
-cluster's identifier. If it is another one, no server appends until a person accepts it.
+A logical restore brings the home back as it was when dumped, and the timeline of the new cluster does not show it.
+Numbers issued since the dump would be issued again. So each term begins by comparing the cluster's identifier. If it
+differs, no server appends until a person accepts it.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from ...core.state import StateStore
 from .port import Home, HomeMoved
 
 HOME_KIND, IDENTIFIER = "home", "identifier"
-"""The entry of the state that has the identifier of the home's cluster."""
+"""The state entry with the identifier of the home's cluster."""
 
 
 def refuse_moved(state: StateStore, home: Home) -> None:
-    """Mark a home that is in another cluster than its journal says: it gives no lease until a person accepts that.
+    """Mark a home in another cluster than its journal records: it grants no lease until a person accepts that.
 
     Raises HomeMoved, StorageUnavailable.
     """
@@ -27,7 +27,7 @@ def refuse_moved(state: StateStore, home: Home) -> None:
 
 
 def record_identifier(state: StateStore, home: Home) -> None:
-    """Record the identifier of the cluster that the home is in now. Raises StorageUnavailable, NotPrimary."""
+    """Record the identifier of the home's current cluster. Raises StorageUnavailable, NotPrimary."""
     found, entry = home.identifier().encode(), state.get(HOME_KIND, IDENTIFIER)
     if entry is None or entry.value != found:
         state.put(HOME_KIND, IDENTIFIER, found)

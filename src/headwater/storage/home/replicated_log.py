@@ -1,7 +1,7 @@
-"""A log that is committed at a home: its files here are a copy, by which all reading goes on as of any log.
+"""A log committed at a home: its files here are a copy, which is read like any log.
 
-A frame goes to the home first, and into the files when it is committed there. So the files never have what the home
-has not; what they lack, or what a crash of the machine spoilt in them, is fetched.
+A frame goes to the home first, and into the files once it is committed there. So the files never have frames that the
+home lacks. Missing frames, or frames damaged by a crash of the machine, are fetched.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ from .witness import nobody_asks
 logger = logging.getLogger("headwater.storage")
 
 FETCHED_BYTES = 1024 * 1024
-"""So much is written at a time while the copy catches up."""
+"""Bytes written at a time while the copy catches up."""
 MENDED = "mended.tmp"
-"""The file beside the segments that is to take the place of a damaged one."""
+"""The file beside the segments that will replace a damaged one."""
 
 
 @dataclass
 class Homed:
-    """Where a server commits its logs, and who is told when it can do so no more, and why."""
+    """Where a server commits its logs, and the callbacks for when it no longer can."""
 
     home: Home
     on_lost: Callable[[Exception], None]
-    """Gets HeadMoved (another has the term), HomeChanged, StandbysChanged, CopyBehind, or what keeps the copy from
-    being written."""
+    """Gets HeadMoved (another server has the term), HomeChanged, StandbysChanged, CopyBehind, or the error that
+    prevents writing the copy."""
     on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
-    """Gets what was committed, and to which log, before it is answered: it must not take long."""
+    """Gets the key of a log and its committed frames before they are acknowledged: it must be fast."""
     is_following: bool = False
-    """It has no term: others append, and it takes up what they did."""
+    """Whether it has no term: another server appends, and it follows."""
     on_gap: Callable[[str], None] = nobody_asks
-    """Gets why the copy lacks frames that it had, or that were committed, before the answer. Raises OSError."""
+    """Gets why the copy lacks frames that it had or that were committed, before the answer. Raises OSError."""
 
 
 class CopyOutlived(Exception):
-    """The home has forgotten what comes next in a copy: it was away for too long, and must be made anew."""
+    """The home has forgotten the next frames of a copy that was away too long: the copy must be recreated."""
 
 
 class CopyBehind(StorageUnavailable):
-    """The home has what was committed here without an answer: a copy that is opened anew has it."""
+    """The home has frames committed from here whose answer was lost: a reopened copy fetches them."""
 
     def __init__(self, log: str, copy_head: int, home_head: int) -> None:
         super().__init__(
@@ -65,21 +65,21 @@ class CopyBehind(StorageUnavailable):
 
 
 class ReplicatedLog(SegmentLog):
-    """A FrameLog at a home, with its copy in a directory. It begins where the copy ends: see `catch_up`."""
+    """A FrameLog at a home, with a copy in a directory. It starts where the copy ends: see `catch_up`."""
 
     def __init__(self, homed: Homed, key: str, directory: Path, log_id: bytes, segments: Sequence[Segment], *,
                  crc_seed: int, floor: int, disk: Disk, room: Room,
                  segment_bytes: int | None = None) -> None:  # fmt: skip
-        """Take over the segments of a copy (see `open_copy`). `key`: how the log is called at the home."""
+        """Take over the segments of a copy (see `open_copy`). `key`: the log's key at the home."""
         super().__init__(directory, log_id, segments, crc_seed=crc_seed, floor=floor, term=homed.home.term, disk=disk,
                          room=room, segment_bytes=segment_bytes)  # fmt: skip
         self.home, self.key = homed.home, key
-        """Where it is committed, and how it is called there."""
+        """Where it is committed, and its key there."""
         self._homed, self._on_lost = homed, homed.on_lost
         self._held: list[EncodedFrame] = []
-        """Appended, and not committed yet: they go with the next ones that must be durable."""
+        """Appended but not committed yet: committed with the next frames that must be durable."""
         self._writing = threading.Lock()
-        """Held while a segment is written, and while the newest is replaced."""
+        """Held while a segment is written or the newest one is replaced."""
         (directory / MENDED).unlink(missing_ok=True)
 
     @property
@@ -106,7 +106,7 @@ class ReplicatedLog(SegmentLog):
         *,
         is_durable: bool = True,
     ) -> None:
-        """See SegmentLog. Raises NotKept too, HomeWentBack, and CopyBehind."""
+        """See SegmentLog. Also raises NotKept, HomeWentBack and CopyBehind."""
         if expected != (found := Head(self.head, self.last_crc, self.term)):
             raise HeadMoved(found)
         if not is_durable:
@@ -116,7 +116,7 @@ class ReplicatedLog(SegmentLog):
         self._commit([*self._held, *frames], on_overdue)
 
     def sync(self) -> None:
-        """See SegmentLog. The copy too: it is trusted as far as it says how it was closed."""
+        """See SegmentLog. Syncs the copy too: its record of a clean close must be true."""
         if self._held:
             self._commit(self._held, nobody)
         with self._writing:
@@ -124,15 +124,15 @@ class ReplicatedLog(SegmentLog):
 
     @property
     def is_following(self) -> bool:
-        """Whether others append to it."""
+        """Whether another server appends to it."""
         return self._homed.is_following
 
     def begin_term(self) -> None:
-        """From now on it is appended to, in the term that the home has begun: it has all that the home has."""
+        """Accept appends, in the term that the home has begun: the copy has everything the home has."""
         self.term = self.home.term
 
     def catch_up(self, least: int | None = None) -> None:
-        """Fetch what the home has and the copy has not; `least`: some of it suffices, at least up to that number.
+        """Fetch what the copy lacks; `least`: it may stop once it has reached that number.
 
         Raises what `follow` does.
         """
@@ -144,11 +144,11 @@ class ReplicatedLog(SegmentLog):
                 return
 
     def follow(self, home_head: Head, *, may_begin_later: bool = True) -> Iterator[None]:
-        """Fetch what the copy lacks of a log that ends there, some frames with each step.
+        """Fetch what the copy lacks of a log that ends at `home_head`, some frames per step.
 
-        `may_begin_later`: a copy that has nothing may begin behind events that the home has forgotten.
-        Raises HomeWentBack: the copy has what the home has not. Raises CopyOutlived, StorageUnavailable, DiskFull,
-        StorageCorrupted: the home has a frame that is damaged.
+        `may_begin_later`: an empty copy may begin after events that the home has forgotten.
+        Raises HomeWentBack: the copy has events that the home lacks. Raises CopyOutlived, StorageUnavailable, DiskFull,
+        StorageCorrupted: the home has a damaged frame.
         """
         if self.head > home_head.number:
             raise self._went_back(home_head.number)
@@ -157,10 +157,10 @@ class ReplicatedLog(SegmentLog):
             yield
         if self.last_crc != home_head.crc:
             raise self._went_back(home_head.number)
-        # where the home's number is above: it skipped some for a new incarnation, of which the journal is to tell
+        # if the home's number is higher, it skipped numbers for a new incarnation, which the journal reports
 
     def take(self, content: bytes) -> bool:
-        """Take up a frame that was committed at the home; False if it is not the next one, or damaged.
+        """Add a frame committed at the home; False if it is not the next one, or damaged.
 
         Raises DiskFull, StorageUnavailable, OSError.
         """
@@ -177,20 +177,20 @@ class ReplicatedLog(SegmentLog):
         return True
 
     def forget_at_home(self, below: int) -> None:
-        """What is numbered below that may go there as well. Raises NotPrimary, StorageUnavailable."""
+        """Let the home forget events below that number too. Raises NotPrimary, StorageUnavailable."""
         self.home.forget(self.key, below)
 
     def wait_for_append(self) -> None:
-        """Wait for the append under way. A segment with known damage gets no more of them after that."""
+        """Wait for the append under way. A segment with known damage takes no appends after that."""
         with self._writing:
             return
 
     def header_of(self, segment: Segment) -> bytes:
-        """The header that a segment of this log has."""
+        """The header of a segment of this log."""
         return segment_header(self._log_id, segment.first, segment.crc_seed, whole_upto=segment.whole_upto)
 
     def put_mended(self, damaged: Segment, file: Path) -> None:
-        """Let a file, which has the same frames at the same places, take the place of a distrusted segment, durably.
+        """Durably replace a distrusted segment with a file that has the same frames at the same offsets.
 
         Readers of the damaged one keep its map. Raises StorageCorrupted, StorageUnavailable, OSError.
         """
@@ -212,20 +212,20 @@ class ReplicatedLog(SegmentLog):
         sync_directory(self._directory)
 
     def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
-        """A frame behind known damage begins a new segment, so that the damaged one can be mended."""
+        """See SegmentLog. After known damage a new segment begins, so that the damaged one can be mended."""
         return super()._fits(run, frame) and not self.segments[-1].distrusted
 
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
         assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
-        self._disk.check()  # before it is in the home, and cannot be read here
+        self._disk.check()  # before the home has it and it cannot be read here
         try:
             self.home.commit(self.key, frames, expected, on_overdue)
         except HeadMoved as moved:
             if moved.head.term != self.term:
                 self._on_lost(moved)
                 raise
-            if moved.head.number > expected.number:  # in this term nobody else appends
+            if moved.head.number > expected.number:  # no other server appends in this term
                 behind = CopyBehind(str(self._directory), expected.number, moved.head.number)
                 self._on_lost(behind)
                 raise behind from None
@@ -252,7 +252,7 @@ class ReplicatedLog(SegmentLog):
             super().append_frames(frames, Head(super().head, super().last_crc, self.term), is_durable=False)
 
     def _fetched(self, upto: int, may_begin_later: bool) -> Iterator[list[EncodedFrame]]:
-        """What the home has behind the copy, some frames at a time."""
+        """The home's frames after the end of the copy, some at a time."""
         run: list[EncodedFrame] = []
         size, last, crc = 0, self.last, self.last_crc
         for content in self.home.frames(self.key, self.last, upto):
@@ -290,10 +290,10 @@ def open_copy(
     disk: Disk,
     on_gap: Callable[[str], None] = nobody_asks,
 ) -> list[Segment]:
-    """The segments of a copy, as `segments.recovery.open_segments` does it, up to the first frame that is not whole.
+    """Open the segments of a copy like `segments.recovery.open_segments`, up to the first incomplete frame.
 
-    Nothing of a copy need be durable, so after a power cut later frames can be there without earlier ones. `on_gap`:
-    see `Homed`.
+    A copy need not be durable, so after a power cut it may have later frames without earlier ones. `on_gap`: see
+    `Homed`.
     """
     try:
         return open_segments(directory, index_directory, log_id, clean=clean, known_durable=0,
@@ -304,13 +304,13 @@ def open_copy(
     require_directory(directory)
     _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)
     for each in index_directory.iterdir() if index_directory != directory else ():
-        each.unlink()  # made anew: it may be of frames that are gone
+        each.unlink()  # rebuilt: it may cover frames that are gone
     return open_segments(directory, index_directory, log_id, clean=None, known_durable=0,
                          first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
 
 
 def _cut_damaged(paths: Sequence[Path], log_id: bytes, expected: int, gaps: Ranges, disk: Disk) -> None:
-    """Leave what is whole, and has no hole, from the first number on."""
+    """Keep the intact frames from the first number on, up to the first hole."""
     before: Segment | None = None
     for index, path in enumerate(paths):
         behind = paths[index + 1 :]

@@ -1,9 +1,9 @@
-"""What a copy can prove of its home, kept in its own files: which term it held last, and that it has all of that term.
+"""What a copy can prove about its home, in its own files: the last term it held, and that it has all of that term.
 
-A primary's copy takes each commit before that is answered. So if a home changes, and the copy of its last primary is
-not ahead of it, nothing that was acknowledged is missing there. That proof is HELD. It is valid as long as the machine
-runs, since a copy is not synced, or from a stop in order on. Where a frame was not kept, or something is set aside or
-cut, the file is removed before anybody is answered: that takes no room.
+A primary's copy takes each commit before it is acknowledged. So if a home changes and the copy of its last primary is
+not ahead of it, the home lacks nothing that was acknowledged. HELD is that proof. Because a copy is not synced, it is
+valid only while the machine runs, or after a clean stop. If a frame could not be stored, or something is set aside or
+cut, the file is removed before any answer: removing takes no space.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HELD_FORMAT = 1
 
 
 def nobody_asks(_: str) -> None:
-    """Of a copy that need not prove anything."""
+    """The callback of a copy that need not prove anything."""
 
 
 class _Held(msgspec.Struct, frozen=True):
@@ -39,12 +39,12 @@ class _Held(msgspec.Struct, frozen=True):
 
     format: int
     id: str
-    """Of the copy, see COPY."""
+    """The id of the copy, see COPY."""
     term: Term
     boot: str
-    """The start of the machine in which the copy got what it has."""
+    """The machine boot during which the copy got its frames."""
     is_closed: bool
-    """The copy was synced and closed since, and not opened again."""
+    """Whether the copy was synced and closed since, and not reopened."""
 
 
 _FILE = CheckedFile(
@@ -53,23 +53,23 @@ _FILE = CheckedFile(
 
 
 class Evidence(NamedTuple):
-    """What a copy can say at one moment."""
+    """What a copy can prove at one moment."""
 
     id: str
     """Which copy it is."""
     inode: int
     device: int
-    """Where it is."""
+    """The device it is on."""
     boot: str
-    """Which start of the machine this is."""
+    """The current machine boot."""
     seen: Term
-    """The newest term that it has seen in its home."""
+    """The newest term that it has seen at its home."""
     held: Term
-    """The newest term that it held, and has all of; (0, 0) if there is none."""
+    """The newest term that it held and has completely; (0, 0) if there is none."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has all that was committed in the term that it held."""
+        """Whether it has everything committed in the term that it held."""
         return self.held.number > 0
 
 
@@ -81,7 +81,7 @@ class Witness:
         self._lock = threading.Lock()
 
     def open(self) -> None:
-        """The copy is about to change. Raises OSError, StorageCorrupted, StorageUnavailable."""
+        """Prepare for changes of the copy. Raises OSError, StorageCorrupted, StorageUnavailable."""
         with self._lock:
             mark = read_mark(self._directory)
             if mark is None:
@@ -99,14 +99,14 @@ class Witness:
                 self._remove()
 
     def see(self, term: Term) -> None:
-        """The home has that term. Raises OSError, StorageCorrupted, StorageUnavailable."""
+        """Record that the home has that term. Raises OSError, StorageCorrupted, StorageUnavailable."""
         with self._lock:
             mark = read_mark(self._directory)
             if mark is not None and mark.seen != term and mark.seen.number <= term.number:
                 write_mark(self._directory, msgspec.structs.replace(mark, seen=term))
 
     def hold(self, term: Term) -> None:
-        """The copy has all that the home has, and its server appends in that term from now on.
+        """Record that the copy has everything the home has, and that its server appends in that term from now on.
 
         Raises OSError, StorageCorrupted, StorageUnavailable.
         """
@@ -116,7 +116,7 @@ class Witness:
                 _FILE.write(self._directory, _Held(HELD_FORMAT, mark.id, term, boot_id(), is_closed=False))
 
     def end(self, why: str) -> None:
-        """The copy lacks something that it had, or that was committed: it proves nothing until `hold`. Durable.
+        """Durably end the proof until `hold`: the copy lacks something that it had or that was committed.
 
         Raises OSError.
         """
@@ -125,13 +125,13 @@ class Witness:
                 logger.warning("%s: %s; the copy is no witness of its home any more", self._directory, why)
 
     def close(self) -> None:
-        """The copy was synced, and does not change until `open`. Raises OSError."""
+        """Record that the copy was synced and does not change until `open`. Raises OSError."""
         with self._lock:
             if (held := self._held(read_mark(self._directory))) is not None:
                 _FILE.write(self._directory, msgspec.structs.replace(held, is_closed=True))
 
     def evidence(self) -> Evidence | None:
-        """Its proof of now; None: the directory is no copy yet, or of another one that was copied.
+        """Its current proof; None: the directory is no copy yet, or a duplicate of another one.
 
         Raises OSError, StorageCorrupted, StorageUnavailable.
         """
@@ -145,7 +145,7 @@ class Witness:
             )
 
     def _held(self, mark: CopyMark | None) -> _Held | None:
-        """What HELD says, if that is valid for the copy of that mark."""
+        """The content of HELD, if it is valid for the copy with that mark."""
         try:
             held = _FILE.read(self._directory)
         except FileNotFoundError:

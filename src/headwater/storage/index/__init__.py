@@ -1,1 +1,1 @@
-"""The index: postings and ids. It is derived; deleting its files loses nothing."""
+"""The index: postings and ids. It is derived data; deleting its files loses nothing."""

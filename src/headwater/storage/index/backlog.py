@@ -1,7 +1,7 @@
-"""Back-pressure: how many bytes of index entries the logs of one process hold in memory only, and which appends pass.
+"""Back-pressure: bounds the bytes of index entries that a process holds in memory only, by delaying appends.
 
-One worker makes the index files, behind the appends. Entries that it has not reached are in memory, and a start after a
-crash reads their events again. So their bytes have a ceiling, for all logs together:
+One worker writes the index files, behind the appends. Entries it has not reached are in memory, and a start after a
+crash reads their events again. So their bytes have a ceiling for all logs together:
 
     unindexed bytes         a bulk load (staged batches, Flight)      all other appends
     ----------------------  ----------------------------------------  --------------------------------------------
@@ -10,9 +10,9 @@ crash reads their events again. So their bytes have a ceiling, for all logs toge
     ceiling to 1.25 times   Overloaded                                pass
     from 1.25 times on      Overloaded                                Overloaded
 
-A caller that gets Overloaded waits or answers; the index wakes waiting ones. Frames that a log reads at a start or
-fetches from its home, and marks without events, are never refused. A log whose indexing fails again and again counts
-for no other log; its own appends get StorageUnavailable instead.
+A caller that gets Overloaded waits or passes the error on; the index wakes the waiters. Frames that a log reads at a
+start or fetches from its home, and marks without events, are never refused. A log whose indexing fails repeatedly does
+not count for other logs; its own appends get StorageUnavailable instead.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from itertools import chain
 from ...core.errors import EventLogError, Overloaded, StorageUnavailable
 
 UNINDEXED_BYTES_MAX = 64 * 1024 * 1024
-"""About 600,000 events with two short tags: a start took 2 to 4 s for so many (record 202)."""
+"""About 600,000 events with two short tags, for which a start took 2 to 4 s (record 202)."""
 FAILURES_MAX = 3
-"""So many failures in a row end the waiting."""
+"""This many failures in a row end the waiting."""
 PAUSE_S_MAX = 0.25
 """How long a bulk load pauses before an append, just below the ceiling."""
 EVENT_BYTES = 32
 TAG_BYTES = 32
-"""Memory of an event, and of each of its tags besides the text of the tag."""
+"""The memory of an event, and of each of its tags without the tag's text."""
 _STEPS = 16 * 1024
-"""The account of a log grows by this part of the ceiling: so not every event takes the lock of the process."""
+"""A log's account grows in steps of this fraction of the ceiling, so that not every event takes the process lock."""
 _EVENTS_AT_ONCE = 1024
 EXPECTED_EVENT_BYTES = 128
-"""An event counts for so many from its submission to its answer, whatever its tags."""
+"""The bytes an event counts from submission to answer, whatever its tags."""
 
 
 def weight(tags: Sequence[tuple[str, ...]]) -> int:
-    """The bytes that events with these tags count for. One call for millions of tags would keep the interpreter."""
+    """The bytes of events with these tags. A single call for millions of tags would block other threads."""
     size = EVENT_BYTES * len(tags)
     for start in range(0, len(tags), _EVENTS_AT_ONCE):
         some = tags[start : start + _EVENTS_AT_ONCE]
@@ -49,12 +49,12 @@ def weight(tags: Sequence[tuple[str, ...]]) -> int:
 
 
 def coded_weight(events: int, tags: int, text_bytes: int) -> int:
-    """As `weight`, of events that have so many tags, whose distinct ones take so many bytes."""
+    """As `weight`, for events with `tags` tags whose distinct texts take `text_bytes`."""
     return EVENT_BYTES * events + TAG_BYTES * tags + text_bytes
 
 
 class Backlog:
-    """The account of one process. Safe to use from any thread; its lock is held for moments only."""
+    """The account of one process. Safe to call from any thread; its lock is held only briefly."""
 
     def __init__(self, bytes_max: int = UNINDEXED_BYTES_MAX) -> None:
         """`bytes_max` is the ceiling."""
@@ -66,14 +66,14 @@ class Backlog:
         """Notified when the index has made progress."""
         self._shares: set[LogBacklog] = set()
         self._stuck: set[LogBacklog] = set()
-        """The shares of logs whose indexing fails again and again."""
+        """The shares of logs whose indexing fails repeatedly."""
         self._bytes = self._unindexed = 0
         self._is_awaited = False
         """Whether an append was refused since the last wake."""
 
     @property
     def bytes(self) -> int:
-        """The unindexed bytes of all logs, and of appends on their way."""
+        """The unindexed bytes of all logs and of appends under way."""
         return self._bytes
 
     @property
@@ -83,32 +83,32 @@ class Backlog:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether half of the ceiling is unindexed: then index every part, however small.
+        """Whether unindexed bytes reach half the ceiling: then index every part, however small.
 
-        Logs whose indexing fails again and again do not count: small parts of other logs would not change that.
+        Logs whose indexing fails repeatedly do not count: indexing small parts of other logs would not help them.
         """
         return (self._unindexed - self._unindexable()) * 2 >= self.bytes_max
 
     def share(self, name: str, wake: Callable[[], None] = lambda: None) -> LogBacklog:
-        """The share of the log of that name. `wake` is called, from any thread, when there is room again."""
+        """The share of the log with that name. `wake` is called on any thread when there is room again."""
         share = LogBacklog(self, name, wake)
         with self._lock:
             self._shares.add(share)
         return share
 
     def wait_until_urgent(self, timeout_s: float) -> None:
-        """Return at once if indexing is urgent, or when it becomes so, or after that time, or at `interrupt`."""
+        """Wait until indexing is urgent, for at most that time or until `interrupt`."""
         with self._lock:
             if not self.is_urgent:
                 self._urgent.wait(timeout_s)
 
     def interrupt(self) -> None:
-        """End the waits that go on now."""
+        """End the current waits."""
         with self._lock:
             self._urgent.notify_all()
             self._eased.notify_all()
 
-    # For the shares, who hold the lock
+    # For the shares, which hold the lock
 
     def _add(self, unindexed: int, reserved: int = 0) -> None:
         was_urgent = self.is_urgent
@@ -118,14 +118,14 @@ class Backlog:
             self._urgent.notify_all()
 
     def _wakes(self) -> list[Callable[[], None]]:
-        """The callbacks for when the lock is released: none, unless an append was refused and there is room again."""
+        """The callbacks to call after the lock is released, if an append was refused and there is room again."""
         if not self._is_awaited or self._bytes - self._unindexable() >= self.bytes_max:
             return []
         self._is_awaited = False
         return [share.wake for share in self._shares]
 
     def _unindexable(self, besides: LogBacklog | None = None) -> int:
-        """The unindexed bytes of logs whose indexing fails again and again, but for those of one."""
+        """The unindexed bytes of logs whose indexing fails repeatedly, except one."""
         if not self._stuck:
             return 0
         return sum([each._unindexed for each in tuple(self._stuck) if each is not besides])
@@ -148,7 +148,7 @@ class LogBacklog:
 
     @property
     def problem(self) -> str | None:
-        """Why indexing fails, and how to mend it, after FAILURES_MAX failures in a row; None otherwise."""
+        """Why indexing fails and how to fix it, after FAILURES_MAX failures in a row; None otherwise."""
         return self._problem
 
     @property
@@ -158,7 +158,7 @@ class LogBacklog:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether to index every part of the log: it is urgent for all, or the last attempt failed.
+        """Whether to index every part of the log: indexing is urgent for all logs, or the last attempt failed.
 
         So an attempt succeeds only if it indexed something.
         """
@@ -166,18 +166,18 @@ class LogBacklog:
 
     @property
     def has_room(self) -> bool:
-        """Whether a copy may take more of the log: the ceiling is not reached, or the log has less than an even share.
+        """Whether a copy may fetch more of the log: below the ceiling, or if the log has less than an even share.
 
-        So a copy passes over the logs that fill the backlog, and takes the others.
+        So a copy skips the logs that fill the backlog and fetches the others.
         """
         backlog = self.backlog
         with backlog._lock:
             return self._counted() < backlog.bytes_max or self._unindexed * len(backlog._shares) < backlog.bytes_max
 
     def reserve(self, events: int, *, is_bulk: bool) -> None:
-        """Admit an append of so many events. Raises Overloaded, or StorageUnavailable with the `problem`.
+        """Admit an append of that many events. Raises Overloaded, or StorageUnavailable with the `problem`.
 
-        An append that is larger than the ceiling passes while less than half of it is taken.
+        An append larger than the ceiling passes while less than half the ceiling is used.
         """
         backlog, wanted = self.backlog, events * EXPECTED_EVENT_BYTES
         with backlog._lock:
@@ -191,7 +191,7 @@ class LogBacklog:
             backlog._add(0, wanted)
 
     def give_back(self, events: int) -> None:
-        """Release the reservation of so many events: they are in the index, or refused."""
+        """Release the reservation of that many events: they are in the index, or refused."""
         with self.backlog._lock:
             released = min(events * EXPECTED_EVENT_BYTES, self._reserved)  # none after the log was closed
             self._reserved -= released
@@ -200,7 +200,7 @@ class LogBacklog:
         _call(wakes)
 
     def count(self, unindexed: int) -> None:
-        """The log has so many bytes unindexed now; none after it was closed.
+        """Set the log's unindexed bytes; ignored once it is closed.
 
         A small rise is counted with the next one: see _STEPS.
         """
@@ -222,13 +222,13 @@ class LogBacklog:
         return PAUSE_S_MAX * min(max(self._counted() / half - 1, 0), 1)
 
     def pause(self) -> None:
-        """Pause so long, or until there is less."""
+        """Pause for that time, or until the backlog shrinks."""
         if (seconds := self.pause_s()) > 0:
             with self.backlog._lock:
                 self.backlog._eased.wait(seconds)
 
     def failed(self, error: EventLogError | OSError) -> None:
-        """An attempt to index the log failed."""
+        """Record a failed attempt to index the log."""
         with self.backlog._lock:
             self._failures += 1
             if self._failures < FAILURES_MAX:
@@ -243,7 +243,7 @@ class LogBacklog:
         _call(wakes)
 
     def succeeded(self) -> None:
-        """An attempt to index the log succeeded."""
+        """Record a successful attempt to index the log."""
         if self._failures:
             with self.backlog._lock:
                 self._failures, self._problem = 0, None
@@ -252,7 +252,7 @@ class LogBacklog:
                     self.backlog._urgent.notify_all()
 
     def close(self) -> None:
-        """The log is closed, and its bytes count no more."""
+        """Stop counting the bytes of a closed log."""
         with self.backlog._lock:
             self.backlog._shares.discard(self)
             self.backlog._stuck.discard(self)
@@ -262,7 +262,7 @@ class LogBacklog:
         _call(wakes)
 
     def _counted(self) -> int:
-        """The bytes that count for an append to this log: without those of other logs whose indexing fails."""
+        """The bytes that count for an append to this log: all except those of other logs whose indexing fails."""
         return self.backlog._bytes - self.backlog._unindexable(besides=self)
 
 

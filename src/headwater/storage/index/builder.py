@@ -1,6 +1,6 @@
-"""Making the files derived from a sealed segment (its places and its postings), and merging postings.
+"""Builds the files derived from a sealed segment (places and postings), and merges postings.
 
-Runs in a worker process (file names in, file names out), or in line where a log is opened without its index.
+Runs in a worker process (file names in, file names out), or in line if a log is opened without its index.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from .runs import RunPostings
 
 
 def seal(log_directory: Path, segment_name: str, last: int, parts: Sequence[tuple[int, int]] = ()) -> None:
-    """Make the places and the postings of a segment that is not written any more; its last event has that number.
+    """Build the places and postings of a segment that is no longer written; its last event has number `last`.
 
-    `parts` are the adjacent ranges from its first number on whose postings are on file: they are merged, not made
-    again, unless one is damaged. Raises StorageCorrupted if a frame of it is damaged.
+    `parts` are the adjacent ranges, from its first number on, with existing postings files: they are merged, not
+    rebuilt, unless one is damaged. Raises StorageCorrupted if a frame of the segment is damaged.
     """
     meta, segment = _scanned(log_directory, segment_name, last)
     first = parts[-1][1] + 1 if parts else segment.first
@@ -54,7 +54,7 @@ def seal(log_directory: Path, segment_name: str, last: int, parts: Sequence[tupl
 
 
 def index_part(log_directory: Path, segment_name: str, first: int, last: int) -> None:
-    """Make the postings of a part of the newest segment: of `first` to `last`, which is the last event of a frame.
+    """Build the postings of a part of the newest segment, `first` to `last`, which ends a frame.
 
     Raises StorageCorrupted if a frame up to there is damaged.
     """
@@ -66,7 +66,7 @@ def index_part(log_directory: Path, segment_name: str, first: int, last: int) ->
 
 
 def _postings_from(first: int, segment: Segment, meta: Meta) -> ActivePostings | RunPostings:
-    """Empty postings for the events of a segment from that number on: runs, if each of its frames is large."""
+    """Empty postings for the events of a segment from that number on: runs if all its frames are large."""
     edges = [*segment.firsts[bisect_left(segment.firsts, first) :], segment.last + 1]
     are_large = edges[0] == first and all(end - begin >= ARROW_MIN for begin, end in pairwise(edges))
     return (RunPostings if are_large else ActivePostings)(first, has_partitions=meta.partitions > 1)
@@ -81,7 +81,7 @@ def _write(directory: Path, last: int, postings: ActivePostings | RunPostings) -
 
 
 def _apply(postings: ActivePostings | RunPostings, frame: Frame) -> None:
-    """Take up the events of a frame, but for those numbered below the first of the postings."""
+    """Add the events of a frame, except those below the first number of the postings."""
     first = postings.first
     start, end = max(first - frame.first, 0), frame.count
     if isinstance(postings, RunPostings):
@@ -94,7 +94,7 @@ def _apply(postings: ActivePostings | RunPostings, frame: Frame) -> None:
 
 
 class Sealed:
-    """Of which segments the files derived from them are there: the directory is listed once, for any number of them."""
+    """Knows which segments have their derived files, from a single listing of the directory."""
 
     def __init__(self, log_directory: Path) -> None:
         directory = log_directory / INDEX
@@ -102,10 +102,10 @@ class Sealed:
         ranges = postings_ranges(directory)
         self._firsts = [first for first, _ in ranges]
         self._lasts = list(accumulate((last for _, last in ranges), max))
-        """The highest last number of the first so many ranges."""
+        """The highest last number up to each range."""
 
     def has(self, segment: Segment) -> bool:
-        """Whether those of a segment are, postings perhaps as part of merged ones."""
+        """Whether a segment has its derived files, with postings perhaps in a merged file."""
         begun = bisect_right(self._firsts, segment.first)
         is_covered = begun > 0 and self._lasts[begun - 1] >= segment.last
         return is_covered and places_name(segment.first) in self._places
@@ -121,18 +121,18 @@ def postings_ranges(directory: Path) -> list[tuple[int, int]]:
 
 
 def range_of(path: Path) -> tuple[int, int] | None:
-    """The range of numbers in the name of an index file; None if it has none (some other file)."""
+    """The range of numbers in the name of an index file; None for other files."""
     first, _, last = path.stem.partition("-")
     return (int(first), int(last)) if first.isdecimal() and last.isdecimal() else None
 
 
 def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
-    """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until they are dropped."""
+    """Merge the postings of adjacent ranges, oldest first, into one file; the old files stay until dropped."""
     merge_postings([directory / postings_name(*each) for each in ranges], directory)
 
 
 def merge_ids(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
-    """As `merge`, of the files of ids."""
+    """As `merge`, for files of ids."""
     merge_id_files([directory / ids_name(*each) for each in ranges], directory)
 
 
@@ -142,7 +142,7 @@ def frames_of(segment: Segment) -> Iterator[Frame]:
 
 
 def _scanned(log_directory: Path, segment_name: str, last: int) -> tuple[Meta, Segment]:
-    """A segment whose frames are sound up to the one that ends with that event. Raises StorageCorrupted."""
+    """A segment with frames verified up to the one that ends with that event. Raises StorageCorrupted."""
     meta = read_meta(log_directory)
     segment = Segment(log_directory / FRAMES / segment_name, bytes.fromhex(meta.segments_id))
     scan = SegmentScan(segment, meta.gaps, ends_at=last)

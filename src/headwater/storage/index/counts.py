@@ -1,7 +1,7 @@
-"""Counting what matches a query by the index alone, in short steps: no event is read.
+"""Counts the matches of a query from the index alone, in short steps, without reading events.
 
-Where terms exclude each other, as types do, they are counted by the lengths of their postings. Else a span of numbers
-is gone through at a time: what has all terms of an item is marked, and marks are counted.
+Mutually exclusive terms, such as types, are counted by the lengths of their postings. Otherwise the numbers are
+processed span by span: those with all terms of an item are marked, and the marks are counted.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from .postings import KEY, PARTITION, TAG, TYPE, ActivePostings, FilePostings, N
 from .runs import SortedRun
 
 SLOTS_AT_ONCE = 16_384
-"""Terms of a file whose beginnings are looked at in one step."""
+"""Terms of a file whose prefixes are compared in one step."""
 TEXTS_AT_ONCE = 1024
-"""Terms that become texts in one step."""
+"""Terms decoded in one step."""
 _COMPARED_BYTES = 8
-"""So much of a prefix is compared in all terms of a step at once; the rest in those that are left."""
+"""The bytes of a prefix compared in all terms of a step at once; the rest is compared in the remaining terms."""
 
 
 def terms_of(postings: Postings, kind: str, prefix: str) -> Iterator[list[str]]:
-    """The terms of that kind (types, tags or keys of tags) that begin so, in short steps, of which some have none.
+    """The terms of that kind (types, tags or tag keys) with that prefix, in short steps, some of them empty.
 
-    In no order; a key may come again and again.
+    In no order; a key may repeat.
     """
     if isinstance(postings, FilePostings):
         return _of_file(postings, kind, prefix)
@@ -48,7 +48,7 @@ def _beginning(batches: Iterator[Sequence[str]], prefix: str) -> Iterator[list[s
 
 
 def _keys(batches: Iterator[Sequence[str]], prefix: str) -> Iterator[list[str]]:
-    """A prefix with a colon is one of no key, and `tag_key` sees to that."""
+    """The keys with that prefix. One with a colon matches no key, thanks to `tag_key`."""
     for tags in batches:
         yield [key for key in {tag_key(tag) for tag in tags if tag.startswith(prefix)} if key.startswith(prefix)]
 
@@ -72,7 +72,7 @@ def _of_file(postings: FilePostings, kind: str, prefix: str) -> Iterator[list[st
 
 
 def type_names(postings: Postings, most: int) -> Iterator[list[str] | None]:
-    """In steps that answer None, and one last: the types that occur, so many at most."""
+    """The types that occur, at most that many: steps yield None, the last one yields the types."""
     found: list[str] = []
     for batch in terms_of(postings, TYPE, ""):
         found += batch
@@ -86,34 +86,34 @@ if TYPE_CHECKING:  # it needs pyarrow, which nothing here does
     from ..frames.columns import Bits, Ints
 
 SPAN = 32_768
-"""Numbers that are marked at once, where postings are arrays."""
+"""Numbers marked at once if postings are arrays."""
 SPAN_LISTED = 4_096
-"""The same where they are lists, whose members become an array's one by one."""
+"""The same for lists, whose members are converted one by one."""
 LOOKUPS_AT_ONCE = 128
-"""Terms that are looked up, or cut out, in one step."""
+"""Terms looked up, or sliced, in one step."""
 _FEW = 8
 WORK_AT_ONCE = 8_192
-"""Numbers that are gone through in one step, of all terms together."""
+"""Numbers processed in one step, over all terms."""
 _WORK_OF_A_LOOKUP = 100
-"""A term takes as long as so many numbers, whatever it has."""
+"""The fixed cost of a term, in numbers."""
 TYPES_MAX = 4_096
-"""Types of one piece that are counted each by itself."""
+"""The most types of one piece to count separately."""
 FILES_REMEMBERED = 256
 
 
 class _Item(NamedTuple):
-    """An item of a query in one piece: all of `required` must be there, and one of `types` (if there are any)."""
+    """An item of a query in one piece: an event must have all of `required`, and one of `types` (if any)."""
 
     required: tuple[Numbers, ...]
     types: tuple[Numbers, ...]
 
 
 class Counting:
-    """Counts for one log. Any thread may use it."""
+    """Counts for one log. Safe to call from any thread."""
 
     def __init__(self) -> None:
         self._types: OrderedDict[Path, list[str]] = OrderedDict()
-        """Of files of postings, which do not change: to find its types, all terms of one are gone through."""
+        """The types of postings files, which never change: finding them takes a scan of all terms of a file."""
 
     def steps(
         self,
@@ -124,9 +124,9 @@ class Counting:
         *,
         by_type: bool,
     ) -> Iterator[Counted]:
-        """Count in these pieces. `every` says how many events there are from a number to another one.
+        """Count in these pieces. `every` returns the number of events from one number to another.
 
-        What a step does takes about half a millisecond, but for a key that is asked for first (see ActivePostings).
+        A step takes about half a millisecond, except for the first request of a key (see ActivePostings).
         """
         for piece in pieces:
             names: list[str] = []
@@ -155,9 +155,9 @@ class Counting:
 
 
 def events_with(pieces: Sequence[PostingsPiece], kind: str, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
-    """How many events have each of some terms, piece by piece: what is to be summed up, in short steps.
+    """The number of events with each of some terms, piece by piece, in short steps; the caller sums them.
 
-    A key takes some memory for each event of a piece, so that there are to be few at a time.
+    A key takes memory for each event of a piece, so pass few at a time.
     """
     for piece in pieces:
         if kind == KEY and not isinstance(piece.postings, FilePostings):
@@ -169,7 +169,7 @@ def events_with(pieces: Sequence[PostingsPiece], kind: str, terms: Sequence[str]
 
 
 def _with_keys(piece: PostingsPiece, keys: Set[str]) -> Iterator[Mapping[str, int]]:
-    """Of keys in memory, where only tags are known: the events of all tags of a key are marked, and marks counted."""
+    """Count keys in memory, where only tags are known: mark the events of all tags of a key, and count the marks."""
     postings, low, high = piece
     marks: defaultdict[str, Bits] = defaultdict(lambda: np.zeros(high - low + 1, np.bool_))
     for tags in terms_of(postings, TAG, ""):
@@ -179,7 +179,7 @@ def _with_keys(piece: PostingsPiece, keys: Set[str]) -> Iterator[Mapping[str, in
             few: defaultdict[str, list[int]] = defaultdict(list)
             for tag, key in wanted[at : at + LOOKUPS_AT_ONCE]:
                 numbers = postings.numbers(TAG, tag)
-                if numbers is not None and len(numbers) <= _FEW:  # as most often: an array of its own takes longer
+                if numbers is not None and len(numbers) <= _FEW:  # the usual case: a separate array is slower
                     few[key] += [value + numbers.base for value in numbers.values]
                 elif numbers is not None:
                     marks[key][_within(numbers, low, high)] = True
@@ -210,7 +210,7 @@ def _count_piece(
 
 
 def _by_length(piece: PostingsPiece, types: Sequence[str], events: int | None) -> Iterator[Counted]:
-    """Types exclude each other. `events` is how many there are in all; None: just those of these types."""
+    """Count by length, as types exclude each other. `events`: the total number; None: only those of these types."""
     postings, low, high = piece
     left = events
     for at in range(0, len(types), LOOKUPS_AT_ONCE):
@@ -258,7 +258,7 @@ def _by_marks(
 
 
 def _of_marks(marks: Bits, types: Sequence[tuple[str, Numbers]], low: int, high: int) -> Iterator[Counted]:
-    """Count the marks; by type, if there are any."""
+    """Count the marks, by type if there are types."""
     left = int(np.count_nonzero(marks))
     found: dict[str, int] = {}
     for at, (name, numbers) in enumerate(types if left else ()):
@@ -274,7 +274,7 @@ def _of_marks(marks: Bits, types: Sequence[tuple[str, Numbers]], low: int, high:
 
 
 def _items_in(postings: Postings, query: Query, partition: int | None) -> Iterator[_Item | None]:
-    """The items that may match there, and None now and then between them."""
+    """The items that may match there, with None between them now and then."""
     of_partition = () if partition is None else ((PARTITION, str(partition)),)
     known: dict[tuple[str, str], Numbers | None] = {}
 
@@ -300,7 +300,7 @@ def _items_in(postings: Postings, query: Query, partition: int | None) -> Iterat
 
 
 def _next(item: _Item, number: int) -> int:
-    """The first number from there on that the item may have; one above all numbers of the piece if there is none."""
+    """The first number from there on that may match the item; one above all numbers of the piece if there is none."""
     if item.required:
         return _first_from(item.required[0], number)
     return min(_first_from(each, number) for each in item.types)
@@ -312,17 +312,17 @@ def _first_from(numbers: Numbers, number: int) -> int:
 
 
 class _Span:
-    """Some numbers, and what of them each term has: cut out once, however many items ask for it."""
+    """A span of numbers, with each term's numbers in it, sliced once for all items."""
 
     def __init__(self, low: int, high: int) -> None:
         self._low, self._high = low, high
         self._known: dict[int, Ints] = {}
-        """By identity: `_items_in` looks each term up once, and keeps it."""
+        """Keyed by identity: `_items_in` looks each term up once and keeps it."""
         self.work = 0
-        """About how many numbers were gone through since this was set to 0."""
+        """The approximate count of numbers processed since this was set to 0."""
 
     def of(self, numbers: Numbers) -> Ints:
-        """Counted from the first number of the span."""
+        """Those in the span, relative to its first number."""
         found = self._known.get(id(numbers))
         if found is None:
             found = self._known[id(numbers)] = _within(numbers, self._low, self._high)
@@ -332,7 +332,7 @@ class _Span:
 
 
 def _mark(marks: Bits, item: _Item, span: _Span) -> None:
-    """Mark the numbers of an item, of which the rarest term comes first."""
+    """Mark the numbers of an item, whose rarest term comes first."""
     if not item.required:
         for numbers in item.types:
             marks[span.of(numbers)] = True
@@ -355,7 +355,7 @@ def _mark(marks: Bits, item: _Item, span: _Span) -> None:
 
 
 def _within(numbers: Numbers, low: int, high: int) -> Ints:
-    """Those from `low` to `high`, counted from `low`."""
+    """Those from `low` to `high`, relative to `low`."""
     values, base = numbers.values, numbers.base
     start = bisect_left(values, low - base)
     end = bisect_right(values, high - base, start)
@@ -367,14 +367,14 @@ def _between(numbers: Numbers | None, low: int, high: int) -> int:
 
 
 def _types_alone(query: Query, partition: int | None) -> Sequence[str] | None:
-    """The types of which an event must have one, and nothing else; None if the query asks otherwise."""
+    """The types, if the query requires only one of some types; else None."""
     if query.items is None or partition is not None or len(query.items) > 1:
         return None
     return None if query.items[0].has_tags else query.items[0].types
 
 
 def _one_term(query: Query, partition: int | None) -> tuple[str, str] | None:
-    """The one term that an event must have; None if the query asks otherwise."""
+    """The term, if the query requires only a single term; else None."""
     if query.items is None:
         return None if partition is None else (PARTITION, str(partition))
     if partition is not None or len(query.items) > 1 or query.items[0].count > 1:

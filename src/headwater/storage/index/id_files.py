@@ -1,7 +1,7 @@
-"""Ids in immutable, mapped files: hashes in order with their numbers, behind a filter that says "certainly not there".
+"""Ids in immutable, mapped files: sorted hashes with their numbers, behind a filter that says "certainly not there".
 
-Derived from frames, so made anew where missing or damaged. Nearly all ids that are looked up are new: for these only
-the filter is read, which is a fifth of the file; all of it is the page cache's, and no memory of the process.
+Derived from frames, so rebuilt if missing or damaged. Nearly all looked-up ids are new: for these only the filter is
+read, a fifth of the file. The file is in the page cache, not in the memory of the process.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from .ids import Generation, Hashes, Hits, Offsets
 
 MAGIC = b"HWIDS2\0\0"
 _HEADER = struct.Struct("<QQQQ")
-"""Behind the lead: first, last, ids, words of the filter"""
+"""After the lead: first, last, ids, words of the filter"""
 _FILTER_AT = LEAD_BYTES + _HEADER.size
 IDS_PER_WORD = 4
-"""So many ids at most share a word of the filter: it lets through about one new id in a hundred."""
+"""The most ids that share a word of the filter, which lets through about one new id in a hundred."""
 MERGE_PARTS = 16
-"""Files are merged in so many ranges of hashes, one after the other."""
+"""Files are merged in this many ranges of hashes, one after the other."""
 _ONE = np.uint64(1)
 _SHIFTS = (np.uint64(58), np.uint64(52), np.uint64(46))
 _SIX_BITS = np.uint64(63)
 
 
 class IdFile:
-    """A file of ids. Any thread may ask."""
+    """A file of ids. Safe to call from any thread."""
 
     def __init__(self, path: Path) -> None:
-        """Map the file. Raises ValueError or OSError if it is not there, or not whole (then it is to be made anew)."""
+        """Map the file. Raises ValueError or OSError if it is missing or incomplete (then rebuild it)."""
         self.path = path
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -53,7 +53,7 @@ class IdFile:
         self._hash_view = memoryview(self._hashes)  # type: ignore[arg-type]
 
     def verify(self) -> None:
-        """Raises ValueError if the checksum does not fit."""
+        """Raises ValueError if the checksum does not match."""
         check_rest(self._map, self.path)
 
     def has_any(self, wanted: Hashes) -> bool:
@@ -62,7 +62,7 @@ class IdFile:
         return bool((self._hashes[self._places_of(wanted)] == wanted).any()) if len(wanted) else False
 
     def has_any_of_few(self, wanted: Sequence[int]) -> bool:
-        """The same of few. Each append passes here."""
+        """The same for few hashes. Each append calls it."""
         words, mask = self._word_view, self._mask
         for each in wanted:
             word = words[each & mask]
@@ -73,7 +73,7 @@ class IdFile:
         return False
 
     def candidates(self, wanted: int) -> Iterator[int]:
-        """The numbers under that hash."""
+        """The numbers with that hash."""
         slot = bisect_left(self._hash_view, wanted)
         while slot < self.count and self._hash_view[slot] == wanted:
             yield self.first + int(self._offsets[slot])
@@ -93,7 +93,7 @@ class IdFile:
             slots = slots + 1
 
     def generation(self) -> Generation:
-        """The same as a table that can take more."""
+        """The same content as a table that can grow."""
         return Generation.of(self.first, self.last, self._hashes, self._offsets)
 
     def between(self, low: int, high: int | None) -> tuple[Hashes, Offsets]:
@@ -103,24 +103,24 @@ class IdFile:
         return self._hashes[start:end], self._offsets[start:end]
 
     def _may_have(self, wanted: Hashes) -> npt.NDArray[np.bool_]:
-        """What the filter lets through."""
+        """Which hashes pass the filter."""
         bits = _bits(wanted)
         found: npt.NDArray[np.bool_] = self._words[wanted & np.uint64(self._mask)] & bits == bits
         return found
 
     def _places_of(self, wanted: Hashes) -> npt.NDArray[np.intp]:
-        """Where each would be, if it is there."""
+        """The position where each hash is, if it exists."""
         places: npt.NDArray[np.intp] = np.minimum(np.searchsorted(self._hashes, wanted), self.count - 1)
         return places
 
 
 def ids_name(first: int, last: int) -> str:
-    """The file name of the ids of that range."""
+    """The name of the ids file of that range."""
     return f"{first:020d}-{last:020d}.ids"
 
 
 def save(generation: Generation, directory: Path) -> Path:
-    """Write the ids of a generation, durably, under its final name or not at all; an older state of it goes."""
+    """Durably write the ids of a generation, under the final name or not at all; an older version of it is removed."""
     path = directory / ids_name(generation.first, generation.last)
     if path.exists():
         return path
@@ -134,16 +134,16 @@ def save(generation: Generation, directory: Path) -> Path:
 
 
 def load(path: Path) -> IdFile:
-    """Map a file, and look at all of it. Raises ValueError or OSError if it is not there, or not whole."""
+    """Map a file and verify it. Raises ValueError or OSError if it is missing or incomplete."""
     found = IdFile(path)
     found.verify()
     return found
 
 
 def merge_ids(paths: Sequence[Path], directory: Path) -> Path:
-    """One file for adjacent ranges, oldest first. Takes about the memory of the result.
+    """Merge files of adjacent ranges, oldest first. Takes about the memory of the result.
 
-    Raises ValueError if one of them is damaged: what is wrong in it must not get a checksum that fits.
+    Raises ValueError if one of them is damaged: wrong data must not get a valid checksum.
     """
     files = [load(path) for path in paths]
     first, last = files[0].first, files[-1].last
@@ -153,7 +153,7 @@ def merge_ids(paths: Sequence[Path], directory: Path) -> Path:
         parts = [file.between(low or 0, high) for file in files]
         joined = np.concatenate([part[0] for part in parts])
         numbers = [part[1] + np.uint32(file.first - first) for file, part in zip(files, parts, strict=True)]
-        order = np.argsort(joined, kind="stable")  # runs in order are merged, not sorted
+        order = np.argsort(joined, kind="stable")  # sorted runs are merged, not sorted again
         hashes.append(joined[order])
         offsets.append(np.concatenate(numbers)[order])
     path = directory / ids_name(first, last)
@@ -175,7 +175,7 @@ def _write(path: Path, first: int, last: int, hashes: Sequence[Hashes], offsets:
 
 
 def _bits(hashes: Hashes) -> Hashes:
-    """The bits of each in its word of the filter."""
+    """The bits of each hash in its word of the filter."""
     a, b, c = [_ONE << (hashes >> shift & _SIX_BITS) for shift in _SHIFTS]
     bits: Hashes = a | b | c
     return bits

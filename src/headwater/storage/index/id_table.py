@@ -1,4 +1,4 @@
-"""All ids of a log: tables of the newest ones in memory (`ids`), mapped files of the older ones (`id_files`)."""
+"""All ids of a log: tables in memory for the newest (`ids`), mapped files for older ones (`id_files`)."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from .ids import Generation, IdHashes, as_list, has_any_of_few
 
 
 class IdTable:
-    """All ids of a log: files of the older ones, generations of the newer. Changed by the log's committer; maintenance
-    lets a file take the place of what it has the ids of, and drops the oldest."""
+    """All ids of a log: files for older ones, generations for newer ones. The log's committer changes it; maintenance
+    replaces parts by files with the same ids, and drops the oldest."""
 
     def __init__(self) -> None:
         self.files: tuple[IdFile, ...] = ()
-        """By their first number."""
+        """Sorted by first number."""
         self.generations: tuple[Generation, ...] = ()
         """Oldest first; ids are entered into the last one."""
         self._replacing = threading.Lock()
-        """Guards the replacement of the two, never their use."""
+        """Guards replacing the two, never their use."""
 
     @property
     def last(self) -> int:
-        """The highest number that is known; 0 if none is."""
+        """The highest known number; 0 if there is none."""
         if self.generations:
             return self.generations[-1].last
         return self.files[-1].last if self.files else 0
 
     def has_any(self, wanted: IdHashes) -> bool:
-        """Whether any of these hashes is there (so that most appends need ask no more)."""
-        generations = self.generations  # before the files: what moves meanwhile is in both, and never in none
+        """Whether any of these hashes is known (most appends need no further check)."""
+        generations = self.generations  # before the files: ids moved meanwhile are then in both, never in neither
         files = self.files
         if len(wanted) < ids.VECTOR_MIN:
             few = as_list(wanted)
@@ -43,14 +43,14 @@ class IdTable:
         return any(part.has_any(hashes) for part in parts)
 
     def candidates(self, wanted: int) -> Iterator[int]:
-        """The numbers under that hash, the newest part first. A number may come twice."""
+        """The numbers with that hash, the newest part first. A number may come twice."""
         generations, files = self.generations, self.files
         parts: tuple[Generation | IdFile, ...] = (*reversed(generations), *reversed(files))
         for part in parts:
             yield from part.candidates(wanted)
 
     def find(self, wanted: IdHashes, low: int, high: int) -> list[tuple[int, int]]:
-        """Candidates from `low` to `high`: (index into `wanted`, number), ascending by number. Any thread may ask."""
+        """Candidates from `low` to `high`: (index into `wanted`, number), by number. Safe to call from any thread."""
         hashes = np.asarray(wanted, np.uint64)
         pairs: set[tuple[int, int]] = set()
         generations, files = self.generations, self.files
@@ -71,9 +71,9 @@ class IdTable:
             start += len(part)
 
     def rollback(self, above: int) -> None:
-        """Forget the numbers above that: what did not become durable, and so is in no file.
+        """Forget the numbers above that one: they did not become durable, so no file has them.
 
-        A generation of which nothing is left goes: what is rolled back again and again must not fill one after another.
+        An emptied generation is removed: repeated rollbacks must not fill one generation after another.
         """
         with self._replacing:
             self.generations = tuple(each for each in self.generations if each.first <= above)
@@ -82,14 +82,14 @@ class IdTable:
                 generation.rollback(above)
 
     def drop(self, below: int) -> None:
-        """Drop the parts of which every number is below that; the newest generation stays."""
+        """Drop the parts whose numbers are all below that one; the newest generation stays."""
         with self._replacing:
             self.files = tuple(file for file in self.files if file.last >= below)
             kept = tuple(each for each in self.generations[:-1] if each.last >= below)
             self.generations = (*kept, *self.generations[-1:])
 
     def replace(self, new: IdFile) -> None:
-        """Use a file; forget the files that it has the numbers of, and the generations but the newest."""
+        """Use a file; drop the files and generations that it covers, except the newest generation."""
         with self._replacing:
             kept = [file for file in self.files if not new.first <= file.first <= file.last <= new.last]
             self.files = tuple(sorted([*kept, new], key=lambda file: file.first))
@@ -108,7 +108,7 @@ class IdTable:
         return self.append(Generation(number, ids.SLOTS_MIN if newest is None and not self.files else ids.SLOTS_MAX))
 
     def append(self, generation: Generation) -> Generation:
-        """Begin a generation (or take over one from file)."""
+        """Add a new generation (or one from a file)."""
         with self._replacing:
             self.generations = (*self.generations, generation)
         return generation

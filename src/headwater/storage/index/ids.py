@@ -1,9 +1,8 @@
-"""Which ids are in the log: tables from the hash of (source, id) to the number, in memory for the newest ids only.
+"""The ids of a log: tables from the hash of (source, id) to the number, in memory for the newest ids only.
 
-Ids are entered into a generation, an open-addressing table of bounded size. When it is full another one begins, and
-maintenance lets a mapped file (`id_files`) take its place. A hit is a candidate, to be confirmed by reading the event.
-Tables are numpy arrays: a group of ids is looked up column-wise, a few of them one by one over memoryviews, which is
-faster for few.
+Ids go into a generation, an open-addressing table of bounded size. When it is full, another one begins, and maintenance
+replaces it with a mapped file (`id_files`). A hit is a candidate, confirmed by reading the event. Tables are numpy
+arrays: a group of ids is looked up column-wise, few ids one by one over memoryviews, which is faster for few.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ from ..frames.frame import ARROW_MIN, Frame
 
 SLOTS_MIN = 1 << 10
 SLOTS_MAX = 1 << 18
-"""A table grows in place up to that (3 MiB); a full one is followed by another, so that no append waits for long."""
+"""A table grows in place up to this size (3 MiB); then another one begins, so that no append waits for long."""
 SLOTS_GROWTH = 4
 LOAD_MAX = 0.55
 VECTOR_MIN = 200
-"""From so many ids on, numpy is faster than a loop."""
+"""From this many ids on, numpy is faster than a loop."""
 _VECTOR_ROUNDS = 3
-"""So many rounds of probing at least; when few are left after that, a loop takes them."""
+"""The least rounds of probing; if few ids are left after that, a loop finishes them."""
 SIEVED_MIN = 4096
-"""From so many ids that are asked for at once on, they are sieved before a full table is probed: one look at a bit
-instead of two or three into the table. Of those that are not in it, one of fifteen is probed all the same."""
+"""From this many ids per look-up on, they are sieved before a full table is probed: one bit test instead of two or
+three table accesses. Of the ids not in the table, one in fifteen is still probed."""
 _SIEVE_BITS = 1 << 21
 _SIEVE_SHIFT = np.uint64(64 - 21)
-"""Leaves the upper bits of a hash; slots are by the lower ones."""
+"""Leaves the upper bits of a hash; slots use the lower ones."""
 _BYTE, _BIT, _ONE_BIT = np.uint64(3), np.uint64(7), np.uint8(1)
 _ONE = np.uint64(1)
 _GONE = 0xFFFFFFFF
-"""Offset of an entry that was rolled back."""
+"""The offset of a rolled-back entry."""
 OFFSET_MAX = _GONE - 1
 
 Hashes = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.uint32]
 IdHashes = list[int] | Hashes
-"""Hashes of some ids: a list of few, an array of many."""
+"""Hashes of ids: a list of few, or an array of many."""
 Hits = Iterator[tuple[npt.NDArray[np.intp], npt.NDArray[np.int64]]]
-"""Indexes of some of the ids that were looked up, and a number under each."""
+"""Indexes of some looked-up ids, and a number for each."""
 
 
 class Generation:
@@ -57,9 +56,9 @@ class Generation:
         self.use(np.zeros(slots, np.uint64), np.zeros(slots, np.uint32))
 
     def use(self, hashes: Hashes, offsets: Offsets) -> None:
-        """Take these arrays as the table."""
+        """Use these arrays as the table."""
         self.table = (hashes, offsets)
-        """Both at once, for other threads than the one that changes them."""
+        """Both in one attribute, for threads other than the one that changes them."""
         self.hashes, self.offsets = hashes, offsets
         self.slots = len(hashes)
         self.mask = self.slots - 1
@@ -69,11 +68,11 @@ class Generation:
 
     @property
     def room(self) -> int:
-        """How many more entries it takes."""
+        """The number of entries that still fit."""
         return int(self.slots * LOAD_MAX) - self.count
 
     def candidates(self, wanted: int) -> Iterator[int]:
-        """The numbers under that hash."""
+        """The numbers with that hash."""
         mask, hashes, offsets = self.mask, self.hash_view, self.offset_view
         slot = wanted & mask
         while found := hashes[slot]:
@@ -99,8 +98,8 @@ class Generation:
         return has_any_of_few([self], wanted.tolist())
 
     def _sieved(self, wanted: Hashes) -> Hashes:
-        """Those of the hashes that may be in this table, to which nothing is added any more."""
-        if self._sieve is None:  # 256 KiB, for logs that have large appends
+        """The hashes that may be in this table, which no longer grows."""
+        if self._sieve is None:  # 256 KiB, only for logs with large appends
             bits = np.zeros(_SIEVE_BITS, np.bool_)
             bits[self.hashes[self.hashes != 0] >> _SIEVE_SHIFT] = True
             self._sieve = np.packbits(bits, bitorder="little")
@@ -109,9 +108,9 @@ class Generation:
         return wanted[may_be]
 
     def find(self, wanted: Hashes) -> Hits:
-        """For these hashes: (indexes of some of them, a number under each), until all numbers were told.
+        """For these hashes, (indexes of some of them, a number for each), until all numbers are given.
 
-        Any thread may ask: of what is entered meanwhile, some may be missing.
+        Safe to call from any thread; entries added meanwhile may be missing.
         """
         hashes, offsets = self.table
         mask = np.uint64(len(hashes) - 1)
@@ -127,7 +126,7 @@ class Generation:
             slots = (slots[busy] + _ONE) & mask
 
     def insert(self, hashes: IdHashes, first: int) -> None:
-        """Enter hashes for the numbers from `first` on; there must be room."""
+        """Enter hashes for the numbers from `first` on; they must fit."""
         start, count = first - self.first, len(hashes)
         numbers: Iterable[int] = range(start, start + count)
         if count >= VECTOR_MIN:
@@ -150,7 +149,7 @@ class Generation:
             offset_view[slot] = number
 
     def _insert_most(self, wanted: Hashes, numbers: Offsets) -> tuple[list[int], list[int]]:
-        """Some rounds of probing; answers what found no slot yet."""
+        """Do some rounds of probing; returns the entries without a slot yet."""
         mask = np.uint64(self.mask)
         slots = wanted & mask
         rounds = 0
@@ -158,7 +157,7 @@ class Generation:
             free = self.hashes[slots] == 0
             self.hashes[slots[free]] = wanted[free]
             self.offsets[slots[free]] = numbers[free]
-            # Two may have aimed at one free slot: the last one has it, the other goes on.
+            # Two may have chosen one free slot: the last one gets it, the other goes on.
             lost = (~free | (self.offsets[slots] != numbers)).nonzero()[0]
             wanted, numbers = wanted[lost], numbers[lost]
             slots = (slots[lost] + _ONE) & mask
@@ -166,14 +165,14 @@ class Generation:
         return wanted.tolist(), numbers.tolist()
 
     def grow(self) -> None:
-        """Rehash into a larger table. Who looks up meanwhile finds what was there before."""
+        """Rehash into a larger table. Concurrent look-ups see the old content."""
         larger = Generation.of(self.first, self.last, *self.entries(), self.slots * SLOTS_GROWTH)
         self.count = larger.count
         self.use(larger.hashes, larger.offsets)
 
     @staticmethod
     def of(first: int, last: int, hashes: Hashes, offsets: Offsets, slots: int = SLOTS_MIN) -> Generation:
-        """A table of these entries, of so many slots at least."""
+        """A table of these entries, with at least `slots` slots."""
         while slots * LOAD_MAX < len(hashes):
             slots *= SLOTS_GROWTH
         made = Generation(first, slots)
@@ -182,19 +181,19 @@ class Generation:
         return made
 
     def entries(self) -> tuple[Hashes, Offsets]:
-        """All hashes, and the number of each relative to `first`, without those that were rolled back."""
+        """All hashes, and their numbers relative to `first`, without rolled-back ones."""
         kept = (self.hashes != 0) & (self.offsets != _GONE)
         return self.hashes[kept], self.offsets[kept]
 
     def rollback(self, above: int) -> None:
-        """Forget the numbers above that."""
+        """Forget the numbers above that one."""
         start = max(above + 1 - self.first, 0)
         self.offsets[(self.hashes != 0) & (self.offsets >= start)] = _GONE
         self.last = min(self.last, above)
 
 
 def has_any_of_few(generations: Sequence[Generation], wanted: Sequence[int]) -> bool:
-    """Whether any of these hashes is in any of the tables. One loop, because each append passes here."""
+    """Whether any of these hashes is in any of the tables. A single loop, because each append calls it."""
     for generation in generations:
         mask, hashes = generation.mask, generation.hash_view
         for each in wanted:
@@ -207,12 +206,12 @@ def has_any_of_few(generations: Sequence[Generation], wanted: Sequence[int]) -> 
 
 
 def as_list(hashes: IdHashes) -> list[int]:
-    """The hashes as numbers of Python."""
+    """The hashes as Python ints."""
     return hashes if isinstance(hashes, list) else hashes.tolist()
 
 
 def are_distinct(hashes: IdHashes) -> bool:
-    """Whether no hash comes twice."""
+    """Whether all hashes differ."""
     if isinstance(hashes, list):
         return len(set(hashes)) == len(hashes)
     ordered = np.sort(hashes)
@@ -220,7 +219,7 @@ def are_distinct(hashes: IdHashes) -> bool:
 
 
 def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
-    """As `hash_ids`, of columns; of large ones as an array."""
+    """As `hash_ids`, for columns; an array for large ones."""
     if not isinstance(columns, ArrowColumns) or columns.count < ARROW_MIN:
         return hash_ids(columns.sources, columns.ids, seed)
     ids = columns.batch.column("id")
@@ -239,7 +238,7 @@ def hashes_of_frame(frame: Frame, seed: int) -> IdHashes:
 
 
 def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]:
-    """The 64-bit hash of each (source, id). `seed` is the log's own, so that nobody can aim at collisions."""
+    """The 64-bit hash of each (source, id). `seed` is the log's own, so that clients cannot provoke collisions."""
     digest = xxhash.xxh3_64_intdigest
     if any(sources):
         ids = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]

@@ -1,7 +1,7 @@
-"""The derived index of one log: postings files of sealed segments, postings in memory for the rest, the ids.
+"""The derived index of one log: postings files for sealed segments, postings in memory for the rest, and the ids.
 
-The committer is the only thread that changes the part in memory. Maintenance swaps whole files in, and drops what
-they replace. Readers see more than is durable, and bound what they ask for by the durable head.
+Only the committer changes the part in memory. Maintenance adds whole files and drops the parts they replace. Readers
+see more than is durable, and must bound their requests by the durable head.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .postings import ActivePostings, FilePostings, Postings
 from .runs import RunPostings, SortedRun
 
 PART_EVENTS_MAX = 128 * 1024
-"""A part in memory has no more (and what one append has): then another begins, and a file takes the place of this one
-(`maintenance.tasks.index_newest`). Bounds the memory of a log, and what is read again after a crash."""
+"""The most events of a part in memory (plus one append): then another begins, and a file replaces this one
+(`maintenance.tasks.index_newest`). Bounds a log's memory, and how much is read again after a crash."""
 TABLE_EVENTS_MIN = 32 * 1024
-"""A table that was begun takes large appends too, until it has so many events: of a mixed log few pieces are made."""
+"""A table takes large appends too until it has this many events, so that a mixed log gets few pieces."""
 
 
 class Index:
-    """What is known of the events of one log without reading them."""
+    """The index of one log: answers about its events without reading them."""
 
     def __init__(
         self,
@@ -36,19 +36,19 @@ class Index:
         files: Sequence[FilePostings] = (),
         backlog: LogBacklog | None = None,
     ) -> None:
-        """`files` cover everything up to `head`, from the first event that anything is known of.
+        """`files` cover everything from the first known event up to `head`.
 
         `backlog` counts the bytes in memory (None: a backlog of its own).
         """
         self.backlog = Backlog().share("") if backlog is None else backlog
         self.ids = IdTable()
         self.files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
-        """The postings files in use, by their first number."""
+        """The postings files in use, by first number."""
         self._has_partitions = has_partitions
         self.actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
         """The postings in memory, oldest first; the last one grows."""
         self._lock = threading.Lock()
-        """Held while the part in memory changes, and while files and parts are replaced; readers take none."""
+        """Held while the part in memory changes or files and parts are replaced; readers take no lock."""
 
     def apply(
         self,
@@ -57,7 +57,7 @@ class Index:
         tags: Sequence[tuple[str, ...]],
         partitions: Sequence[int],
     ) -> None:
-        """Take up events numbered from `first` on; their ids go into `ids` apart."""
+        """Add events numbered from `first` on; their ids go into `ids` separately."""
         with self._lock:
             active = self._table_for(first)
             active.apply(first, types, tags, partitions)
@@ -65,14 +65,14 @@ class Index:
         self._tell()
 
     def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
-        """As `apply`, of columns: quickly where they are large, and Arrow's."""
+        """As `apply`, for columns: fast for large Arrow columns."""
         if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
             self._apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
         else:
             self.apply(first, columns.types, columns.tags, partitions)
 
     def apply_run(self, first: int, columns: ArrowColumns, run: SortedRun) -> None:
-        """As `apply_columns`, of a log with one partition, where the postings of these columns were made before."""
+        """As `apply_columns`, for a log with one partition and existing postings of these columns."""
         with self._lock:
             active = self._coded_for(first) if columns.count >= ARROW_MIN else None
             if is_run := isinstance(active, RunPostings):
@@ -84,7 +84,7 @@ class Index:
             self.apply_columns(first, columns, [])
 
     def apply_frame(self, frame: Frame) -> None:
-        """As `apply`, of a frame that is in the log."""
+        """As `apply`, for a frame of the log."""
         if frame.count >= ARROW_MIN:
             self._apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
         else:
@@ -101,14 +101,14 @@ class Index:
         self.backlog.count(sum([active.weight for active in self.actives]))
 
     def _table_for(self, first: int) -> ActivePostings:
-        """What takes events from that number on, one by one."""
+        """The postings that take events from that number on, one by one."""
         active = self.actives[-1]
         if isinstance(active, RunPostings) or self._is_over(active, first):
             self._add(active := self._new_active(first))
         return active
 
     def _coded_for(self, first: int) -> ActivePostings | RunPostings:
-        """What takes a large append from that number on."""
+        """The postings that take a large append from that number on."""
         active = self.actives[-1]
         is_begun = isinstance(active, RunPostings) or 0 < active.last - active.first + 1 < TABLE_EVENTS_MIN
         if not is_begun or self._is_over(active, first):
@@ -124,13 +124,13 @@ class Index:
         self.actives = (*kept, active)
 
     def end_part(self) -> None:
-        """The newest part in memory grows no more, so that a file can take its place: another one begins."""
+        """Begin a new part in memory, so that a file can replace the previous one, which no longer grows."""
         with self._lock:
             if (newest := self.actives[-1]).last >= newest.first:
                 self._add(self._new_active(newest.last + 1))
 
     def rollback(self, above: int) -> None:
-        """Forget the events numbered above that: frames that did not become durable."""
+        """Forget the events above that number: their frames did not become durable."""
         with self._lock:
             kept = tuple(active for active in self.actives if active.first <= above + 1)
             for active in kept:
@@ -148,7 +148,7 @@ class Index:
             return found
         actives = self.actives
         newest = actives[-1]
-        if low >= newest.first and isinstance(newest, ActivePostings):  # as most conditions and all live reads ask
+        if low >= newest.first and isinstance(newest, ActivePostings):  # the case of most conditions and all live reads
             return [PostingsPiece(newest, low, high)]
         runs: list[Postings] = [*self.files]
         for active in actives:
@@ -165,7 +165,7 @@ class Index:
         return found
 
     def replace(self, new: FilePostings, old: Sequence[FilePostings] = ()) -> None:
-        """Use a new file; forget the files and the memory that it replaces."""
+        """Use a new file; drop the files and the memory that it replaces."""
         with self._lock:
             kept = [
                 file for file in self.files if file not in old and not new.first <= file.first <= file.last <= new.last
@@ -173,14 +173,12 @@ class Index:
             self.files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
             covered, newest = self.files[-1].last, self.actives[-1]
             older = tuple(active for active in self.actives[:-1] if active.last > covered)
-            is_covered = (
-                newest.first <= newest.last <= covered
-            )  # as of a segment that was sealed before a part was full
+            is_covered = newest.first <= newest.last <= covered  # a segment was sealed before a part was full
             self.actives = (*older, self._new_active(newest.last + 1) if is_covered else newest)
         self._tell()
 
     def drop(self, below: int) -> None:
-        """Forget the files of which every number is below that."""
+        """Drop the files whose numbers are all below that one."""
         with self._lock:
             self.files = tuple(file for file in self.files if file.last >= below)
 

@@ -1,6 +1,6 @@
-"""Loading the index of a log: what is on file, and which frames must be read again for the rest.
+"""Loads the index of a log from its files, and finds the frames to read again for the rest.
 
-Missing or damaged index files of sealed segments are made anew here; deleting them all loses nothing.
+Missing or damaged index files of sealed segments are rebuilt here; deleting them all loses nothing.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from .index import Index
 from .postings import FilePostings
 
 REOPENED_IDS_MAX = 64 * 1024
-"""The newest file of ids is read into memory, to take more, if it has no more than that (2 ms)."""
+"""The newest ids file is read into memory, so that it can grow, if it has at most this many ids (2 ms)."""
 logger = logging.getLogger("headwater.storage")
 _Run = TypeVar("_Run", FilePostings, FilePostings | Segment)
 
 
 class LoadedIndex:
-    """An index as far as its files go, and what is left to apply."""
+    """An index loaded from its files, and the frames left to apply."""
 
     def __init__(self, index: Index, frames: SegmentLog, replay_after: int) -> None:
         self.index, self._frames, self._replay_after = index, frames, replay_after
 
     def frames_to_replay(self) -> Iterator[Frame]:
-        """The frames that the index does not know yet. They begin at its edge."""
+        """The frames not in the index yet. They begin at its edge."""
         return self._frames.read(self._replay_after)
 
 
 def load_index(directory: Path, frames: SegmentLog, meta: Meta, backlog: LogBacklog | None = None) -> LoadedIndex:
-    """Load what is on file; `backlog`: see `Index`.
+    """Load the index files; `backlog`: see `Index`.
 
-    Raises StorageCorrupted if the history of trimmed events is missing, or a frame damaged.
+    Raises StorageCorrupted if the history of trimmed events is missing or a frame is damaged.
     """
     for place in (directory, directory / INDEX, directory / HISTORY):
         for unfinished in place.glob("*.tmp"):
-            unfinished.unlink(missing_ok=True)  # an indexing process that outlived its server may be at it
+            unfinished.unlink(missing_ok=True)  # an indexing process that outlived its server may be writing it
     sealed = Sealed(directory)
     for segment in frames.segments[:-1]:
         if not sealed.has(segment):
@@ -66,7 +66,7 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta, backlog: LogBack
 
 
 def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[int, list[FilePostings]]:
-    """The files that cover everything known, without a hole, as far as they go: to which number, and they."""
+    """The number up to which the files cover everything known without a hole, and these files."""
     found: dict[str, FilePostings] = {}
     for path in chain(sorted((directory / HISTORY).glob("*.postings")), sorted((directory / INDEX).glob("*.postings"))):
         try:
@@ -89,9 +89,9 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
 
 
 def missing_history(directory: Path, segments: Sequence[Segment], meta: Meta) -> StorageCorrupted | None:
-    """What loading would say of a log whose segments are whole, for want of postings of trimmed events; None: nothing.
+    """The error that loading a log with intact segments would raise for missing postings of trimmed events, or None.
 
-    Changes nothing: it is known which postings a segment would have that has none.
+    Changes nothing: the postings that a segment lacks, and would get, are known.
     """
     runs: list[FilePostings | Segment] = [segment for segment in segments[:-1] if segment.events]
     for path in chain((directory / HISTORY).glob("*.postings"), (directory / INDEX).glob("*.postings")):
@@ -106,7 +106,7 @@ def missing_history(directory: Path, segments: Sequence[Segment], meta: Meta) ->
 
 
 def _joined(runs: Iterable[_Run], edge: int, last: int, meta: Meta) -> tuple[int, list[_Run]]:
-    """As far as they go behind that number without a hole, but not above `last`: to which number, and which of them."""
+    """The number that the runs after `edge` reach without a hole, not above `last`, and these runs."""
     used: list[_Run] = []
     for run in sorted(runs, key=lambda each: (each.first, -each.last)):
         if run.first <= edge + 1 and edge < run.last <= last:
@@ -121,7 +121,7 @@ def _without_history(directory: Path, first: int, last: int) -> StorageCorrupted
 
 
 def _first_known(segments: Iterable[Segment], meta: Meta) -> int:
-    """The number from which on something is known; that of its frame: these are replayed whole, whatever is trimmed."""
+    """The first known number, rounded down to its frame: frames are replayed whole, whatever is trimmed."""
     number = _skip_voids(meta, meta.known_from)
     for segment in segments:
         if segment.events and segment.first <= number <= segment.last:
@@ -130,7 +130,7 @@ def _first_known(segments: Iterable[Segment], meta: Meta) -> int:
 
 
 def _skip_voids(meta: Meta, number: int) -> int:
-    """The first number from that one on that may be an event of this log."""
+    """The first number, from that one on, that may be an event of this log."""
     for low, high in sorted(meta.gaps):
         if low <= number <= high:
             number = high + 1
@@ -138,7 +138,7 @@ def _skip_voids(meta: Meta, number: int) -> int:
 
 
 def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto: int) -> None:
-    """The ids of the retained events numbered up to that one; the rest comes with the replay."""
+    """Load the ids of the retained events up to that number; the rest comes with the replay."""
     edge = _load_id_files(table, index, meta, frames.last)
     for segment in frames.segments:
         if segment.events and segment.last > edge and segment.first <= upto:
@@ -146,9 +146,9 @@ def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto:
 
 
 def _load_id_files(table: IdTable, index: Path, meta: Meta, last: int) -> int:
-    """The files that go from the first retained number on without a hole, but not above `last`: to which number.
+    """Load the files from the first retained number on without a hole, not above `last`; returns the number they reach.
 
-    The others are unlinked: what was in them is read again.
+    The others are unlinked: their content is read again.
     """
     edge = meta.first_retained - 1
     for path in sorted(index.glob("*.ids"), key=_widest_first):
@@ -170,13 +170,13 @@ def _load_id_files(table: IdTable, index: Path, meta: Meta, last: int) -> int:
 
 
 def _widest_first(path: Path) -> tuple[int, int]:
-    """Sorts files by their first number, and of those that have the same one the widest first."""
+    """A sort key: by first number, and the widest first among equals."""
     first, last = range_of(path) or (0, 0)
     return first, -last
 
 
 def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: int, upto: int) -> None:
-    """Enter the ids of one segment that are numbered above `edge`, up to `upto`."""
+    """Enter the ids of one segment above `edge`, up to `upto`."""
     try:
         places = FramePlaces(index / places_name(segment.first))
         hashes = places.id_hashes
@@ -194,7 +194,7 @@ def _add_ids(table: IdTable, segment: Segment, index: Path, meta: Meta, edge: in
 
 
 def _runs_of_nonzero(hashes: Hashes) -> list[tuple[int, int]]:
-    """Where the array has numbers without a hole (holes are events whose loss was accepted)."""
+    """The ranges of the array without holes (holes are events whose loss was accepted)."""
     holes = np.flatnonzero(hashes == 0)
     edges = [-1, *holes.tolist(), len(hashes)]
     return [(a + 1, b) for a, b in pairwise(edges) if b > a + 1]

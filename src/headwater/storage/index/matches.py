@@ -1,7 +1,7 @@
-"""Which numbers match a query: walks over postings, driven by the rarest term, the others probed by bisection.
+"""Finds the numbers that match a query: walks over postings, driven by the rarest term; others are bisected.
 
-The walk of one item over one range of postings costs as much as its rarest term has numbers there, whatever the
-others have.
+The cost of walking one item over one range of postings is the count of its rarest term there, whatever the others
+have.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from ...core.query import Query, QueryItem
 from .postings import PARTITION, TYPE, Numbers, Postings, tag_terms
 
 LOOKS_MIN = 16
-"""So many numbers at least are looked at before a pause, by each item of a query, so that every page gets on."""
+"""The least numbers each item of a query checks before a pause, so that every page makes progress."""
 
 
 LISTED_MAX = 8192
-"""So many numbers at most are listed for one page; what may take more is walked."""
+"""The most numbers to list for one page; larger queries are walked."""
 
 
 class SkipMarker(int):
-    """Among the numbers of a walk: no match, but how far it has looked without one. Nothing below it is left."""
+    """A number in a walk that is no match but marks progress: all matches below it have been given."""
 
 
 class PostingsPiece(NamedTuple):
-    """Postings to be looked at only from `low` to `high`."""
+    """Postings restricted to `low` to `high`."""
 
     postings: Postings
     low: int
@@ -42,9 +42,9 @@ def matching(
     backwards: bool = False,
     looks_max: int | None = None,
 ) -> Iterator[int]:
-    """The numbers that match, ascending (or descending), each once. The pieces are ascending and disjoint.
+    """The matching numbers, ascending (or descending), each once. The pieces are ascending and disjoint.
 
-    After about `looks_max` numbers that do not match, the last is a `SkipMarker`: go on another time.
+    After about `looks_max` numbers without a match, the last one is a `SkipMarker`: continue in another call.
     """
     items = query.items if query.items is not None else (QueryItem(),)
     pause = None if looks_max is None else max(LOOKS_MIN, looks_max // max(1, len(items)))
@@ -64,9 +64,9 @@ def matching(
 def listed(
     pieces: Sequence[PostingsPiece], query: Query, partition: int | None, count: int, *, backwards: bool = False
 ) -> list[int] | None:
-    """The first `count` numbers that match, as `matching` gives them; None if that takes more than looking up terms.
+    """The first `count` matches, as from `matching`; None if that takes more than looking up terms.
 
-    It does where an event must have several terms, and where there are so many that their numbers are better merged.
+    It does if an event must have several terms, or there are so many that their numbers are better merged.
     """
     terms = _single_terms(query, partition)
     if terms is None or len(terms) * count > LISTED_MAX:
@@ -89,7 +89,7 @@ def listed(
 
 
 def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] | None:
-    """The terms of which an event must have one; None if it must have several."""
+    """The terms if one of them is enough to match; None if an event must have several."""
     if query.items is None or partition is not None:
         return None
     terms: list[tuple[str, str]] = []
@@ -104,12 +104,12 @@ def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] 
 
 
 def first_match(pieces: Sequence[PostingsPiece], query: Query) -> int | None:
-    """The lowest number that matches, or None."""
+    """The lowest matching number, or None."""
     return next(matching(pieces, query), None)
 
 
 def _is_probed(query: Query, partition: int | None) -> bool:
-    """Whether some item has more than one term, so that numbers are looked at that do not match."""
+    """Whether some item has more than one term, so that numbers without a match are checked."""
     items = query.items or ()
     return any(len(item.tags) + len(item.exact_tags) + bool(item.types) + (partition is not None) > 1 for item in items)
 
@@ -117,7 +117,7 @@ def _is_probed(query: Query, partition: int | None) -> bool:
 def _walk_item(
     piece: PostingsPiece, item: QueryItem, partition: int | None, backwards: bool, pause: int | None
 ) -> Iterator[int] | None:
-    """The matches of one item in one piece; None if it is plain that there are none."""
+    """The matches of one item in one piece; None if there clearly are none."""
     postings, low, high = piece
     required: list[Numbers] = []
     for kind, tag in tag_terms(item):
@@ -158,7 +158,7 @@ def _walk(numbers: Numbers, low: int, high: int, backwards: bool) -> Iterator[in
 def _probed(
     walk: Iterator[int], required: Sequence[Numbers], any_of: Sequence[Numbers], pause: int | None
 ) -> Iterator[int]:
-    """Those of the walk that all of `required` have, and one of `any_of` (if there are any); see `matching`."""
+    """The numbers of the walk that are in all of `required` and one of `any_of` (if any); see `matching`."""
     if not required and not any_of:
         return walk
     return _probing(walk, required, any_of, pause)

@@ -1,4 +1,4 @@
-"""Merging files of postings: at once in arrays where they are small enough, else term by term."""
+"""Merges postings files: in arrays at once if they are small enough, else term by term."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .postings import Columns, Entry, FilePostings, in_order, write_columns, wri
 
 NUMBERS_AT_ONCE = 4_000_000
 TEXT_BYTES_AT_ONCE = 32 * 1024 * 1024
-"""Files with more are merged term by term, in about the memory of the result; at once it takes four times as much."""
+"""Larger files are merged term by term, in about the memory of the result; merging at once takes four times as much."""
 
 Array = npt.NDArray[Any]
 
 
 def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
-    """One file of postings for adjacent ranges, oldest first.
+    """Merge postings files of adjacent ranges, oldest first.
 
-    Raises ValueError if one of them is damaged: a checksum must not bless what is wrong in it.
+    Raises ValueError if one of them is damaged: wrong data must not get a valid checksum.
     """
     runs = [FilePostings(path) for path in paths]
     for run in runs:
@@ -42,7 +42,7 @@ def _merged(streams: Sequence[Iterator[Entry]]) -> Iterator[Entry]:
 
 
 def _merged_at_once(runs: Sequence[FilePostings]) -> Columns | None:
-    """None if two terms share a hash."""
+    """Merge in arrays; None if two terms share a hash."""
     base = runs[0].first
     hashes = np.concatenate([np.frombuffer(run.hashes, np.uint64) for run in runs])
     texts = np.concatenate([np.frombuffer(run.texts, np.uint8) for run in runs])
@@ -62,11 +62,11 @@ class Pieces(NamedTuple):
     lengths: Array
 
     def taken(self, indexes: Array) -> Pieces:
-        """Those at the indexes."""
+        """The pieces at the indexes."""
         return Pieces(self.content, self.starts[indexes], self.lengths[indexes])
 
     def joined(self) -> Array:
-        """One after the other."""
+        """The pieces as one array."""
         begins = np.cumsum(self.lengths) - self.lengths
         where = np.repeat(self.starts - begins, self.lengths) + np.arange(int(self.lengths.sum()))
         taken: Array = self.content[where]
@@ -74,9 +74,9 @@ class Pieces(NamedTuple):
 
 
 def grouped(hashes: Array, texts: Pieces, numbers: Pieces) -> Columns | None:
-    """The body of a file with these terms; the numbers of equal terms are joined in their order.
+    """The body of a file with these terms; numbers of equal terms are joined in order.
 
-    None if two different terms share a hash, which the caller has to write term by term.
+    None if two different terms share a hash; the caller must then write term by term.
     """
     order = np.argsort(hashes, kind="stable")
     hashes, texts, numbers = hashes[order], texts.taken(order), numbers.taken(order)
@@ -97,7 +97,7 @@ def grouped(hashes: Array, texts: Pieces, numbers: Pieces) -> Columns | None:
 
 
 def _extents(offsets: Sequence[memoryview]) -> tuple[Array, Array]:
-    """Where the pieces of several runs begin when these follow each other, and their lengths."""
+    """The starts of the pieces of several concatenated runs, and their lengths."""
     starts, lengths, base = [], [], 0
     for each in offsets:
         ends = np.frombuffer(each, np.uint32).astype(np.int64)

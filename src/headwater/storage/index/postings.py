@@ -1,7 +1,7 @@
-"""Postings: which events have a type, a tag, a tag key or a partition. Derived from frames, rebuildable.
+"""Postings: the events with a type, a tag, a tag key or a partition. Derived from frames, rebuildable.
 
 `ActivePostings` is the part in memory, for the newest segment; `FilePostings` is an immutable file for older ones.
-Terms are kept as they are, not as hashes only, so that conditions stay exact when the events themselves are trimmed.
+Terms are stored as text, not only as hashes, so that conditions stay exact when the events themselves are trimmed.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from ..frames.frame import ARROW_MIN, Frame
 
 ASKED_KEYS_MAX = 256
 PART_EVENTS = 512
-"""So many events are taken up before the table of tags is looked at again."""
+"""The events to add before the size of the tag table is checked again."""
 TABLE_TAGS_MAX = 128 * 1024
-"""When one table has more, many take its place: as a table grows, all of it moves in one call, in about 5 ms there."""
+"""A larger table is split into many: growing moves a whole table in one call, which takes about 5 ms at this size."""
 TABLES = 64
 TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
-"""Kinds of terms; a term is kept on file as its kind and its text."""
+"""Kinds of terms; a file stores a term as its kind and text."""
 
 
 def tag_terms(item: QueryItem) -> list[tuple[str, str]]:
-    """The terms, kind and text, that an event has whose tags match the item."""
+    """The terms (kind and text) of an event whose tags match the item."""
     terms = [(TAG if ":" in tag else KEY, tag) for tag in item.tags]
     return terms + [(TAG, tag) for tag in item.exact_tags] if item.exact_tags else terms
 
@@ -56,11 +56,11 @@ class Numbers:
         return len(self.values)
 
     def reaches(self, number: int) -> bool:
-        """Whether there is one at least so high."""
+        """Whether any number is at least that high."""
         return len(self.values) > 0 and self.values[-1] + self.base >= number
 
     def above(self, number: int) -> int:
-        """The index of the first one above that number."""
+        """The index of the first number above that one."""
         return bisect_right(self.values, number - self.base)
 
     def some(self, low: int, high: int, count: int, *, backwards: bool = False) -> list[int]:
@@ -75,7 +75,7 @@ class Numbers:
         return [value + base for value in found] if base else found
 
     def has(self, number: int) -> bool:
-        """Whether the number is among them."""
+        """Whether the number is one of them."""
         values, wanted = self.values, number - self.base
         index = bisect_left(values, wanted)
         return index < len(values) and values[index] == wanted
@@ -91,34 +91,34 @@ class Postings(Protocol):
         """The range is `first` to `last`."""
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
-        """The numbers of a term, or None if it does not occur."""
+        """The numbers of a term; None if it does not occur."""
 
 
 _TagTable = dict[str, int | list[int]]
-"""Tags with their numbers; with the number itself where there is but one, as most often."""
+"""Tags with their numbers; a bare number if there is only one, the usual case."""
 
 
 TagsOfKeys = dict[str, str | list[str]]
-"""Keys with the tags that have them: most often many, or just one."""
+"""Keys with their tags: usually many, or just one."""
 
 
 class ActivePostings:
-    """Postings in memory. One thread changes them; any thread reads (and sees more than is durable)."""
+    """Postings in memory. One thread changes them; any thread may read (and sees more than is durable)."""
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
         self.weight = 0
-        """The bytes that its events count for, which `Index` adds: see `backlog`."""
+        """The bytes of its events, added by `Index`: see `backlog`."""
         self.last = first - 1
         self._has_partitions = has_partitions
         self._tags: list[_TagTable] = [{}]
-        """One table, or TABLES of them: then that of a tag is by its hash."""
+        """One table, or TABLES of them, chosen by the hash of the tag."""
         self._types: defaultdict[str, list[int]] = defaultdict(list)
         self._partitions: defaultdict[str, list[int]] = defaultdict(list)
         self._tags_of_keys: TagsOfKeys | None = None
-        """The tags of each key: found when a key is first asked for, and kept up from then on."""
+        """The tags of each key: built when a key is first requested, and maintained from then on."""
         self._asked_keys: dict[str, list[int]] = {}
-        """Postings of keys with several tags are made when the key is first asked for, and kept up from then on."""
+        """The postings of keys with several tags: built when a key is first requested, and maintained from then on."""
         self._lock = threading.Lock()
 
     def apply(
@@ -128,7 +128,7 @@ class ActivePostings:
         tags: Sequence[tuple[str, ...]],
         partitions: Sequence[int],
     ) -> None:
-        """Take up events numbered from `first` on."""
+        """Add events numbered from `first` on."""
         with self._lock:
             if len(types) <= PART_EVENTS and len(self._tags) == 1:
                 self._enter(first, types, tags)
@@ -142,7 +142,7 @@ class ActivePostings:
             self.last = first + len(types) - 1
 
     def _enter(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
-        """Into one table: nearly always, so the loop is short."""
+        """Add to a single table: nearly always the case, so the loop is short."""
         type_postings, table, tags_of_keys = self._types, self._tags[0], self._tags_of_keys
         get = table.get
         for type, tags_of_event in zip(types, tags, strict=True):
@@ -184,14 +184,14 @@ class ActivePostings:
             number += 1
 
     def apply_frame(self, frame: Frame) -> None:
-        """Take up the events of a frame."""
+        """Add the events of a frame."""
         if frame.count < ARROW_MIN:
             self.apply(frame.first, frame.types(), frame.tags(), frame.partitions())
         else:
             self.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
-        """As `apply`, of many events whose types and tags are coded."""
+        """As `apply`, for many events with coded types and tags."""
         with self._lock:
             count = len(types.codes)
             for type, numbers in _numbers_of_terms(types, first):
@@ -219,7 +219,7 @@ class ActivePostings:
             self.last = first + count - 1
 
     def rollback(self, above: int) -> None:
-        """Forget the events numbered above that (rare; linear in the terms)."""
+        """Forget the events above that number (rare; linear in the terms)."""
         with self._lock:
             for postings in (self._types, self._partitions, self._asked_keys):
                 for term, numbers in list(postings.items()):
@@ -249,7 +249,7 @@ class ActivePostings:
         return Numbers(numbers) if numbers else None
 
     def terms(self) -> Iterator[tuple[str, Sequence[int]]]:
-        """Every term (kind and text) with its numbers: what goes to file."""
+        """Every term (kind and text) with its numbers, for the file."""
         for type, numbers in self._types.items():
             yield TYPE + type, numbers
         for partition, numbers in self._partitions.items():
@@ -260,13 +260,13 @@ class ActivePostings:
             yield KEY + key, self._merged(tags)
 
     def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
-        """The types, or the tags, that there are at the time of the call, so many at a time."""
+        """The types, or the tags, at the time of the call, that many at a time."""
         for names in [list(self._types)] if kind == TYPE else map(list, list(self._tags)):
             for at in range(0, len(names), at_once):
                 yield names[at : at + at_once]
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
-        """As `terms`, in bytes."""
+        """As `terms`, encoded."""
         for term, numbers in self.terms():
             yield term.encode(), numbers
 
@@ -285,16 +285,16 @@ class ActivePostings:
             tags = self._tags_of_keys.get(key)
             if tags is None:
                 return None
-            if isinstance(tags, str):  # as of every tag without a colon: nothing to merge, nothing to keep up
+            if isinstance(tags, str):  # like every tag without a colon: nothing to merge or maintain
                 return self.numbers(TAG, tags)
             if (numbers := self._asked_keys.get(key)) is None:
-                if len(self._asked_keys) >= ASKED_KEYS_MAX:  # somebody asks for anything
+                if len(self._asked_keys) >= ASKED_KEYS_MAX:  # arbitrary keys are being requested
                     self._asked_keys.clear()
                 numbers = self._asked_keys[key] = self._merged(tags)
             return Numbers(numbers)
 
     def _merged(self, tags: str | list[str]) -> list[int]:
-        """The numbers of all of these tags, ascending and distinct."""
+        """The numbers of all these tags, ascending and distinct."""
         found: set[int] = set()
         for tag in (tags,) if isinstance(tags, str) else tags:
             numbers = self._table_of(tag)[tag]
@@ -302,7 +302,7 @@ class ActivePostings:
         return sorted(found)
 
     def _grouped(self) -> TagsOfKeys:
-        """All tags by their keys."""
+        """All tags by key."""
         found: TagsOfKeys = {}
         for table in self._tags:
             for tag in table:
@@ -317,7 +317,7 @@ class ActivePostings:
 
 
 def _split(table: _TagTable) -> list[_TagTable]:
-    """The same in many tables. Nothing else changes it meanwhile; who reads does so before or after."""
+    """Split it into many tables. Nothing else changes it meanwhile; readers see it before or after."""
     tables: list[_TagTable] = [{} for _ in range(TABLES)]
     for tag, numbers in table.items():
         tables[hash(tag) & TABLES - 1][tag] = numbers
@@ -366,14 +366,14 @@ def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
 
 MAGIC = b"HWPOST1\0"
 _HEADER = struct.Struct("<QQQQ8s")
-"""Behind the lead: first, last, terms, numbers, spare"""
+"""After the lead: first, last, terms, numbers, spare"""
 
 
 class FilePostings:
-    """Postings in an immutable file: hashes of terms in order, where each one's text and numbers are, the numbers."""
+    """Postings in an immutable file: sorted hashes of terms, the offsets of their texts and numbers, the numbers."""
 
     def __init__(self, path: Path) -> None:
-        """Map the file. Raises ValueError if it is not whole (then it is to be made anew)."""
+        """Map the file. Raises ValueError if it is incomplete (then rebuild it)."""
         self.path = path
         with open(path, "rb") as file:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
@@ -400,7 +400,7 @@ class FilePostings:
         return int(self._last)
 
     def verify(self) -> None:
-        """Raises ValueError if the checksum does not fit."""
+        """Raises ValueError if the checksum does not match."""
         check_rest(self._map, self.path)
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
@@ -416,7 +416,7 @@ class FilePostings:
         return None
 
     def entries(self) -> Iterator[Entry]:
-        """Everything in the file, in its order."""
+        """All entries of the file, in order."""
         for slot, digest in enumerate(self.hashes):
             text = bytes(self.texts[self.text_offsets[slot] : self.text_offsets[slot + 1]])
             yield digest, text, [n + self.first for n in self.values[self.offsets[slot] : self.offsets[slot + 1]]]
@@ -424,40 +424,40 @@ class FilePostings:
 
 @lru_cache(maxsize=4096)
 def _hashed(kind: str, term: str) -> tuple[bytes, int]:
-    """A term as it is on file, and its hash: asked of every file in turn."""
+    """A term as stored in files, and its hash: looked up in every file in turn."""
     text = (kind + term).encode()
     return text, xxhash.xxh3_64_intdigest(text)
 
 
 def postings_name(first: int, last: int) -> str:
-    """The file name of the postings of that range."""
+    """The name of the postings file of that range."""
     return f"{first:020d}-{last:020d}.postings"
 
 
 Entry = tuple[int, bytes, Sequence[int]]
-"""(hash of the term, the term, its numbers): what a file has, in this order."""
+"""(hash of the term, the term, its numbers): the entries of a file, in this order."""
 
 
 def write_postings(directory: Path, first: int, last: int, terms: Iterable[tuple[bytes, Sequence[int]]]) -> Path:
-    """Write a file of postings, durably, under its final name or not at all."""
+    """Durably write a postings file, under its final name or not at all."""
     entries = sorted(((xxhash.xxh3_64_intdigest(text), text, numbers) for text, numbers in terms), key=in_order)
     return write_entries(directory, first, last, entries)
 
 
 def in_order(entry: Entry) -> tuple[int, bytes]:
-    """The key by which a file has its terms in order."""
+    """The sort key of terms in a file."""
     return entry[:2]
 
 
 def write_entries(directory: Path, first: int, last: int, entries: Iterable[Entry]) -> Path:
-    """As `write_postings`, of terms in the order of the file."""
+    """As `write_postings`, for entries already in file order."""
     hashes, values, texts = array("Q"), array("I"), bytearray()
     text_offsets, offsets = array("I", [0]), array("I", [0])
     for digest, text, numbers in entries:
         hashes.append(digest)
         texts += text
         values.extend([number - first for number in numbers])
-        text_offsets.append(len(texts))  # raises OverflowError rather than wrap
+        text_offsets.append(len(texts))  # raises OverflowError rather than wrapping
         offsets.append(len(values))
     return write_columns(directory, first, last, Columns(hashes, text_offsets, offsets, values, texts))
 
@@ -466,20 +466,20 @@ Column: TypeAlias = "bytes | bytearray | array[int]"
 
 
 class Columns(NamedTuple):
-    """The body of a file of postings."""
+    """The body of a postings file."""
 
     hashes: Column
-    """Of each term, 8 bytes; ascending."""
+    """The hash of each term, 8 bytes, ascending."""
     text_offsets: Column
-    """Where the text of each term begins, and where the last one ends, 4 bytes; likewise its numbers in `offsets`."""
+    """Where the text of each term begins and the last one ends, 4 bytes each; `offsets` likewise for its numbers."""
     offsets: Column
     values: Column
-    """The numbers of all terms, less the first of the range, 4 bytes."""
+    """The numbers of all terms, relative to the first of the range, 4 bytes each."""
     texts: Column
 
 
 def write_columns(directory: Path, first: int, last: int, columns: Columns) -> Path:
-    """Write a file of postings, durably, under its final name or not at all."""
+    """Durably write a postings file, under its final name or not at all."""
     body = b"".join(columns)
     terms, numbers = memoryview(columns.hashes).nbytes // 8, memoryview(columns.values).nbytes // 4
     header = _HEADER.pack(first, last, terms, numbers, b"")

@@ -1,8 +1,8 @@
-"""Postings in memory of large appends: a sorted run of each, as index files have it, and runs merged as they gather.
+"""Postings in memory for large appends: a sorted run for each, in the layout of index files, merged as runs accumulate.
 
-A table takes a dictionary entry and a list for each tag; a run takes some arrays for all of them, made in a few calls,
-at a fifth of the cost and of the memory. It is found in by the hash of a term, and what has that hash is told by its
-text. Small appends stay in `ActivePostings`: a run for each would have to be looked into.
+A table takes a dictionary entry and a list per tag; a run takes a few arrays for all of them, made in a few calls, at a
+fifth of the cost and memory. A look-up finds the hash of a term and then compares its text. Small appends stay in
+`ActivePostings`: every look-up would have to search a run for each of them.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from .merge import Pieces, grouped
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Numbers
 
 MERGED_RUNS = 8
-"""So many runs that were merged equally often are merged into one: each number moves a few times at most."""
+"""This many runs of the same merge level are merged into one: each number moves only a few times."""
 
 Hashes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.integer]
 Rows = npt.NDArray[np.uint32]
 Few = dict[str, Rows]
-"""By kind and text: rows of terms that are few beside the events."""
+"""The rows of terms that are few compared with events, by kind and text."""
 
 
 class SortedRun:
-    """Immutable postings of one range of numbers: hashes of tags in order, each one's text, and its numbers."""
+    """Immutable postings of one range of numbers: sorted hashes of tags, with their texts and numbers."""
 
     def __init__(
         self, first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, rows: Rows, ends: Rows
     ) -> None:
-        """`few`: the rows of types and partitions. `tags` in the order of their `hashes`; `rows` of each, from which of
-        `ends` on.
+        """`few`: the rows of types and partitions. `tags` are in the order of their `hashes`; `ends` delimit the `rows`
+        of each.
         """
         self.first, self.last = first, last
         self._few, self._tags, self._hashes, self._rows, self._ends = few, tags, hashes, rows, ends
@@ -57,9 +57,9 @@ class SortedRun:
     def ordered(
         first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, codes: Codes, rows: Rows
     ) -> SortedRun:
-        """The postings of tags that are distinct, in any order, and `hashes` theirs.
+        """The postings of distinct tags, in any order, with their `hashes`.
 
-        `codes`: the tag of each posting; `rows`: of which event from `first` on, ascending for each tag.
+        `codes`: the tag of each posting; `rows`: its event, counted from `first`, ascending for each tag.
         """
         by = np.argsort(hashes)
         slots = np.empty(len(by), np.int32)
@@ -69,13 +69,13 @@ class SortedRun:
 
     @property
     def nbytes(self) -> int:
-        """What its arrays take."""
+        """The bytes of its arrays."""
         few = sum([rows.nbytes for rows in self._few.values()])
         return int(few + self._rows.nbytes + self._ends.nbytes + self._hashes.nbytes + self._tags.nbytes)
 
     @staticmethod
     def of(first: int, types: Coded, tags: Coded, partitions: Sequence[int] | None) -> SortedRun:
-        """The postings of an append whose first event has that number; `partitions` None: there is but one."""
+        """The postings of an append whose first event has that number; `partitions` None: there is only one."""
         count = len(types.codes)
         every = np.arange(count, dtype=np.uint32)
         assert tags.rows is not None
@@ -87,13 +87,13 @@ class SortedRun:
         return SortedRun.ordered(first, first + count - 1, few, tags.terms, _hashes_of(tags.terms), tags.codes, rows)
 
     def at(self, first: int) -> SortedRun:
-        """The same, of events that are numbered from there on."""
+        """The same postings, for events numbered from there on."""
         last = first + self.last - self.first
         return SortedRun(first, last, self._few, self._tags, self._hashes, self._rows, self._ends)
 
     @staticmethod
     def merged(runs: Sequence[SortedRun]) -> SortedRun:
-        """Adjacent runs as one, oldest first."""
+        """Merge adjacent runs, oldest first."""
         first = runs[0].first
         few: dict[str, list[Rows]] = {}
         for run in runs:
@@ -109,7 +109,7 @@ class SortedRun:
         return SortedRun.ordered(first, runs[-1].last, joined, texts.dictionary, hashes, codes, rows)
 
     def upto(self, last: int) -> SortedRun:
-        """The same without the numbers above that one."""
+        """The same run without the numbers above that one."""
         top = last - self.first
         few = {term: rows[rows <= top] for term, rows in self._few.items()}
         is_kept = self._rows <= top
@@ -137,7 +137,7 @@ class SortedRun:
         return None
 
     def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
-        """The types, or the tags, so many at a time; of some there may be no numbers any more."""
+        """The types, or the tags, that many at a time; some may have no numbers any more."""
         if kind == TAG:
             yield from parts_of(self._tags, at_once)
             return
@@ -146,7 +146,7 @@ class SortedRun:
             yield names[at : at + at_once]
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
-        """Every term, in bytes, with its numbers: what goes to file."""
+        """Every encoded term with its numbers, for the file."""
         first, ends, numbers = self.first, self._ends.tolist(), self._rows.astype(np.int64) + self.first
         for term, rows in self._few.items():
             if len(rows):
@@ -159,7 +159,7 @@ class SortedRun:
                 yield (KEY + key).encode(), [value + found.base for value in found.values]
 
     def columns(self) -> Columns | None:
-        """The body of its file, made in arrays; None if two terms share a hash, or there are none."""
+        """The body of its file, built in arrays; None if two terms share a hash or there are none."""
         of_tags = np.diff(self._ends).astype(np.int64)
         keys, key_rows, of_keys = self._by_key(of_tags)
         names = [term.encode() for term in (*self._few, *(KEY + key for key in keys))]
@@ -179,7 +179,7 @@ class SortedRun:
         return grouped(hashes, terms, Pieces(rows, np.cumsum(counts) - counts, counts).taken(there))
 
     def _by_key(self, counts: npt.NDArray[np.int64]) -> tuple[list[str], Rows, npt.NDArray[np.int64]]:
-        """The keys of its tags, the rows of each key, one after the other, and how many each has."""
+        """The keys of its tags, the concatenated rows of the keys, and the number of rows of each."""
         known: dict[str, int] = {}
         tags = chain.from_iterable(parts_of(self._tags))
         key_of = np.fromiter((known.setdefault(tag_key(tag), len(known)) for tag in tags), np.int64, len(self._tags))
@@ -188,9 +188,9 @@ class SortedRun:
         return list(known), rows, np.bincount(pairs >> 32, minlength=len(known))
 
     def _numbers_of_key(self, key: str) -> Numbers | None:
-        """Found when a key is first asked for, and kept."""
+        """The numbers of a key: found on first request, and cached."""
         if key not in self._asked_keys:
-            if len(self._asked_keys) >= ASKED_KEYS_MAX:  # somebody asks for anything
+            if len(self._asked_keys) >= ASKED_KEYS_MAX:  # arbitrary keys are being requested
                 self._asked_keys = {}
             self._asked_keys[key] = self._merged(self._slots().get(key, []))
         return self._asked_keys.get(key)
@@ -203,7 +203,7 @@ class SortedRun:
         return Numbers(memoryview(np.unique(np.concatenate(parts))), self.first)  # type: ignore[arg-type]
 
     def _slots(self) -> dict[str, list[int]]:
-        """The tags of each key, by their places."""
+        """The positions of the tags of each key."""
         if self._slots_of_keys is None:
             found: dict[str, list[int]] = {}
             for slot, tag in enumerate(chain.from_iterable(parts_of(self._tags))):
@@ -213,17 +213,17 @@ class SortedRun:
 
 
 class RunPostings:
-    """Runs of adjacent ranges. One thread changes them; any thread reads those that there are."""
+    """Runs of adjacent ranges. One thread changes them; any thread may read."""
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
         self.weight = 0
-        """The bytes that its events count for, which `Index` adds: see `backlog`."""
+        """The bytes of its events, added by `Index`: see `backlog`."""
         self._has_partitions = has_partitions
         self.runs: tuple[SortedRun, ...] = ()
-        """Which postings there are, ascending and adjacent."""
+        """The postings, ascending and adjacent."""
         self._merges: list[int] = []
-        """How often each of them was merged."""
+        """How often each run was merged."""
 
     @property
     def last(self) -> int:
@@ -231,11 +231,11 @@ class RunPostings:
         return self.runs[-1].last if self.runs else self.first - 1
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
-        """Take up events numbered from `first` on."""
+        """Add events numbered from `first` on."""
         self.apply_run(SortedRun.of(first, types, tags, partitions if self._has_partitions else None))
 
     def apply_run(self, run: SortedRun) -> None:
-        """Take up the postings of the next events, as `SortedRun.of` makes them."""
+        """Add the postings of the next events, as from `SortedRun.of`."""
         runs = [*self.runs, run]
         merges = [*self._merges, 0]
         while len(runs) >= MERGED_RUNS and merges[-MERGED_RUNS] == merges[-1]:
@@ -244,12 +244,12 @@ class RunPostings:
         self.runs, self._merges = tuple(runs), merges
 
     def rollback(self, above: int) -> None:
-        """Forget the events numbered above that."""
+        """Forget the events above that number."""
         kept = [run if run.last <= above else run.upto(above) for run in self.runs if run.first <= above]
         self.runs, self._merges = tuple(kept), self._merges[: len(kept)]
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
-        """Every term, in bytes, with its numbers."""
+        """Every encoded term with its numbers."""
         return SortedRun.merged(self.runs).encoded_terms() if self.runs else iter(())
 
     def columns(self) -> Columns | None:
@@ -258,7 +258,7 @@ class RunPostings:
 
 
 def _with_kind(kind: str, terms: pa.StringArray) -> npt.NDArray[np.uint8]:
-    """The texts of terms as a file has them, one after the other: each behind its kind."""
+    """The concatenated texts of terms as in a file: each after its kind."""
     offsets = offsets_of(terms).astype(np.int64)
     starts = offsets[:-1] - offsets[0] + np.arange(len(terms))
     joined = np.empty(int(offsets[-1] - offsets[0]) + len(terms), np.uint8)
@@ -270,7 +270,7 @@ def _with_kind(kind: str, terms: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 def _grouped(codes: Codes, rows: Rows, count: int) -> tuple[Rows, Rows]:
-    """The rows of each of so many codes, one after the other, and where each one's begin; the last is where all end."""
+    """The concatenated rows of `count` codes, and where each code's rows begin; the last entry is the end."""
     ends = np.zeros(count + 1, np.uint32)
     np.cumsum(np.bincount(codes, minlength=count), out=ends[1:])
     if count <= 0xFFFF:
@@ -286,7 +286,7 @@ def _few(kind: str, terms: Iterable[str], codes: Codes, rows: Rows) -> Few:
 
 @lru_cache(maxsize=4096)
 def _hashed(tag: str) -> tuple[bytes, int]:
-    """A tag in bytes, and its hash: asked of every run in turn."""
+    """An encoded tag and its hash: looked up in every run in turn."""
     text = tag.encode()
     return text, xxhash.xxh3_64_intdigest(text)
 

@@ -1,1 +1,1 @@
-"""Background work: index files, retention, removal of logs, following a home."""
+"""Background work: indexing, retention, removal of logs, following a home."""

@@ -1,7 +1,7 @@
-"""The checksums of files that are no segments, each proved piece by piece in what its disk has.
+"""Verifies the checksums of files other than segments, piece by piece, against the disk.
 
-Every function reads what it needs of the image, one piece at each step, and raises ValueError if it was
-changed since it was written, Unproved if that is not known. What 0.1.0 wrote without a checksum is not damaged.
+Every function reads the image, one piece per step, and raises ValueError if the file was changed since it was written,
+Unproved if that is unknown. Files of 0.1.0 without a checksum do not count as damaged.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ..state.last_confirmed import slots_in
 
 
 class Unproved(Exception):
-    """Nothing can be said of the file: a newer headwater wrote it, or it is being replaced or locked."""
+    """The file cannot be judged: a newer headwater wrote it, or it is being replaced or locked."""
 
 
 _MAGICS = {".postings": postings.MAGIC, ".ids": id_files.MAGIC, ".places": places.MAGIC}
 _SMALL: Mapping[str, CheckedFile[Any]] = {each.name: each for each in (META_FILE, WRITERS_FILE, MANIFEST_FILE)}
 _UNREAD_BYTES = 4096
 _PLAIN_END = b"ARROW1"
-"""The end of a file of Arrow, behind which 0.1.0 wrote nothing."""
+"""The end of an Arrow file, after which 0.1.0 wrote nothing."""
 
 
 def _json(image: DiskImage) -> Iterator[None]:
@@ -70,14 +70,14 @@ def _part(image: DiskImage) -> Iterator[None]:
 
 
 def _table(image: DiskImage) -> Iterator[None]:
-    """A table of staged frames, and the files that it is of."""
+    """A table of staged frames, and its segment files."""
     yield from image.fill(image.size)
     if not checksum_fits(bytes(image.content)):
         raise ValueError("the checksum does not fit")
     try:
         table = read_table(image.path.parent, image.path.stem)
     except (EventLogError, FileNotFoundError) as error:
-        raise Unproved from error  # it was staged again, or committed, meanwhile
+        raise Unproved from error  # staged again, or committed, meanwhile
     for segment in table.segments:
         try:
             staged = DiskImage(image.path.with_name(segment.name))
@@ -93,7 +93,7 @@ def _table(image: DiskImage) -> Iterator[None]:
 
 
 def _state(image: DiskImage) -> Iterator[None]:
-    """The state in SQLite, which reads it. SQLite maps nothing, so the cached pages can be dropped before."""
+    """The state, read by SQLite, which maps nothing, so that cached pages can be dropped first."""
     for path in files_of(image.path)[:2]:
         if path.exists():
             drop_cached(path)
@@ -104,7 +104,7 @@ def _state(image: DiskImage) -> Iterator[None]:
             is_guarded = rows.schema_version(connection) >= rows.GUARDED_VERSION
             problems = rows.examine(connection).problems if is_guarded else []
     except sqlite3.OperationalError as error:
-        raise Unproved from error  # it is locked, or cannot be opened: the server says so
+        raise Unproved from error  # locked, or cannot be opened: the server reports that
     except sqlite3.DatabaseError as error:
         raise ValueError(str(error)) from None
     if problems:
@@ -118,7 +118,7 @@ def _witness(image: DiskImage) -> Iterator[None]:
 
 
 def _crc(image: DiskImage, start: int, end: int, crc: int = 0) -> Generator[None, None, int]:
-    """The checksum of these bytes; what lies before them is let go."""
+    """The checksum of these bytes; earlier bytes are dropped."""
     while start < end:
         yield from image.fill(start + 1)
         stop = min(image.filled, end)
@@ -138,4 +138,4 @@ CHECKS: dict[str, Callable[[DiskImage], Iterator[None]]] = {
     ".sqlite": _state,
     ".witness": _witness,
 }
-"""What proves a file, by its suffix."""
+"""The verifier of a file, by suffix."""

@@ -1,6 +1,6 @@
-"""Proving one file of a data directory in small steps: its checksums and the chain of its frames, as on its disk.
+"""Verifies one file of a data directory in small steps: the checksums and the chain of frames, as on disk.
 
-It runs in the worker process. `scrub` decides about damage, in the server.
+It runs in the worker process. `scrub` handles damage, in the server.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
 from .checksums import CHECKS, Unproved
 
 NOT_NEXT = "it does not follow the segment before it"
-"""The problem of a segment that is only seen beside another one."""
+"""The problem of a segment that shows only beside its neighbour."""
 _OF_THE_DISK = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
 STEP_S = 0.05
-"""A step ends with the first piece, or frame, after that time."""
+"""A step ends with the first piece or frame after this time."""
 
 
 class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A file, and of a segment what its log knows of it."""
+    """A file to verify; for a segment, with the facts known to its log."""
 
     path: str
     log_id: str = ""
-    """Of a segment, in hexadecimal digits."""
+    """The id in the segment's header, in hexadecimal digits."""
     gaps: tuple[tuple[int, int], ...] = ()
-    """Numbers that need not be there."""
+    """Ranges of numbers that may be missing."""
     ends_at: int | None = None
-    """The last number that must be there; None: the file is the newest of a log that is not open."""
+    """The last number that must exist; None: the file is the newest of a log that is not open."""
     durable: int = 0
-    """Of such a one: up to where it was durable for certain. A bad frame behind that is a torn tail."""
+    """For such a file: the highest number certain to be durable. A bad frame above it is a torn tail."""
     before: tuple[int, int] = (0, 0)
-    """The last number and checksum of the segment before it; zeros if they are not known."""
+    """The last number and checksum of the previous segment; zeros if unknown."""
     number: int = 0
-    """Of its first event, if the file has another name yet."""
+    """The number of its first event, if the file's name does not have it yet."""
 
     @property
     def first(self) -> int:
@@ -52,7 +52,7 @@ class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Damage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A place that was changed since it was written, and of a segment the events."""
+    """A damaged place; for a segment, with the events."""
 
     problem: str
     first: int = 0
@@ -64,28 +64,28 @@ class Proof(msgspec.Struct, omit_defaults=True):
 
     is_done: bool = False
     bytes: int = 0
-    """Read in this step."""
+    """The bytes read in this step."""
     cpu_s: float = 0.0
     is_direct: bool = True
-    """Whether the page cache was passed by."""
+    """Whether the page cache was bypassed."""
     damages: list[Damage] = []
-    """All that was found in the file, at the last step."""
+    """All damage found in the file, set by the last step."""
     after: tuple[int, int] = (0, 0)
-    """Of a segment, at the last step: its last number and checksum."""
+    """For a segment, set by the last step: its last number and checksum."""
     is_known: bool = True
-    """Whether `damages` is all that there is, at the last step; False: nothing new is known of the file."""
+    """Whether `damages` is complete, set by the last step; False: nothing new is known about the file."""
 
 
 class FileProver:
-    """Proves one file at a time."""
+    """Verifies one file at a time."""
 
     def __init__(self) -> None:
         self._running: _Running | None = None
 
     def step(self, file: FileToProve) -> Proof:
-        """Go on with that file, or begin it if another one was asked for before. Raises OSError but FileNotFoundError.
+        """Go on with that file, or begin it if the last one was another. Raises OSError except FileNotFoundError.
 
-        A file that is gone is proved: it was trimmed, merged or replaced. One that the disk does not give is damaged.
+        A vanished file counts as proved: it was trimmed, merged or replaced. An unreadable one is damaged.
         """
         cpu, ends_at = time.process_time(), time.monotonic() + STEP_S
         if self._running is None or self._running.file != file:
@@ -113,7 +113,7 @@ class FileProver:
 
 
 class _Running:
-    """A file that is being proved."""
+    """A file being verified."""
 
     def __init__(self, file: FileToProve) -> None:
         """Raises OSError."""
@@ -125,7 +125,7 @@ class _Running:
         self.steps = self._segment() if file.log_id else self._whole()
 
     def _whole(self) -> Iterator[None]:
-        """A file with one checksum. It is read again before it is called damaged."""
+        """Verify a file with a single checksum. It is read again before it is reported as damaged."""
         for _ in range(2):
             try:
                 yield from CHECKS[self.image.path.suffix](self.image)
@@ -156,11 +156,11 @@ class _Running:
                 return
 
     def _frames(self, segment: Segment) -> Iterator[None]:
-        """Every frame, by the code of `check`; behind damage it goes on with the next whole one."""
+        """Verify every frame with the code of `check`; after damage it goes on with the next intact frame."""
         image, file, gaps = self.image, self.file, list(self.file.gaps)
         scan, retried = SegmentScan(segment, gaps, ends_at=file.ends_at), -1
         while True:
-            if scan.is_lost(scan.bad_number, scan.bad_number):  # the next whole frame may be anywhere
+            if scan.is_lost(scan.bad_number, scan.bad_number):  # the next intact frame may be anywhere
                 yield from image.fill(image.size)
             yield from self._read_frame(segment.end)
             try:
@@ -191,7 +191,7 @@ class _Running:
         self.after = segment.last, segment.last_crc
 
     def _read_frame(self, offset: int) -> Iterator[None]:
-        """What there is of a frame at that place, as far as its header tells."""
+        """Read the frame at that offset, as far as its header says."""
         image = self.image
         yield from image.fill(offset + HEADER_BYTES)
         length = int.from_bytes(image.content[offset + 8 : offset + 16], "little")

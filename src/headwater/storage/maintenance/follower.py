@@ -1,7 +1,7 @@
-"""How a copy keeps up with its home while another server appends: what is new there is fetched once a second.
+"""Keeps a copy up with its home while another server appends: new frames are fetched once a second.
 
-The journal comes first: it says which logs there are. One thread follows; where it takes up frames, it is what the
-committer is where a log is appended to. What is fetched is what the home will not lose: see `Home.kept_heads`.
+The journal comes first, because it lists the logs. One thread follows; it applies frames in the role of the committer
+of a log with appends. Only frames that the home cannot lose are fetched: see `Home.kept_heads`.
 """
 
 from __future__ import annotations
@@ -29,39 +29,39 @@ from ..state.journaled_state import JournalState
 logger = logging.getLogger("headwater.storage")
 
 FOLLOW_S = 1.0
-"""The home is asked so often what is new, by one query for all logs."""
+"""How often to ask the home for news, by one query for all logs."""
 _LOG_KINDS = frozenset({LOG_KIND, IDENTITY_KIND})
 
 
 class Stuck(NamedTuple):
-    """Why one log cannot be followed, while the others are."""
+    """Why one log cannot be followed while the others can."""
 
     since: float
     """Monotonic time, in s."""
     why: str
-    """With what is to be done. It names no path."""
+    """The reason with the remedy. It names no path."""
 
 
 class Copies(Protocol):
-    """The logs of a data directory that follows."""
+    """The logs of a following data directory."""
 
     directory: Path
 
     @property
     def state(self) -> JournalState:
-        """The small map beside the logs."""
+        """The shared state of the logs."""
 
     def open(self, name: str) -> StoredLog:
         """See LogStore."""
 
     def opened(self) -> list[StoredLog]:
-        """The logs that are open now."""
+        """The open logs."""
 
     def follow_logs(self, gone: Mapping[str, str]) -> None:
-        """Let go of the logs that are `gone`, directories by name; make directories for those that are new."""
+        """Release deleted logs (`gone`: their directories, by name); create directories for new ones."""
 
     def fetch_anew(self, name: str, why: str) -> StoredLog:
-        """Set aside what there is of a log, and begin its copy again."""
+        """Set aside the copy of a log, and begin a new one."""
 
 
 class Follower:
@@ -71,37 +71,37 @@ class Follower:
         self._homed, self._copies = homed, copies
         self._entries: Mapping[str, LogEntry] = {}
         self._names: dict[str, str] = {}
-        """Of each log, by its key at the home."""
+        """The name of each log, by its key at the home."""
         self._ends: dict[str, tuple[int, int]] = {}
-        """Where each copy ends, by its key."""
+        """The end of each copy, by key."""
         self.asked_at: float | None = None
-        """When the home was asked what the copies have by now (by `boot_time_s`), but for logs that are `stuck`;
-        None: they lack something."""
+        """When the home was last asked for the content that all copies have by now (by `boot_time_s`), except `stuck`
+        logs; None: they lack something."""
         self.compared = NO_HISTORY
-        """With which history of the home all copies were compared last, and none was ahead."""
+        """The history of the home in the last comparison of all copies in which none was ahead."""
         self.seen = Term(0, 0)
-        """The newest term that the home had when it was asked last."""
+        """The newest term of the home at the last query."""
         self.ahead = ""
-        """In which the copies were ahead of the home when it was asked last; empty if they were not."""
+        """How the copies were ahead of the home at the last query; empty if they were not."""
         self.failure: str | None = None
-        """Why they could not follow when they were to, last; None: they could."""
+        """Why the last attempt to follow failed; None: it succeeded."""
         self.stuck: dict[str, Stuck] = {}
-        """Logs that cannot be followed, by name: they are damaged, here or at the home, or their index falls behind."""
+        """Logs that cannot be followed, by name: damaged here or at the home, or with an index that falls behind."""
         self.behind: dict[str, int] = {}
-        """How many numbers each log lacks, by its name, as far as was known when the home was asked last."""
+        """How many numbers each log lacks, by name, as of the last query."""
         self._unheeded: set[str] = set()
-        """Kinds of entries that the state has taken up, and not everybody here."""
+        """Kinds of entries changed in the state but not yet applied to the logs."""
         self._told = ""
         self._has_ended = False
         self.taking = threading.RLock()
-        """Held by who takes something up, before any lock of the engine: what the home answers is compared with what
-        the copies had when it was asked."""
+        """Held while anything is applied, taken before any lock of the engine: the home's answer is compared with the
+        content of the copies at the time of the query."""
         self._learn()
 
     def follow(self, *, takes_over: bool = False) -> None:
-        """Take up what is new. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack.
+        """Fetch and apply news. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack.
 
-        A log is passed over while its index has no room (see `index.backlog`), unless this server `takes_over`.
+        A log is skipped while its index has no room (see `index.backlog`), unless this server `takes_over`.
         """
         with self.taking:
             try:
@@ -114,8 +114,8 @@ class Follower:
                 raise
 
     def take(self, key: str, content: bytes) -> bool:
-        """Take up a frame that the primary has committed at the home; False: something is missing before it, and the
-        home is to be asked. Raises EventLogError, OSError.
+        """Apply a frame that the primary has committed at the home; False: earlier frames are missing, so ask the home.
+        Raises EventLogError, OSError.
         """
         with self.taking:
             if self._has_ended:
@@ -126,7 +126,7 @@ class Follower:
                 return is_next
             name = self._names.get(key)
             if name in self.stuck:
-                return True  # the home is asked for it once a second, and not for each frame
+                return True  # the query of each second fetches it, not one per frame
             if name is None:
                 return False
             if not (log := self._copies.open(name)).backlog.has_room:
@@ -137,7 +137,7 @@ class Follower:
             return True
 
     def end(self) -> None:
-        """From now on this server appends: nothing is taken up any more."""
+        """Apply nothing more, because this server appends from now on."""
         with self.taking:
             self._has_ended = True
 
@@ -162,7 +162,7 @@ class Follower:
             self.compared, self.ahead = history, ""
 
     def _heed(self) -> None:
-        """What is new in the state is so for the logs. Where that fails it is tried again, with what comes next."""
+        """Apply changes of the state to the logs. On failure it is retried with the next changes."""
         kinds = frozenset(self._unheeded)
         if not kinds.isdisjoint(_LOG_KINDS):
             self._follow_logs()
@@ -171,7 +171,7 @@ class Follower:
         self._unheeded.clear()
 
     def run(self, stopping: threading.Event, on_lost: Callable[[Exception], None]) -> None:
-        """Follow again and again until then. `on_lost`: the copy cannot go on so, and must be opened anew."""
+        """Follow repeatedly until `stopping`. `on_lost`: the copy cannot go on and must be reopened."""
         while not stopping.wait(FOLLOW_S):
             try:
                 self.follow()
@@ -179,7 +179,7 @@ class Follower:
             except CopyOutlived as error:
                 on_lost(error)
                 return
-            except (EventLogError, OSError) as error:  # it is tried again
+            except (EventLogError, OSError) as error:  # retried
                 if (told := str(error)) != self._told:
                     logger.warning("the home cannot be followed: %s", told)
                 self._told = told
@@ -195,10 +195,10 @@ class Follower:
                 log.follow(head, waits_for_index=not takes_over)
             except CopyOutlived as error:
                 log = self._copies.fetch_anew(name, str(error))
-                with suppress(CopyOutlived):  # trimmed since the state was followed: next time it says so
+                with suppress(CopyOutlived):  # trimmed since the state was followed: the next round has it
                     log.follow(head, waits_for_index=not takes_over)
         except LogNotFound:
-            return  # deleted this moment
+            return  # just deleted
         except StorageCorrupted as error:  # the others go on
             self._stick(name, error)
             return
@@ -209,7 +209,7 @@ class Follower:
             del self.behind[name]
 
     def _pass_over(self, name: str, log: StoredLog) -> None:
-        """It goes on when its index has room again; the others go on now."""
+        """Skip a log until its index has room again; the others go on now."""
         known = self.stuck.get(name)
         why = log.backlog.problem or "its index does not keep up; the log goes on by itself when it does"
         self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)
@@ -239,7 +239,7 @@ class Follower:
         self._learn()
 
     def _learn(self) -> None:
-        """Which logs there are, and where their copies end."""
+        """List the logs and the ends of their copies."""
         self._entries = known_logs(self._copies.state)
         names: dict[str, str] = {}
         for name, entry in self._entries.items():
@@ -253,7 +253,7 @@ class Follower:
         self._names = names
 
     def _end_of(self, name: str, directory: Path) -> tuple[int, int]:
-        """Where a copy ends: as it says of itself, if it was closed in order; else it is opened."""
+        """The end of a copy: as recorded if it was closed cleanly; else it is opened."""
         try:
             meta = read_meta(directory)
             if meta.clean is not None:
@@ -263,11 +263,11 @@ class Follower:
             return self._copies.open(name).end
         except (StorageCorrupted, OSError) as error:
             logger.warning("log %s: %s", name, error)
-            return -1, 0  # it is opened, and told of, when it is followed
+            return -1, 0  # following it opens it and reports the error
 
 
 def shown(error: Exception) -> str:
-    """What anybody may be told of why the home cannot be followed: it names no path."""
+    """Why the home cannot be followed, for any client: it names no path."""
     if isinstance(error, DiskFull):
         return f"the disk is full: {error.free_bytes} bytes are free, and {error.needed_bytes} are needed"
     if isinstance(error, StorageUnavailable):

@@ -1,7 +1,7 @@
-"""Mending: damaged events of a copy are fetched from its home, into a file that takes the place of the damaged one.
+"""Mends a copy: damaged events are fetched from its home into a file that replaces the damaged one.
 
-Nothing takes that place that does not prove itself. The new file is read back from the disk and proved, as the scrub
-proves every file, and must end with the checksum that the segment ends with. Until then the damaged one stays.
+The new file must be verified first. It is read back from the disk like every file in the scrub, and must end with the
+checksum that the segment ends with. Until then the damaged one stays.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
 from .file_proof import FileToProve, Proof
 
 PIECE_BYTES = 1024 * 1024
-"""So much is copied at a time."""
+"""The bytes to copy at a time."""
 
 
 class HomedFrames(NamedTuple):
-    """The frames of a log, or of the journal, that is open, and committed at a home."""
+    """The frames of an open log, or of the journal, with a home."""
 
     meta: Meta
     frames: ReplicatedLog
 
 
 class Mending:
-    """Mends one segment at a time. One thread may use it."""
+    """Mends one segment at a time. Not thread-safe."""
 
     def __init__(
         self,
@@ -43,19 +43,19 @@ class Mending:
         disk: Disk,
         room: Room,
     ) -> None:
-        """`opened` answers the frames of a log, or of the journal, by its directory, and opens it; None: it is gone.
+        """`opened` opens a log, or the journal, by directory and returns its frames; None: it is gone.
 
         While `staying_open` is held, no log is opened or closed.
         """
         self._opened, self._staying_open = opened, staying_open
         self._disk, self._room = disk, room
         self._at: tuple[HomedFrames, Segment] | None = None
-        """The segment for which a file was begun."""
+        """The segment being replaced."""
 
     def begin(self, path: Path) -> FileToProve | None:
-        """Write a file that has the events of a segment that are distrusted as the home has them, and all others.
+        """Write a file with the segment's damaged events from the home, and all its other events.
 
-        Answers the file, which needs a proof before `finish`; None if the segment, or its damage, is gone.
+        Returns the file, which needs a proof before `finish`; None if the segment, or its damage, is gone.
         Raises StorageUnavailable (the home is away, or lacks them), DiskFull, StorageCorrupted, OSError.
         """
         self._at = None
@@ -69,7 +69,7 @@ class Mending:
             raise frames.home.away
         frames.wait_for_append()  # the next one goes into another segment
         self._check_room(segment)
-        self._disk.check()  # before the file of a server that has the directory by now is emptied
+        self._disk.check()  # before emptying a file that another server may own by now
         target = path.with_name(MENDED)
         try:
             self._write(target, frames, segment)
@@ -81,9 +81,9 @@ class Mending:
         return FileToProve(str(target), meta.segments_id, gaps, segment.last, before=before, number=segment.first)
 
     def finish(self, proof: Proof) -> bool:
-        """Let the file take the place of the damaged one, durably, if it is whole; False: the damaged one stays.
+        """Durably replace the damaged file, if the new one is intact; False: the damaged one stays.
 
-        Raises EventLogError, OSError: then too.
+        Raises EventLogError, OSError: the damaged one stays too.
         """
         assert self._at is not None, "it was begun"
         (_, frames), segment = self._at
@@ -104,7 +104,7 @@ class Mending:
             raise DiskFull(str(segment.path), standing.free_bytes, segment.allocated)
 
     def _write(self, target: Path, frames: ReplicatedLog, segment: Segment) -> None:
-        """Write the file, durably: trusted frames are copied. It has the other one's size, so it can take appends."""
+        """Durably write the file: trusted frames are copied. It has the old one's size, so it can take appends."""
         with (
             open(segment.path, "rb", buffering=0) as damaged,
             open(target, "w+b", buffering=0, opener=private_opener) as mended,
@@ -129,7 +129,7 @@ class Mending:
             start += len(piece)
 
     def _fetch(self, fd: int, frames: ReplicatedLog, segment: Segment, start: int, stop: int) -> None:
-        """Write the frames from index `start` to `stop` (exclusive) as the home has them, each at its place."""
+        """Write the home's frames from index `start` to `stop` (exclusive), each at its offset."""
         at, first = _offset(segment, start), segment.number_of(start)
         end, below = _offset(segment, stop), segment.number_of(stop)
         for content in frames.home.frames(frames.key, first - 1, below - 1):
@@ -147,7 +147,7 @@ class Mending:
 
 
 def _before(frames: ReplicatedLog, segment: Segment) -> tuple[int, int]:
-    """The last number and checksum of the segment before it; zeros if there is none, or it is damaged itself."""
+    """The last number and checksum of the previous segment; zeros if there is none or it is damaged too."""
     index = frames.segments.index(segment)
     before = frames.segments[index - 1] if index else None
     return (0, 0) if before is None or before.distrusted else (before.last, before.last_crc)

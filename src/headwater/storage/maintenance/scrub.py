@@ -1,8 +1,8 @@
-"""The scrub: every file of a data directory is read again from its disk, once in so many days, and proved.
+"""The scrub: periodically reads every file of a data directory from the disk and verifies it.
 
-A frame is verified when it is first read, and its page may be read from the disk again at any time after that. So later
-damage would be served in silence. The scrub goes on in short steps behind the jobs of the index, takes no more than
-CORE_SHARE of a core, and stores its place, so that a restart does not begin it again.
+A frame is verified on the first read, but its page may be read from the disk again at any later time. So later damage
+would be served silently. The scrub runs in short steps after the jobs of the index, takes at most CORE_SHARE of a core,
+and stores its place, so that a restart does not begin it again.
 """
 
 from __future__ import annotations
@@ -30,49 +30,49 @@ from .scrub_files import ScrubFiles
 logger = logging.getLogger("headwater.storage")
 
 PERIOD_MS = 7 * 24 * 60 * 60 * 1000
-"""How often a pass begins, unless the one before takes longer."""
+"""How often a pass begins, unless the previous one takes longer."""
 CORE_SHARE = 0.03
-"""Of a core, on average."""
+"""The share of a core to use, on average."""
 SETTLED_S = 60.0
-"""A server that has just started has other things to do."""
+"""The delay after a start, when the server has other work."""
 PLACE_S = 10.0
-"""The place is stored so often, in s: so much is done again after a kill."""
+"""How often the place is stored, in s: so much work is repeated after a kill."""
 STATE_KIND, _ASKED = "scrub", "asked"
 RETRY_S = 600.0
-"""After it could not be stored, or a segment could not be mended."""
+"""The delay after a failure to store the place or to mend a segment."""
 PLACE_NAME = "scrub.json"
 PLACE_FORMAT = 1
 
 
 class DamagedFile(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A damaged place of a file; of a segment, which events."""
+    """A damaged place of a file; for a segment, with the events."""
 
     path: str
-    """Below the data directory."""
+    """The path below the data directory."""
     problem: str
     first: int = 0
     last: int = 0
 
 
 class ScrubPlace(msgspec.Struct):
-    """How far the pass under way is, or what the last one found. Times in ms since 1970 UTC."""
+    """The progress of the current pass, or the result of the last one. Times in ms since 1970 UTC."""
 
     format: int = PLACE_FORMAT
     began_at: int = 0
     ended_at: int = 0
     """0 while a pass is under way."""
     proved_at: int = 0
-    """When the last pass began that came to its end: since then every file was proved."""
+    """When the last completed pass began: every file was proved since then."""
     path: str = ""
-    """The last file that was proved, below the data directory."""
+    """The last proved file, below the data directory."""
     after: tuple[int, int] = (0, 0)
-    """If that is a segment: its last number and checksum."""
+    """If it is a segment: its last number and checksum."""
     files: int = 0
     bytes: int = 0
     unproved_bytes: int = 0
-    """Read through the page cache, because the file system has no O_DIRECT: they say nothing of the disk."""
+    """Bytes read through the page cache, without O_DIRECT: they prove nothing about the disk."""
     damaged: list[DamagedFile] = []
-    """Everything that is known to be damaged, of earlier passes too."""
+    """All known damage, including that of earlier passes."""
 
 
 _PLACE = CheckedFile(
@@ -85,13 +85,13 @@ _PLACE = CheckedFile(
 
 
 class Proving(Protocol):
-    """Proves files: see `worker.IndexWorker`."""
+    """Verifies files: see `worker.IndexWorker`."""
 
     def prove(self, file: FileToProve) -> Proof:
-        """One step. Raises Closed, StorageUnavailable."""
+        """Do one step. Raises Closed, StorageUnavailable."""
 
     def rest(self) -> None:
-        """There is nothing to prove for a while."""
+        """Note that there is nothing to prove for a while."""
 
 
 class Scrub:
@@ -110,35 +110,35 @@ class Scrub:
         place: ScrubPlace,
         mending: Mending | None = None,
     ) -> None:
-        """`period_ms` 0: a pass begins only when it is asked for. `clock` gives ms since 1970 UTC.
+        """`period_ms` 0: a pass begins only on request. `clock` gives ms since 1970 UTC.
 
-        `place`: where it is, as `read_place` found it. `mending` fetches damaged events from the home, if there is one.
+        `place`: the result of `read_place`. `mending` fetches damaged events from the home, if there is one.
         """
         self._directory, self._files, self._proving = directory, files, proving
         self._state, self._period_ms, self._clock, self._bus = state, period_ms, clock, bus
         self.place = place
-        """How far it is. Replaced when a pass begins."""
+        """The progress. Replaced when a pass begins."""
         self._is_asked = False
         self._paths: Iterator[Path] | None = None
         self._again = [directory / path for path in dict.fromkeys(each.path for each in self.place.damaged)]
-        """Files that were damaged when the server stopped: somebody may have mended them."""
+        """Files that were damaged when the server stopped: they may have been repaired since."""
         self._mending = mending
         self._to_mend: dict[Path, float] = {}
         """Segments that need mending, and the earliest time of the next attempt (monotonic, in s)."""
         self._mended: Path | None = None
-        """The damaged segment, while the new file for its place is proved."""
+        """The damaged segment whose replacement is being proved."""
         self.mended = 0
-        """How many damaged places were mended from the home since the start."""
+        """The number of damaged places mended from the home since the start."""
         self._suspected: set[Path] = set()
         self._file: FileToProve | None = None
-        """The one that is being proved."""
+        """The file being proved."""
         self._is_in_turn = False
-        """Whether that is one of the pass."""
+        """Whether that file is part of the pass."""
         self._next_at = time.monotonic() + SETTLED_S
         self._stored_at = 0.0
 
     def begin(self) -> None:
-        """Have a pass begin with the next step; one that is under way goes on."""
+        """Begin a pass with the next step; a running one goes on."""
         self._is_asked = not self.is_under_way
         self._next_at = 0.0
 
@@ -148,7 +148,7 @@ class Scrub:
         return bool(self.place.began_at and not self.place.ended_at)
 
     def step(self) -> None:
-        """Prove some more, for about STEP_S, if it is time. Raises EventLogError."""
+        """Prove for about STEP_S, if it is time. Raises EventLogError."""
         now = time.monotonic()
         if now < self._next_at:
             return
@@ -173,22 +173,22 @@ class Scrub:
             self.store()
 
     def heed(self, segments: Sequence[Segment]) -> None:
-        """A log was opened, with these segments: their damaged events are not read until a proof finds them whole."""
+        """Distrust the damaged events in the segments of a newly opened log until a proof finds them intact."""
         by_name = {self._name(segment.path): segment for segment in segments} if self.place.damaged else {}
         for each in self.place.damaged:
             if (segment := by_name.get(each.path)) is not None:
                 _distrust_all(segment, [each])
-                self._again.append(segment.path)  # it may be another file by now: a copy is fetched again
+                self._again.append(segment.path)  # it may be another file by now, if a copy was fetched again
 
     def suspect(self, path: Path) -> None:
-        """A read found damage in that segment: it is the next file to be proved, once."""
+        """Prove that segment next, once, because a read found damage in it."""
         if path not in self._suspected:
             self._suspected.add(path)
             self._again.append(path)
             self._next_at = 0.0
 
     def store(self) -> None:
-        """Store the place. Without it the scrub begins again, so a failure is only logged."""
+        """Store the place. Without it the scrub only begins again, so a failure is just logged."""
         self._stored_at = time.monotonic()
         try:
             _PLACE.write(self._directory, self.place)
@@ -197,7 +197,7 @@ class Scrub:
             self._stored_at += RETRY_S
 
     def _proved(self, file: FileToProve) -> Proof | None:
-        """What a step finds; None if the server stops."""
+        """The result of a step; None if the server is stopping."""
         try:
             return self._proving.prove(file)
         except Closed:
@@ -207,7 +207,7 @@ class Scrub:
             return Proof(is_done=True, is_known=False)
 
     def _next(self) -> FileToProve | None:
-        """The next file of the pass; None where none is due."""
+        """The next file of the pass; None if none is due."""
         self._is_in_turn = False
         while self._again:
             if (file := self._described(self._again.pop())) is not None:
@@ -230,7 +230,7 @@ class Scrub:
         return None
 
     def _next_mended(self) -> FileToProve | None:
-        """A new file for the place of a damaged segment; None where none is due, or can be made now."""
+        """A replacement for a damaged segment; None if none is due or possible now."""
         now = time.monotonic()
         for path in [path for path, not_before in self._to_mend.items() if not_before <= now]:
             assert self._mending is not None, "nothing else adds a segment"
@@ -275,7 +275,7 @@ class Scrub:
         try:
             return self._files.described(path, self.place.after if follows else (0, 0))
         except (EventLogError, FileNotFoundError) as error:
-            logger.debug("%s is not proved: %s", path, error)  # META is damaged, and has a proof of its own
+            logger.debug("%s is not proved: %s", path, error)  # META is damaged, and is proved separately
             return None
 
     def _finish(self, file: FileToProve, proof: Proof) -> None:
@@ -284,7 +284,7 @@ class Scrub:
         found = [DamagedFile(name, each.problem, each.first, each.last) for each in proof.damages]
         if not proof.is_known:
             found = known
-        elif not file.before[1]:  # the segment before it was not looked at
+        elif not file.before[1]:  # the previous segment was not checked
             found += [each for each in known if each.problem == NOT_NEXT]
         if self._is_in_turn:
             self.place.files += 1
@@ -296,11 +296,11 @@ class Scrub:
     def _settle(
         self, path: Path, known: Sequence[DamagedFile], found: Sequence[DamagedFile], *, source: str | None = None
     ) -> None:
-        """Note the damage that a file has by now. `source`: from where the rest was fetched, if it was."""
+        """Record the current damage of a file. `source`: where the rest was fetched from, if it was."""
         name, segment = self._name(path), self._files.open_segment(path)
         if found == known:
             if segment is not None:
-                _distrust_all(segment, found)  # its log may have been opened just then
+                _distrust_all(segment, found)  # its log may just have been opened
             return
         self.place.damaged = [*(each for each in self.place.damaged if each.path != name), *found]
         self.store()
@@ -343,7 +343,7 @@ class Scrub:
 
 
 def ask(state: StateStore, now_ms: int) -> None:
-    """Have every server of this state begin a pass, unless one is under way then. Raises StorageUnavailable."""
+    """Ask every server of this state to begin a pass, unless one is under way. Raises StorageUnavailable."""
     state.put(STATE_KIND, _ASKED, str(now_ms).encode())
 
 
@@ -353,7 +353,7 @@ def _asked_at(state: StateStore) -> int:
 
 
 def shown(place: ScrubPlace) -> str:
-    """What a pass has done, or done so far."""
+    """Describe the progress or result of a pass."""
     amount = f"{place.files} files and {place.bytes} bytes were read"
     if place.unproved_bytes:
         amount += f", {place.unproved_bytes} of them from the page cache, which proves nothing of the disk"
@@ -367,7 +367,7 @@ def _distrust_all(segment: Segment, damaged: Sequence[DamagedFile]) -> None:
 
 
 def told(damaged: DamagedFile, *, has_home: bool) -> str:
-    """Describe it: which events, and how to mend them, or that they are fetched from the home."""
+    """Describe the damage: the events, and how to mend them, or that they are fetched from the home."""
     what = f"events {damaged.first} to {damaged.last} are damaged" if damaged.first else "it is damaged"
     what += " on the disk"
     if f"/{INDEX}/" in damaged.path:
@@ -378,7 +378,7 @@ def told(damaged: DamagedFile, *, has_home: bool) -> str:
 
 
 def read_place(directory: Path) -> ScrubPlace:
-    """The place of a data directory; a new one where there is none, or it is damaged. Raises WrittenByNewer."""
+    """The place of a data directory; a new one if it is missing or damaged. Raises WrittenByNewer."""
     try:
         return _PLACE.read(directory)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Which files of a data directory can be proved, in which order, and the facts that a proof of each needs."""
+"""The provable files of a data directory, in order, with the facts that each proof needs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SUFFIXES = frozenset({_SEGMENT, *CHECKS})
 
 
 class OpenFrames(NamedTuple):
-    """The frames of a log, or of the journal, that is open."""
+    """The frames of an open log, or of the journal."""
 
     meta: Meta
     segments: Sequence[Segment]
@@ -34,11 +34,11 @@ class ScrubFiles:
     """The files of one data directory."""
 
     def __init__(self, directory: Path, state: StateStore, opened: Callable[[Path], OpenFrames | None]) -> None:
-        """`opened` answers the frames of a log, or of the journal, by its directory; None: closed."""
+        """`opened` returns the frames of a log, or of the journal, by directory; None: closed."""
         self._directory, self._state, self._opened = directory, state, opened
 
     def behind(self, passed: str) -> Iterator[Path]:
-        """The files behind that one (a path below the data directory), in order.
+        """The files after that one (a path below the data directory), in order.
 
         A directory is listed when its turn comes. A file may be gone by then.
         """
@@ -46,7 +46,7 @@ class ScrubFiles:
         logs = sorted(entry.directory for entry in known_logs(self._state).values())
         for root in (Path(JOURNAL), *(Path(LOGS, name) for name in logs)):
             if root.parts >= parts[: len(root.parts)]:
-                folders = os.walk(self._directory / root)  # which passes over folders that vanish
+                folders = os.walk(self._directory / root)  # it skips folders that vanish
                 found = (Path(folder, name) for folder, _, files in folders for name in files)
                 names = [path.relative_to(self._directory).parts for path in found if path.suffix in _SUFFIXES]
                 yield from (self._directory.joinpath(*each) for each in sorted(names) if each > parts)
@@ -54,9 +54,9 @@ class ScrubFiles:
         yield from (path for path in (state, witness_path(state)) if (path.name,) > parts and path.exists())
 
     def described(self, path: Path, before: tuple[int, int]) -> FileToProve | None:
-        """The facts that a proof of a file needs; None where nothing of it can be proved. `before`: see `FileToProve`.
+        """The facts for the proof of a file; None if nothing of it can be proved. `before`: see `FileToProve`.
 
-        Raises StorageCorrupted where META, without which no segment can be proved, is damaged.
+        Raises StorageCorrupted if META, which the proof of a segment needs, is damaged.
         """
         if path.suffix != _SEGMENT:
             return FileToProve(str(path))
@@ -69,13 +69,13 @@ class ScrubFiles:
                 return self._of_closed(directory, path, before)
         except WrittenByNewer:
             return None
-        if (segment := self.open_segment(path)) is None:  # trimmed this moment
+        if (segment := self.open_segment(path)) is None:  # just trimmed
             return None
         meta = opened.meta
         return FileToProve(str(path), meta.segments_id, tuple(meta.gaps), segment.last, before=before)
 
     def open_segment(self, path: Path) -> Segment | None:
-        """The segment of that path, if its log is open."""
+        """The segment at that path, if its log is open."""
         opened = self._opened(path.parent.parent)
         return None if opened is None else next((each for each in opened.segments if each.path == path), None)
 

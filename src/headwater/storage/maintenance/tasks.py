@@ -1,7 +1,7 @@
-"""What goes on behind a log's back: sealing, merging postings, retention, giving disk space back.
+"""Background tasks of a log: sealing, merging postings, retention, freeing disk space.
 
-Each function is one step for one log, called again and again by the engine; a step that cannot be done now is done
-next time. It raises EventLogError or OSError then: StorageUnavailable if the worker could not do it.
+Each function is one step for one log, called repeatedly by the engine; a step that fails is retried next time. It then
+raises EventLogError or OSError: StorageUnavailable if the worker could not do it.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from .worker import Job
 logger = logging.getLogger("headwater.storage")
 
 MERGE_FACTOR = 8
-"""So many adjacent postings files of like size become one."""
+"""This many adjacent postings files of similar size become one."""
 MERGED_NUMBERS_MAX = 50_000_000
-"""No merged file has more numbers (200 MB): merging must not take all day, nor all memory."""
+"""The most numbers of a merged file (200 MB), which bounds the time and memory of merging."""
 FILES_MAX = 24
-"""So many postings files may be there before they are merged."""
+"""The most postings files before they are merged."""
 ID_MERGE_FACTOR = 4
 ID_FILES_MAX = 6
-"""As of postings; of ids fewer, as each append looks into each."""
+"""The same for ids, fewer because each append searches each file."""
 MERGED_IDS_MAX = 10_000_000
 
 RunJob = Callable[[Job], str]
@@ -49,7 +49,7 @@ _Ranged = TypeVar("_Ranged", FilePostings, IdFile)
 
 
 def seal_segments(log: StoredLog, run: RunJob) -> None:
-    """Index the segments that are not written any more; then their part of the index in memory is let go."""
+    """Index the segments that are no longer written, then release their part of the index in memory."""
     for segment in log.frames.segments[:-1]:
         if segment.is_indexed:  # there may be thousands
             continue
@@ -63,14 +63,14 @@ def seal_segments(log: StoredLog, run: RunJob) -> None:
         name = postings_name(segment.first, segment.last)
         log.index.replace(FilePostings(log.directory / INDEX / name))
         segment.is_indexed = True
-        log.writer_table.save()  # an opening need not look for marks in it
+        log.writer_table.save()  # so that opening need not search it for marks
         log.bus.emit(
             NotificationType.SEGMENT_SEALED, log=log.name, first=segment.first, last=segment.last, bytes=segment.end
         )
 
 
 def _parts_of(log: StoredLog, segment: Segment) -> list[tuple[int, int]]:
-    """The adjacent ranges from the first number of a segment on whose postings were made while it was written."""
+    """The adjacent ranges, from the first number of a segment on, with postings made while it was written."""
     parts: list[tuple[int, int]] = []
     for file in log.index.files:
         first = parts[-1][1] + 1 if parts else segment.first
@@ -80,9 +80,9 @@ def _parts_of(log: StoredLog, segment: Segment) -> list[tuple[int, int]]:
 
 
 def index_newest(log: StoredLog, run: RunJob) -> None:
-    """Index what the newest segment has, but for the newest part in memory: a file takes the place of the others.
+    """Index the newest segment, except the newest part in memory: a file replaces the other parts.
 
-    If indexing is urgent, index the newest part too: many logs may have a little each, and no full part.
+    If indexing is urgent, index the newest part too: many logs may have a little each, without a full part.
     """
     if log.backlog.is_urgent:
         log.index.end_part()
@@ -92,7 +92,7 @@ def index_newest(log: StoredLog, run: RunJob) -> None:
         return
     newest, edge = segments[-1], files[-1].last if files else 0
     first = max(edge + 1, newest.first)
-    if full[-1].last < first or (len(segments) > 1 and edge < segments[-2].last):  # what is before it comes first
+    if full[-1].last < first or (len(segments) > 1 and edge < segments[-2].last):  # earlier segments come first
         return
     frame = newest.frame(newest.index_of(full[-1].last))
     if frame.last > head:
@@ -103,7 +103,7 @@ def index_newest(log: StoredLog, run: RunJob) -> None:
 
 
 def move_ids(log: StoredLog, run: RunJob) -> None:
-    """Let files take the place of generations of ids that are full, and keep the number of files small."""
+    """Replace full generations of ids by files, and keep the number of files small."""
     ids, directory = log.index.ids, log.directory / INDEX
     for generation in ids.generations[:-1]:
         if generation.last <= log.head():
@@ -118,9 +118,9 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
-    """Keep the number of postings files small: a look-up asks each of them.
+    """Keep the number of postings files small, as a look-up searches each of them.
 
-    Parts of the newest segment are merged among themselves: sealing uses no file that begins before its segment.
+    Parts of the newest segment are merged only with each other: sealing uses no file that begins before its segment.
     """
     newest = log.frames.segments[-1].first if log.frames.segments else 0
     sealed = [file for file in log.index.files if file.last < newest]
@@ -142,7 +142,7 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
 def _cheapest_to_merge(
     files: Sequence[_Ranged], sizes: Sequence[int], files_max: int, factor: int, size_max: int
 ) -> Sequence[_Ranged]:
-    """The adjacent files of the least size, if there are too many files; none if they are too large already."""
+    """The adjacent files of the least total size, if there are too many files; none if they are already too large."""
     if len(files) <= files_max:
         return ()
     candidates = []
@@ -157,7 +157,7 @@ def _cheapest_to_merge(
 
 
 def drop_leftovers(log: StoredLog) -> None:
-    """Unlink postings files that are not in use any more (of clean stops, of interrupted merges)."""
+    """Unlink unused postings files (of clean stops and interrupted merges)."""
     files = log.index.files
     used = {file.path.name for file in files}
     for path in (log.directory / INDEX).glob("*.postings"):
@@ -167,7 +167,7 @@ def drop_leftovers(log: StoredLog) -> None:
 
 
 def apply_retention(log: StoredLog, now: int) -> None:
-    """Trim what the settings allow to forget; unregister consumers that were not heard of for too long."""
+    """Trim events as the settings allow; unregister consumers that were silent for too long."""
     for consumer in silent(log.settings, log.consumers(), now):
         log.registry.unregister(consumer.owner, consumer.component, silent_ms=now - consumer.seen_at)
     below = kept_from(log, log.frames.segments, log.settings, log.consumers(), now)
@@ -176,16 +176,16 @@ def apply_retention(log: StoredLog, now: int) -> None:
 
 
 def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
-    """Unlink the segments that were trimmed whole. Their postings are kept as history first, if the log keeps it.
+    """Unlink wholly trimmed segments. First their postings are kept as history, if the log keeps it.
 
-    `flush_state` makes acknowledgements durable: nothing goes that a consumer could come back to.
+    `flush_state` makes acknowledgements durable, so that no event goes that a consumer could come back to.
     """
     with log.changing():
         if gone := _unused_segments(log):
             flush_state()
             if log.settings.keeps_history:
                 _keep_history(log, gone[-1].last)
-            log.writer_table.save()  # what the marks in these frames say must outlive them
+            log.writer_table.save()  # the marks in these frames must outlive them
             if isinstance(log.frames, ReplicatedLog) and not log.is_following:
                 _forget_at_home(log, log.frames, gone[-1].last + 1, flush_state)
             log.frames.trim(gone[-1].last + 1)
@@ -200,7 +200,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
 
 
 def _forget_at_home(log: StoredLog, frames: ReplicatedLog, below: int, flush_state: Callable[[], None]) -> None:
-    """Let the frames below go at the home, when it has what must outlive them: their marks, and postings, if kept."""
+    """Let the home drop frames once it has what must outlive them: their marks, and their postings, if kept."""
     takes_postings = frames.home.takes_postings()
     if log.known_from < below:
         if not takes_postings:
@@ -215,9 +215,9 @@ def _forget_at_home(log: StoredLog, frames: ReplicatedLog, below: int, flush_sta
 
 
 def _unused_segments(log: StoredLog) -> list[Segment]:
-    """The segments that may go. Raises StorageCorrupted if the witnesses do not agree: then none may.
+    """The segments that may go. Raises StorageCorrupted if the witnesses disagree: then none may.
 
-    Index files on disk are not enough: the log must use them, for it keeps as history what it uses.
+    Index files on disk are not enough: the log must use them, because it keeps the ones in use as history.
     """
     if not unused_segments(log.directory, log.frames.segments, log.meta, log.first_retained):
         return []
@@ -226,7 +226,7 @@ def _unused_segments(log: StoredLog) -> list[Segment]:
 
 
 def _keep_history(log: StoredLog, upto: int) -> None:
-    """Keep the postings of what goes: from now on they cannot be made anew. Raises StorageCorrupted: one is damaged."""
+    """Keep the postings of dropped events, which cannot be rebuilt later. Raises StorageCorrupted: one is damaged."""
     history = log.directory / HISTORY
     for file in log.index.files:
         if file.first <= upto and file.path.parent != history:
@@ -247,7 +247,7 @@ def _drop_postings_below(log: StoredLog, below: int) -> None:
 
 
 def _drop_history(log: StoredLog) -> None:
-    """Unlink the history that conditions do not need any more, if the witnesses agree."""
+    """Unlink the history that conditions no longer need, if the witnesses agree."""
     if any(last < log.known_from for _, last in postings_ranges(log.directory / HISTORY)):
         _unlink_below(log.directory / HISTORY, "*.postings", log.agreed_trim().known_from)
 

@@ -1,6 +1,6 @@
-"""Removing the directories of deleted logs, and of logs whose making was interrupted: by two witnesses.
+"""Removes the directories of deleted logs, and of logs whose creation was interrupted, if two witnesses agree.
 
-The state says which ones; and each says itself that it is the one that is meant, or that there is nothing in it.
+The state names the directories; and each directory itself must confirm that it is the right one, or be empty.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ _DIRECTORY = re.compile(r"(.+)\.[0-9a-f]{8}")
 
 
 class Trash:
-    """Directories that are to go, of one data directory."""
+    """The directories to remove in one data directory."""
 
     def __init__(self, directory: Path, state: StateStore, delete: Callable[[str], None] | None) -> None:
-        """`delete` forgets a log at the home, by its key there; None without one."""
+        """`delete` removes a log at the home, by its key there; None without a home."""
         self._logs, self._state, self._delete = directory / LOGS, state, delete
         self._not_removed: set[str] = set()
-        """What is not what the state says of it."""
+        """Directories that contradict the state."""
 
     def empty(self) -> None:
-        """Remove the directories of deleted logs, and of one whose making was interrupted before it was known.
+        """Remove the directories of deleted logs, and of one whose creation was interrupted before the state knew it.
 
-        No log is being made meanwhile. Raises NotPrimary, StorageUnavailable: the home does not forget a log.
+        No log may be created meanwhile. Raises NotPrimary, StorageUnavailable: the home does not delete a log.
         """
         trash = dict(self._state.items(TRASH_KIND))
-        if not trash:  # each second, and there may be very many logs
+        if not trash:  # called each second, perhaps with very many logs
             return
         used = {entry.directory for entry in known_logs(self._state).values()}
         gone = [each for each, entry in trash.items() if each in used or self.is_gone(each, entry.value)]
         if gone:
-            sync_directory(self._logs)  # it must not come back when nobody knows it any more
+            sync_directory(self._logs)  # it must not come back once the state has forgotten it
         for each in gone:
-            if each not in used:  # else it is a log: its making was interrupted after it was known
+            if each not in used:  # else it is a log: its creation was interrupted after the state knew it
                 path = self._logs / each
                 if self._delete is not None and (identity := known_identity(self._state, path)) is not None:
                     self._delete(identity.segments_id)
@@ -54,7 +54,7 @@ class Trash:
             self._state.delete(TRASH_KIND, each)
 
     def is_gone(self, directory: str, name: bytes) -> bool:
-        """Remove a directory: see `remove_log_directory`. What is not what it should be is told, once."""
+        """Remove a directory: see `remove_log_directory`. A wrong one is reported once."""
         if directory in self._not_removed:
             return False
         try:
@@ -66,10 +66,10 @@ class Trash:
 
 
 def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
-    """Remove a directory of `logs`; whether it is gone. What cannot be removed now is tried again.
+    """Remove a directory of `logs`; returns whether it is gone. A failed removal is retried.
 
-    `name` is that of the log that was deleted, or empty: it was never finished. META goes last, so that an interrupted
-    removal can go on. Raises StorageCorrupted, StorageUnavailable if the directory is not what it should be.
+    `name` is that of the deleted log, or empty if it was never finished. META goes last, so that an interrupted removal
+    can resume. Raises StorageCorrupted, StorageUnavailable if the directory is the wrong one.
     """
     path = logs / directory
     called = _DIRECTORY.fullmatch(directory)
@@ -84,7 +84,7 @@ def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
         if each.is_dir():
             shutil.rmtree(each, ignore_errors=True)
     if path.exists() and not segment_paths(path / FRAMES):
-        sync_directory(path)  # META is not gone before what it stands for
+        sync_directory(path)  # META must not be gone before the rest
         (path / META_NAME).unlink(missing_ok=True)
         shutil.rmtree(path, ignore_errors=True)
     return not path.exists()

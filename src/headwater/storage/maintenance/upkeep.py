@@ -1,6 +1,6 @@
-"""Maintenance of open logs: which of them a round tends, and in what order the tasks come.
+"""Maintenance of open logs: the choice of logs in a round, and the order of tasks.
 
-A log is passed over while it stays as it was when a round found nothing to do. So an idle log opens and locks no file.
+A log is skipped while it is unchanged since a round found nothing to do. So an idle log opens and locks no file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ logger = logging.getLogger("headwater.storage")
 
 
 class Seen(NamedTuple):
-    """What tasks look at. While none of it changes, they have nothing to do, except retention."""
+    """The inputs of the tasks. While they are unchanged, only retention has work."""
 
     head: int
     first_retained: int
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
     @staticmethod
     def of(log: StoredLog) -> Seen:
-        """As a log is at present."""
+        """The current values of a log."""
         ids, index = log.index.ids, log.index
         return Seen(
             log.head(),
@@ -53,21 +53,21 @@ class Seen(NamedTuple):
 
 
 class Attempt(Protocol):
-    """Does a step of maintenance, and logs a failure."""
+    """Runs a step of maintenance, and logs a failure."""
 
     def __call__(self, what: str, step: Callable[[], None], log: StoredLog) -> bool:
         """Whether it succeeded."""
 
 
 class Upkeep:
-    """Tends the open logs of one data directory. One thread at a time."""
+    """Maintains the open logs of one data directory. One thread at a time."""
 
     def __init__(self, directory: Path, attempt: Attempt, worker: IndexWorker, flush_state: Callable[[], None]) -> None:
         """`flush_state`: see `tasks.reclaim`."""
         self._directory, self._attempt, self._worker, self._flush_state = directory, attempt, worker, flush_state
 
     def tend(self, log: StoredLog, now: int | None) -> None:
-        """A round for one log. `now`: the present time in ms if retention is due, else None."""
+        """Run a round for one log. `now`: the present time in ms if retention is due, else None."""
         if now is not None:
             self._try(log, "retention", lambda: tasks.apply_retention(log, now))
             self._try(log, "names of writers", log.release_names)
@@ -82,19 +82,19 @@ class Upkeep:
         }
         is_done = [self._try(log, what, step) for what, step in steps.items()]
         if all([*is_done, self._give_space_back(log)]):
-            log.tended = seen  # where a task changed something, the next round sees that
+            log.tended = seen  # if a task changed something, the next round sees it
 
     def _tell_of_writers(self, log: StoredLog) -> None:
-        """Warn once when a log knows almost as many writers as it can."""
+        """Warn once if a log's number of writers is near the limit."""
         trouble = log.writer_table.trouble()
         if trouble is not None and not log.has_told_of_writers:
             logger.warning("log %s: %s", log.name, trouble)
         log.has_told_of_writers = trouble is not None
 
     def index_urgently(self, logs: Sequence[StoredLog], backlog: Backlog, goes_on: Callable[[], bool]) -> bool:
-        """Index the logs that have most, until it is not urgent any more; whether an index file was made.
+        """Index the logs with the most events until it is no longer urgent; returns whether an index file was made.
 
-        A log whose indexing failed is tried again in the next round of maintenance.
+        A log whose indexing failed is retried in the next round of maintenance.
         """
         has_made = False
         for log in sorted(logs, key=lambda each: each.backlog.unindexed, reverse=True):
@@ -107,19 +107,19 @@ class Upkeep:
         return has_made
 
     def _index(self, log: StoredLog) -> None:
-        """Index the events of a log that are in no index file, and count failures, which end the waiting of appends."""
+        """Index the unindexed events of a log, and count failures, which end the waiting of appends."""
         try:
             tasks.seal_segments(log, self._worker.run)
             tasks.index_newest(log, self._worker.run)
         except (EventLogError, OSError) as error:
-            log.tended = None  # the next round tries it again, though nothing changes meanwhile
+            log.tended = None  # the next round retries it even without a change
             if not (isinstance(error, Closed | LockLost) or log.is_closed):
                 log.backlog.failed(error)
             raise
         log.backlog.succeeded()
 
     def _give_space_back(self, log: StoredLog) -> bool:
-        """Unlink files that are of no more use; False where that could not be done now."""
+        """Unlink files no longer used; False if that failed."""
         with NoBackup(self._directory) as may_unlink:
             return may_unlink and self._try(log, "giving space back", partial(self._unlink, log))
 

@@ -1,7 +1,7 @@
-"""The worker process: seals segments, merges postings and proves files, which costs the server no time on its core.
+"""The worker process: seals segments, merges postings and verifies files without using the server's core.
 
-One line of JSON per job in, one per answer out. A worker that dies is replaced and its job done again: jobs write
-whole files or none.
+One line of JSON in per job, one out per answer. A dead worker is replaced and its job repeated: jobs write whole files
+or none.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ logger = logging.getLogger("headwater.storage")
 
 JOB_ATTEMPTS = 3
 _prover = FileProver()
-"""The worker's; it is at one file for many jobs."""
+"""The worker's prover, which works on one file over many jobs."""
 
 
 class Job(msgspec.Struct, omit_defaults=True):
-    """Seal a log's segment, up to its last number, with `parts` that are on file; or index its events from `first` on.
+    """Seal a log's segment, up to its last number, with `parts` already in files; or index its events from `first` on.
 
-    Or merge the postings, or the ids, of some ranges in a directory. Or go on with proving a file.
+    Or merge the postings, or the ids, of some ranges in a directory. Or continue proving a file.
     """
 
     directory: str = ""
@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
 
 
 class IndexWorker:
-    """The server's side: starts the process when the first job comes. Jobs are done one at a time."""
+    """The server's side: starts the process with the first job. Jobs run one at a time."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,14 +60,14 @@ class IndexWorker:
         self._is_closed = False
 
     def run(self, job: Job) -> str:
-        """Do a job; blocks. Answers the problem, or an empty string. A dead worker is replaced, twice.
+        """Do a job; blocks. Returns the problem, or an empty string. A dead worker is replaced, at most twice.
 
         Raises Closed: the worker was closed meanwhile.
         """
         return self._answered(job).problem
 
     def prove(self, file: FileToProve) -> Proof:
-        """Go on with proving a file. Raises Closed, and StorageUnavailable if it cannot be proved."""
+        """Continue proving a file. Raises Closed, and StorageUnavailable if it cannot be proved."""
         answer = self._answered(Job(proving=file))
         if answer.problem:
             raise StorageUnavailable(answer.problem)
@@ -88,12 +88,12 @@ class IndexWorker:
             return Answer("the worker process died again and again")
 
     def rest(self) -> None:
-        """There is nothing to be done for a while: the process ends, and another one is started with the next job."""
+        """End the process, as there is no work for a while; the next job starts another one."""
         with self._lock:
             self._end()
 
     def close(self) -> None:
-        """End the process; a running job is given up (and done again at the next start)."""
+        """End the process; a running job is abandoned (and repeated at the next start)."""
         self._is_closed = True
         if (process := self._process) is not None:
             process.terminate()
@@ -122,12 +122,12 @@ class IndexWorker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):  # the job that it did not take
+                with contextlib.suppress(BrokenPipeError):  # it did not take the job
                     pipe.close()
 
 
 def main() -> None:
-    """The worker's side: do jobs until standard input ends. The server's signals are not for it."""
+    """The worker's side: do jobs until standard input ends. It ignores the server's signals."""
     import signal
 
     for number in (signal.SIGINT, signal.SIGHUP):
@@ -139,7 +139,7 @@ def main() -> None:
             sys.stdout.buffer.write(answer + b"\n")
             sys.stdout.buffer.flush()
         except BrokenPipeError:  # the server was killed meanwhile
-            os._exit(0)  # Python's own end would complain of the answer that nobody takes
+            os._exit(0)  # a normal exit would complain about the unread answer
 
 
 def do(job: Job) -> Answer:
@@ -156,5 +156,5 @@ def do(job: Job) -> Answer:
         else:
             seal(Path(job.directory), job.segment, job.last, job.parts)
         return Answer()
-    except Exception as error:  # told to the server, which logs it and goes on
+    except Exception as error:  # sent to the server, which logs it and goes on
         return Answer(f"{type(error).__name__}: {error}")

@@ -1,6 +1,6 @@
-"""Decoded frames near the heads of logs: live readers of a log all ask for the same ones.
+"""A cache of decoded frames near the heads of logs: all live readers of a log want the same ones.
 
-One cache for all logs of an engine, bounded in bytes: many logs take no more of it than one.
+One cache for all logs of an engine, bounded in bytes: many logs take no more memory than one.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from collections import OrderedDict
 from ...core.event import SequencedEvent
 
 DECODED_BYTES_MAX = 16 * 1024 * 1024
-"""So many bytes of frames; decoded they take two or three times as much."""
+"""The limit in bytes of encoded frames; decoded they take two or three times as much."""
 DECODED_FRAME_BYTES_MAX = 512 * 1024
-"""Larger frames are not kept."""
+"""Larger frames are not cached."""
 
 
 class DecodedFrames:
-    """The frames that were decoded last. Any thread may use it. A log is named by whatever its reader likes."""
+    """The last decoded frames. Safe to call from any thread. Each reader chooses a key object for its log."""
 
     def __init__(self) -> None:
         self._frames: OrderedDict[tuple[object, int], tuple[int, list[SequencedEvent]]] = OrderedDict()
         self.bytes = 0
-        """How many bytes of frames are kept."""
+        """The bytes of the cached frames."""
         self._lock = threading.Lock()
 
     def get(self, log: object, first: int) -> list[SequencedEvent] | None:
-        """The events of the frame that begins with that number, if they are kept."""
+        """The events of the frame that begins with that number, if cached."""
         found = self._frames.get((log, first))
         return None if found is None else found[1]
 
     def keep(self, log: object, first: int, length: int, events: list[SequencedEvent]) -> None:
-        """Keep the events of a frame of so many bytes; those kept longest go."""
+        """Cache the events of a frame of `length` bytes; the oldest entries go."""
         with self._lock:
             if (log, first) not in self._frames:
                 self._frames[log, first] = (length, events)
@@ -40,7 +40,7 @@ class DecodedFrames:
                 self.bytes -= self._frames.popitem(last=False)[1][0]
 
     def forget(self, log: object) -> None:
-        """The log is closed."""
+        """Drop the frames of a closed log."""
         with self._lock:
             for key in [key for key in self._frames if key[0] is log]:
                 self.bytes -= self._frames.pop(key)[0]

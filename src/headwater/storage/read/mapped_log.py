@@ -1,6 +1,6 @@
-"""A stored log as another process than its writer sees it: read-only, up to a durable head that it is told.
+"""A stored log for processes other than its writer: read-only, up to a durable head that the caller passes.
 
-It gives Arrow batches, in place where frames are large. It never writes, and never looks at what is not durable.
+It gives Arrow batches, in place for large frames. It never writes, and never reads beyond the durable head.
 """
 
 from __future__ import annotations
@@ -35,45 +35,45 @@ from .splits import SPLITS_MAX, Weights
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
 _SEARCHED_BYTES = 64 * 1024 * 1024
-"""So many bytes of frames are searched at once."""
+"""The bytes of frames to search at once."""
 LOOKED_UP, SEARCHED = 4, 1 / 8
-"""What an event costs a reader that is looked up by postings; and one that does not match, where there are no postings
-yet, and types and tags are gone through: beside one of many that are read one after the other."""
+"""Read costs relative to an event read sequentially: of an event looked up by postings, and of one that does not match
+a search through types and tags without postings."""
 ESTIMATE_S = 2.0
-"""So long postings are opened to tell how much a query has to read: of a large index that is not in memory, not all."""
+"""How long to open postings for an estimate of what a query reads: of a large index not in memory, only some are."""
 _TICK_NS = 100_000_000
-"""Two changes of a directory in so short a time may have one stamp."""
+"""Two changes of a directory within this time may have the same timestamp."""
 _Stamp = tuple[int, int]
-"""When a file changed, and which one it is."""
+"""When a file changed, and its identity."""
 
 
 class MappedLog:
-    """One log's directory. Any thread may use it, and any number at once."""
+    """One log's directory. Safe to call from any number of threads."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises StorageCorrupted, StorageUnavailable. There is nothing to be read before the first `refresh`."""
+        """Raises StorageCorrupted, StorageUnavailable. Nothing can be read before the first `refresh`."""
         self.directory = directory
         self._lock = threading.RLock()
-        """Guards all below; never held while frames are read."""
+        """Guards the attributes below; never held while frames are read."""
         self._is_closed = False
         self.head = 0
-        """The highest durable head that was told."""
+        """The highest durable head passed to `refresh`."""
         self.meta = read_meta(directory)
-        """META, as `refresh` found it."""
+        """META, as of the last `refresh`."""
         self._meta_stamp: _Stamp = (0, 0)
         self._paths: dict[int, Path] = {}
-        """Of every segment, by first number, ascending."""
+        """The path of every segment, by first number, ascending."""
         self._paths_stamp: _Stamp = (0, 0)
         self._segments: dict[int, FollowedSegment] = {}
-        """Those that were read from."""
+        """The segments read so far."""
         self._distrusted: Ranges = ()
-        """Events that no scan gives; see `refresh`."""
+        """Events that scans refuse; see `refresh`."""
         self._postings = PostingsFiles(directory / INDEX)
 
     def refresh(self, head: int, distrusted: Ranges | None = None) -> None:
-        """Learn that everything up to `head` is durable, and which files are there now. Cheap if little is new.
+        """Set the durable head to `head`, and list the current files. Cheap if little is new.
 
-        `distrusted`: events that are damaged on the disk, by `StoredLog.distrusted`; None: as before.
+        `distrusted`: events damaged on disk, by `StoredLog.distrusted`; None: as before.
 
         Raises StorageUnavailable (the log was deleted, say), StorageCorrupted, Closed.
         """
@@ -87,7 +87,7 @@ class MappedLog:
             self._postings.list()
 
     def _distrust(self, ranges: Ranges) -> None:
-        """Events that are trusted again may be in a new file, so that one is mapped. Scans keep the old map."""
+        """Set the damaged events. Those trusted again may be in a new file, which is mapped. Scans keep the old map."""
         for low in [low for low, high in self._distrusted if (low, high) not in ranges]:
             if (first := max((each for each in self._segments if each <= low), default=None)) is not None:
                 self._segments.pop(first).close()
@@ -96,7 +96,7 @@ class MappedLog:
             segment.distrust(ranges)
 
     def close(self) -> None:
-        """Begin nothing any more. Scans that have begun, and batches, stay good; the last one lets go of the files."""
+        """Begin no more scans. Running scans and batches stay valid; the last one releases the files."""
         with self._lock:
             self._is_closed = True
             for segment in self._segments.values():
@@ -105,7 +105,7 @@ class MappedLog:
             self._postings.close()
 
     def count(self, after: int, upto: int, partition: int | None = None) -> int:
-        """How many retained events are numbered above `after`, up to `upto` (at most the head). Raises as `scan`."""
+        """The number of retained events above `after`, up to `upto` (at most the head). Raises as `scan`."""
         low, high = self._bounds(after, upto)
         if self._is_everything(partition):
             return _count(low, high, self.meta.gaps)
@@ -121,12 +121,12 @@ class MappedLog:
         partition: int | None = None,
         query: Query = ALL,
     ) -> list[SplitSize]:
-        """Pieces of about so many bytes each, ascending, that cover (after, upto] without a gap. Raises as `scan`.
+        """Split (after, upto] into pieces of about that many bytes, ascending, without gaps. Raises as `scan`.
 
-        `splits_min` of them at least, if there are so many events; and one at least, if `upto` is above `after`. They
-        end where frames do, but for frames that are large beside a piece. Where few events match a query, pieces are
-        larger: of about so many bytes that have to be read, as far as postings tell. Raises TooLarge where SPLITS_MAX
-        do not do.
+        There are at least `splits_min` pieces, if there are as many events, and at least one if `upto` is above
+        `after`. They end at frame ends, except in frames that are large compared with a piece. If few events match a
+        query, pieces are larger: the size then counts the bytes to read, as estimated by postings. Raises TooLarge if
+        SPLITS_MAX pieces are not enough.
         """
         if upto <= after:
             return []
@@ -156,14 +156,14 @@ class MappedLog:
         batch_events: int = BATCH_EVENTS,
         batch_bytes: int | Callable[[], int] = BATCH_BYTES,
     ) -> Iterator[pa.RecordBatch]:
-        """The matching events numbered above `after`, up to `upto` (at most the head), in order, as batches.
+        """The matching events above `after`, up to `upto` (at most the head), in order, as batches.
 
-        They have these columns of `formats.arrow.tables.SCHEMA`, in the order asked for; at most `batch_events` rows
-        and about `batch_bytes` bytes each (a function is asked before each one), but one row at least. All
-        events that are retained at the time of the call are given, whatever is trimmed while batches are taken.
+        They have these columns of `formats.arrow.tables.SCHEMA`, in the requested order; each has at most
+        `batch_events` rows and about `batch_bytes` bytes (a function is called before each batch), but at least one
+        row. All events retained at the time of the call are given, even if trimmed during the iteration.
 
-        Raises InvalidInput (no such column), Closed; StorageCorrupted and StorageUnavailable, while batches are taken
-        too.
+        Raises InvalidInput (no such column), Closed; StorageCorrupted and StorageUnavailable, also during the
+        iteration.
         """
         names = _checked(columns)
         low, high = self._bounds(after, upto)
@@ -175,9 +175,9 @@ class MappedLog:
         return put_together(self._batches(parts, names, limits, query, partition), limits)
 
     def lend(self, after: int, upto: int) -> Lent | None:
-        """The segments with the events numbered above `after`, up to `upto` (at most the head), for another process.
+        """The segments with the events above `after`, up to `upto` (at most the head), for another process.
 
-        None where there are none, or they are not to be lent. To be closed by the caller. Raises as `scan`.
+        None if there are none, or they cannot be lent. The caller closes it. Raises as `scan`.
         """
         low, high = self._bounds(after, upto)
         parts = self._pinned(low, high)
@@ -195,10 +195,10 @@ class MappedLog:
                         yield from bounded(batch, limits)
 
     def _matching(self, part: Followed, limits: Limits, query: Query, partition: int | None) -> Iterator[Rows]:
-        """The matching events of a segment, some at a time: by postings, or by looking at all of them.
+        """The matching events of a segment, some at a time: by postings, or by checking all of them.
 
-        Where postings tell, no other frames are read than those of matching events; else each frame is verified when it
-        is first looked at, and from then on only its types, tags and partitions are.
+        With postings, only the frames of matching events are read; without, the first visit verifies each frame, and
+        later ones read only its types, tags and partitions.
         """
         low, high = max(limits.low, part.segment.first), min(limits.high, part.last)
         if (postings := self._postings.covering(low, high)) is not None:
@@ -218,9 +218,9 @@ class MappedLog:
         return sum(len(filtered(Rows.all(frames).between(low, high), ALL, partition)) for frames in found)
 
     def _shares(self, parts: Sequence[Followed], low: int, high: int, query: Query) -> list[float]:
-        """What of each segment has to be read for a query, beside all of it: as postings tell, in the time there is.
+        """The share of each segment that a query has to read, estimated from postings within the time limit.
 
-        Segments that have none yet are taken to have as many matching events as the others.
+        Segments without postings are assumed to have as many matching events as the others.
         """
         found: list[float | None] = []
         events = matching = 0
@@ -253,7 +253,7 @@ class MappedLog:
         return max(after + 1, self.meta.first_retained), min(upto, self.head)
 
     def _pinned(self, low: int, high: int) -> list[Followed]:
-        """The segments with these numbers, as they are now. Raises StorageCorrupted, StorageUnavailable, Closed."""
+        """The current segments with these numbers. Raises StorageCorrupted, StorageUnavailable, Closed."""
         with self._lock:
             self._check_open()
             if low > high:
@@ -261,7 +261,7 @@ class MappedLog:
             try:
                 return self._followed(low, high)
             except (OSError, StorageCorrupted):
-                # A segment may have been begun, or trimmed, within a tick of the clock that directories are stamped by.
+                # A segment may have been created or trimmed within one tick of the directory timestamps.
                 self._meta_stamp = self._paths_stamp = (0, 0)
                 self._read_meta()
                 self._list_segments()
@@ -271,13 +271,13 @@ class MappedLog:
                 raise refusal_of(error, Path(error.filename or self.directory), "the log cannot be read") from error
 
     def _followed(self, low: int, high: int) -> list[Followed]:
-        """As `_pinned`, if the list of files is new enough. Raises OSError too."""
+        """As `_pinned`, if the list of files is recent enough. Also raises OSError."""
         found: list[Followed] = []
         gaps, expected = self.meta.gaps, low
         firsts = [first for first in self._paths if first <= self.head]
         for first, following in pairwise([*firsts, self.head + 1]):
             upto = highest_kept(gaps, following - 1)
-            if upto < max(low, first):  # below what is asked for, or never used
+            if upto < max(low, first):  # below the requested range, or never used
                 continue
             if first > high:
                 break
@@ -288,7 +288,7 @@ class MappedLog:
                     segment.adopt(self.directory / INDEX)
                 segment.walk(upto, gaps)
             if following <= self.head:
-                segment.close()  # it does not grow any more
+                segment.close()  # it no longer grows
             expected = segment.last + 1
             found.append(segment.followed())
         self._check_reached(expected, highest_kept(gaps, high))
@@ -319,10 +319,10 @@ class MappedLog:
             self._segments.pop(first).close()
 
     def _is_there(self, first: int) -> bool:
-        """Whether a segment that was read from is still that file: a damaged one is replaced by a whole one."""
+        """Whether a segment read before is still the same file: a damaged one may have been replaced."""
         try:
             return first in self._paths and self._paths[first].stat().st_ino == self._segments[first].inode
-        except FileNotFoundError:  # trimmed this moment
+        except FileNotFoundError:  # just trimmed
             return False
 
     def _stamp(self, path: Path) -> _Stamp:
@@ -348,7 +348,7 @@ def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _count(low: int, high: int, gaps: Ranges) -> int:
-    """How many numbers from `low` to `high` are in no gap."""
+    """How many numbers from `low` to `high` are outside all gaps."""
     count = 0
     for first, last in sorted(gaps):
         if low <= last:

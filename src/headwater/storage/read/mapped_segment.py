@@ -1,8 +1,7 @@
-"""A segment that another process writes: mapped, and its frames known as far as they are durable.
+"""A mapped segment that another process writes, with its frames known up to the durable head.
 
-The writer cuts off what it allocated behind the last frame, and a restart cuts a torn tail. So a byte is looked at in
-the map only if it belongs to a frame that is durable; what may lie behind is read with `pread`, which can come short
-but cannot fault.
+The writer cuts the space allocated behind the last frame, and a restart cuts a torn tail. So only bytes of durable
+frames are read in the map; bytes behind them are read with `pread`, which can come short but cannot fault.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ from ..segments.recovery import is_covered
 from ..segments.segment import SEGMENT_HEADER_BYTES, Ranges, Segment
 
 _START = struct.Struct("<4sIQHHHHIIQ")
-"""magic, crc, length, version, required and optional features, spare, count, tags, first: what a header begins with"""
+"""The start of a header: magic, crc, length, version, required and optional features, spare, count, tags, first."""
 _WINDOW_BYTES = 256 * 1024
 _LARGE = 32 * 1024
-"""Behind a frame of so many bytes another large one is expected: only its header is read."""
+"""After a frame of this many bytes another large one is expected: only its header is read."""
 
 
 class Mapped(Protocol):
@@ -39,16 +38,16 @@ class Mapped(Protocol):
     content: Content
     crc_seed: int
     verified: npt.NDArray[np.bool_]
-    """Of each frame, whether it was seen to be whole."""
+    """Whether each frame has been verified."""
     distrusted: Ranges
-    """Events that are damaged on the disk, whatever the map has. See `segments.segment.Segment`."""
+    """Events damaged on disk, whatever the map has. See `segments.segment.Segment`."""
 
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """The error for events that are not as they were written."""
 
 
 class Followed(NamedTuple):
-    """What was known of a segment at one moment. It stays readable, whatever becomes of the file."""
+    """A snapshot of a segment. It stays readable even if the file is removed."""
 
     segment: Mapped
     firsts: Ints
@@ -58,26 +57,26 @@ class Followed(NamedTuple):
     """Where the last frame ends."""
 
     def between(self, low: int, high: int) -> tuple[int, int]:
-        """The frames with events from `low` to `high`: from which index, up to which (exclusive)."""
+        """The frames with events from `low` to `high`: the first index and the end (exclusive)."""
         start = max(int(np.searchsorted(self.firsts, low, "right")) - 1, 0)
         return start, int(np.searchsorted(self.firsts, high, "right"))
 
     def _of(self, low: int, high: int) -> npt.NDArray[np.bool_]:
-        """Of each frame, whether it has one of these numbers."""
+        """Whether each frame has one of these numbers."""
         return (self.firsts <= high) & (np.append(self.firsts[1:], self.last + 1) > low)
 
     def has_distrusted(self) -> bool:
-        """Whether some of its frames are not to be read."""
+        """Whether some of its frames must not be read."""
         return any(self._of(low, high).any() for low, high in self.segment.distrusted)
 
     @property
     def lengths(self) -> Ints:
-        """Of each frame, with what damage that was accepted lies behind it."""
+        """The length of each frame, including accepted damage behind it."""
         return np.diff(self.offsets, append=self.end)
 
     @property
     def counts(self) -> Ints:
-        """Of each frame, with the numbers behind it that were lost."""
+        """The count of each frame, including lost numbers behind it."""
         return np.diff(self.firsts, append=self.last + 1)
 
     def frames(self, start: int, end: int) -> Frames:
@@ -102,7 +101,7 @@ class Followed(NamedTuple):
         return frames
 
     def _check_chain(self, indices: Ints) -> None:
-        """Raises StorageCorrupted if one of these whole frames does not follow the one before it. See `Segment`."""
+        """Raises StorageCorrupted if one of these intact frames does not follow the one before it. See `Segment`."""
         behind = indices[indices > 0]
         frames = Frames(self.segment.content, self.offsets[behind])
         before = Frames(self.segment.content, self.offsets[behind - 1])
@@ -117,14 +116,14 @@ class Followed(NamedTuple):
 
 
 class FollowedSegment:
-    """One segment file, mapped. Not thread-safe but for what was given out."""
+    """One mapped segment file. Not thread-safe, except for the snapshots it gives out."""
 
     def __init__(self, path: Path, log_id: bytes) -> None:
         """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
         self._fd = -1
         self._fd = os.open(path, os.O_RDONLY)
         self.inode = os.fstat(self._fd).st_ino
-        """Which file it is: taken before the file is mapped, so that another one in its place is noticed."""
+        """The file's inode, taken before the file is mapped, so that a replacement is noticed."""
         try:
             self._segment = _mapped(path, log_id)
         except BaseException:
@@ -137,34 +136,34 @@ class FollowedSegment:
         self._firsts: Ints = np.empty(64, np.int64)
         self._offsets: Ints = np.empty(64, np.int64)
         self.verified = np.zeros(64, np.bool_)
-        """Of each frame, whether it was seen to be whole."""
+        """Whether each frame has been verified."""
         self.distrusted: Ranges = ()
 
     def distrust(self, ranges: Ranges) -> None:
-        """These events are damaged on the disk. No part that was given out reads them any more."""
+        """Set the events damaged on disk. Snapshots given out no longer read them either."""
         if ranges != self.distrusted:
             self.distrusted = ranges
             self.verified[:] = False
 
     def followed(self) -> Followed:
-        """What is known now."""
+        """A snapshot."""
         return Followed(self, self._firsts[: self._frames], self._offsets[: self._frames], self.last, self.end)
 
     def adopt(self, index_directory: Path) -> None:
-        """It is sealed: learn its frames from the file beside it, if that is there and whole."""
+        """Read the frames of a sealed segment from its places file, if that exists and is intact."""
         if self._frames:
             return
         try:
             places = FramePlaces(index_directory / places_name(self.first))
         except (OSError, ValueError):
-            return  # not made yet, or about to be made anew: the headers tell as well
+            return  # not written yet, or about to be rebuilt: the headers have it too
         if len(places.offsets) and places.end <= self._segment.size:
             self._add(np.array(places.firsts, np.int64), np.array(places.offsets, np.int64))
             last = Frames(self.content, self._offsets[self._frames - 1 : self._frames])
             self.last, self.end = int(last.firsts[0] + last.counts[0]) - 1, places.end
 
     def walk(self, upto: int, gaps: Ranges) -> None:
-        """Learn of the frames up to that durable number, by their headers. Raises StorageCorrupted if they end."""
+        """Find the frames up to that durable number by their headers. Raises StorageCorrupted if they end before."""
         firsts, offsets, bad = [], [], None
         window, start, length = b"", 0, 0
         while self.last < upto:
@@ -193,7 +192,7 @@ class FollowedSegment:
         return self._segment.corrupted(f"events {first} to {last} are damaged ({reason})")
 
     def close(self) -> None:
-        """Read no more headers; the map goes when nobody uses it."""
+        """Read no more headers; the map is freed with its last user."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -203,7 +202,7 @@ class FollowedSegment:
 
     def _add(self, firsts: Ints, offsets: Ints) -> None:
         frames = self._frames + len(firsts)
-        if frames > len(self._firsts):  # what was given out keeps the arrays as they are
+        if frames > len(self._firsts):  # snapshots keep the old arrays
             size = max(frames, 2 * len(self._firsts))
             self._firsts, self._offsets, self.verified = (
                 np.concatenate([each[: self._frames], np.zeros(size - self._frames, each.dtype)])
@@ -222,7 +221,7 @@ class FollowedSegment:
             raise BadFrame(f"length {length} does not fit")
 
     def _missing(self, upto: int, reason: BadFrame) -> StorageCorrupted:
-        """The error where frames end before that number: a header that lies leads astray behind its own frame."""
+        """The error for frames that end before that number: a wrong header misleads about what follows its frame."""
         if self._frames:
             self.verified[self._frames - 1] = False
             try:
@@ -232,7 +231,7 @@ class FollowedSegment:
         return self.damaged(self.last + 1, upto, reason)
 
     def _behind(self, upto: int, gaps: Ranges) -> int | None:
-        """Where the next whole frame begins, if the loss of what should be here was accepted."""
+        """Where the next intact frame begins, if the loss of the frames here was accepted."""
         if not is_covered(self.last + 1, self.last + 1, gaps):
             return None
         content = os.pread(self._fd, self._segment.size - self.end, self.end)
@@ -255,7 +254,7 @@ class FollowedSegment:
 def _mapped(path: Path, log_id: bytes) -> Segment:
     try:
         return Segment(path, log_id)
-    except ValueError:  # cut between two looks at its size: it is sealed now, and is not cut again
+    except ValueError:  # cut between two reads of its size: it is sealed now, and is not cut again
         return Segment(path, log_id)
 
 

@@ -1,4 +1,4 @@
-"""Reads pages of events: by walking frames where every event is asked for, by the index where a query is."""
+"""Reads pages of events: by walking frames without a query, by the index with one."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .frame_cache import DECODED_FRAME_BYTES_MAX, DecodedFrames
 
 _first = attrgetter("first")
 LOOKS_MAX = 2048
-"""So many numbers that do not match are looked at for one page: it takes about as long as to read one."""
+"""The most numbers without a match to check for one page: it takes about as long as reading a page."""
 _CONFIRMED_TOGETHER = 1024
-"""So many candidates of one frame are looked at in one go."""
+"""How many candidates of one frame are checked at once."""
 
 
 class Bounds(NamedTuple):
-    """What one page may hold: matching events from `low` to `high`, so many, with about so many payload bytes."""
+    """The bounds of a page: matching events from `low` to `high`, their count, and about how many payload bytes."""
 
     low: int
     high: int
@@ -37,25 +37,25 @@ class Bounds(NamedTuple):
     limit: int
     bytes_max: int
     packs: bool = False
-    """Whether events that are picked are packed at once."""
+    """Whether picked events are packed at once."""
     is_bounded: bool = False
-    """Whether the bytes are a bound for all that the events have, and larger ones come alone."""
+    """Whether the byte bound covers all bytes of the events, and a larger event comes alone."""
 
 
 class Reader:
-    """Reads one log. Any thread may use it; it holds nothing."""
+    """Reads one log. Safe to call from any thread; it has no state."""
 
     def __init__(self, segments: SegmentLog, index: Index, decoded: DecodedFrames) -> None:
-        """`decoded` has the newest decoded frames of this log, and of others."""
+        """`decoded` has the newest decoded frames of this log and others."""
         self._segments, self._index = segments, index
         self._kept = decoded
 
     def page(self, query: Query, partition: int | None, bounds: Bounds) -> Page:
-        """The first page of these bounds. Raises StorageCorrupted."""
+        """The first page within these bounds. Raises StorageCorrupted."""
         if query.items is None and partition is None:
             return self._scan_backwards(bounds) if bounds.backwards else self._scan(bounds)
         pieces = self._index.pieces(bounds.low, bounds.high)
-        asked = bounds.limit + 1  # one more tells whether there is more
+        asked = bounds.limit + 1  # one more shows whether there are more
         wanted = listed(pieces, query, partition, asked, backwards=bounds.backwards)
         if wanted is None:
             numbers = matching(pieces, query, partition, backwards=bounds.backwards, looks_max=LOOKS_MAX)
@@ -74,7 +74,7 @@ class Reader:
     def confirmed(
         self, candidates: Sequence[tuple[int, int]], sources: Sequence[str], ids: Sequence[str]
     ) -> list[int | None]:
-        """For each (source, id) the number of the event that has it, by candidates (index, number) in order of number.
+        """The event number of each (source, id), from candidates (index, number) in order of number.
 
         Raises StorageCorrupted.
         """
@@ -83,7 +83,7 @@ class Reader:
         while position < len(candidates):
             number = candidates[position][1]
             frame = self.frame_at_exactly(number)
-            if frame is None or number > frame.last:  # trimmed this moment, or lost
+            if frame is None or number > frame.last:  # just trimmed, or lost
                 position += 1
                 continue
             stop = bisect_right(candidates, frame.last, position, key=itemgetter(1))
@@ -147,7 +147,7 @@ class Reader:
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last, is_gated)
 
     def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
-        """Fetch what was found, segment by segment."""
+        """Fetch the wanted events, segment by segment."""
         passed = wanted.pop() if wanted and wanted[-1].__class__ is SkipMarker else None
         more = len(wanted) > bounds.limit
         if more:
@@ -157,9 +157,9 @@ class Reader:
         budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         while position < count and budget > 0:
             number = wanted[position]
-            if not begin <= number < below:  # most often it is in the segment where the one before was
+            if not begin <= number < below:  # usually in the same segment as the previous one
                 at = bisect_right(segments, number, key=_first) - 1
-                if at < 0:  # trimmed this moment
+                if at < 0:  # just trimmed
                     position += 1
                     continue
                 segment = segments[at]
@@ -173,7 +173,7 @@ class Reader:
                 return _cut_off((), 0, bounds, frame, wanted[position] - frame.first)
         if more or position < len(wanted):
             return Page(events, wanted[position - 1], bounds.head, False, is_gated)
-        if passed is not None:  # another item of the query may have that very number
+        if passed is not None:  # another item of the query may have the same number
             return Page(events, passed + 1 if bounds.backwards else passed - 1, bounds.head, False, is_gated)
         return Page(events, bounds.low if bounds.backwards else bounds.high, bounds.head, True, is_gated)
 
@@ -188,14 +188,14 @@ class Reader:
 
 
 def _begin(segments: Sequence[Segment], at: int) -> int:
-    """The number with which that segment begins, or one above all numbers."""
+    """The first number of that segment, or one above all numbers."""
     return segments[at].first if at < len(segments) else SEQUENCE_NUMBER_MAX + 1
 
 
 def _within_bound(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
-    """The end of the piece within the budget, and the rest of the budget; perhaps no event fits."""
-    size = frame.length + EVENT_BYTES * (end - start)  # as much, at most
-    if size > budget or (start and end == frame.count):  # else this is all of the frame, or the page ends here
+    """The end of the piece within the budget, and the rest of the budget; it may be empty."""
+    size = frame.length + EVENT_BYTES * (end - start)  # an upper bound
+    if size > budget or (start and end == frame.count):  # else this is the whole frame, or the page ends here
         end, size = frame.sizes.end(start, end, budget)
     return end, budget - size
 
@@ -203,7 +203,7 @@ def _within_bound(frame: Frame, start: int, end: int, budget: int) -> tuple[int,
 def _cut_off(
     events: Sequence[SequencedEvent], cursor: int, bounds: Bounds, frame: Frame, index: int, *, is_gated: bool = True
 ) -> Page:
-    """The page up to the event of that index, which does not fit any more, or that event alone."""
+    """The page up to the event at that index, which no longer fits, or that event alone."""
     if events:
         return Page(events, cursor, bounds.head, False, is_gated)
     number = frame.first + index
@@ -212,7 +212,7 @@ def _cut_off(
 
 
 def _within_budget(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:
-    """The end of the piece that fits the budget (one event at least), and what is left of it."""
+    """The end of the piece that fits the budget (at least one event), and the rest of the budget."""
     if frame.length <= budget:
         return end, budget - frame.length * (end - start) // frame.count
     totals = frame.payload_bytes()

@@ -1,4 +1,4 @@
-"""From the frames of one segment to Arrow batches: which rows, put together or cut to what one batch may hold."""
+"""Turns frames of one segment into Arrow batches: selects rows, and joins or splits them to the size of a batch."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from .mapped_segment import Followed
 from .selection import matching_rows
 
 IN_PLACE_BYTES = 256 * 1024
-"""Frames of so many bytes are given out in place; the rows of smaller ones are gathered."""
+"""Frames of this size are given out in place; the rows of smaller ones are gathered."""
 ROWS_MIN = 8192
-"""Batches of fewer rows are put together, if they are small."""
+"""Small batches of fewer rows are joined."""
 _ROW_BYTES = 64
-"""About what a row takes in a batch besides its texts and bytes."""
+"""The approximate size of a row in a batch, without its texts and bytes."""
 _PAYLOAD = frozenset({"data", "envelope"})
 _WITHOUT_PAYLOAD = 16
-"""So many times the bytes of a batch are gone through at once where payloads are not asked for."""
+"""Without payload columns, this many times a batch's bytes are scanned at once."""
 
 
 class Limits(NamedTuple):
-    """Which numbers are asked for, and what one batch may hold."""
+    """The requested numbers, and the limits of a batch."""
 
     low: int
     high: int
     events: int
     batch_bytes: Callable[[], int]
-    """Asked before each batch."""
+    """Called before each batch."""
 
     @property
     def bytes(self) -> int:
-        """About how many the next batch may have."""
+        """The approximate limit of the next batch."""
         return self.batch_bytes()
 
 
 class Sized(NamedTuple):
-    """A batch, and how many bytes it has: to count them takes as long as to make a small batch."""
+    """A batch with its size in bytes: counting them takes as long as making a small batch."""
 
     batch: pa.RecordBatch
     bytes: int
 
 
 def all_batches(part: Followed, names: Sequence[str], limits: Limits) -> Iterator[Sized]:
-    """Every event of a segment, within all limits. Raises StorageCorrupted, StorageUnavailable."""
+    """Every event of a segment within the limits. Raises StorageCorrupted, StorageUnavailable."""
     bytes_max = limits.bytes if _PAYLOAD.intersection(names) else limits.bytes * _WITHOUT_PAYLOAD
     for frames in runs(part, limits.low, limits.high, limits.events, bytes_max):
         length, about = int(frames.headers["length"][0]), None
@@ -64,7 +64,7 @@ def all_batches(part: Followed, names: Sequence[str], limits: Limits) -> Iterato
 
 
 def batches_of(rows: Rows, names: Sequence[str], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """These events."""
+    """These events as batches."""
     if rows.is_whole_frame() or not _PAYLOAD.intersection(names):
         yield record_batch(rows, names)
         return
@@ -78,7 +78,7 @@ def batches_of(rows: Rows, names: Sequence[str], limits: Limits) -> Iterator[pa.
 
 
 def runs(part: Followed, low: int, high: int, events_max: int, bytes_max: int) -> Iterator[Frames]:
-    """The frames with events from `low` to `high`, as many at a time as fit; large ones, and one at least, alone."""
+    """The frames with events from `low` to `high`, as many at a time as fit, but at least one; large ones alone."""
     start, end = part.between(low, high)
     lengths, counts = part.lengths[start:end], part.counts[start:end]
     sizes, events = np.cumsum(lengths + _ROW_BYTES * counts), np.cumsum(counts)
@@ -98,7 +98,7 @@ def runs(part: Followed, low: int, high: int, events_max: int, bytes_max: int) -
 
 
 def filtered(rows: Rows, query: Query, partition: int | None) -> Rows:
-    """Those that match. Reads no other column than it must."""
+    """The matching rows. Reads only the columns it needs."""
     if partition is not None:
         rows = rows.taken(numbers_of(rows.column("partition")) == partition)
     if query.items is None or not len(rows):
@@ -108,7 +108,7 @@ def filtered(rows: Rows, query: Query, partition: int | None) -> Rows:
 
 
 def fetched(part: Followed, numbers: Ints) -> Rows:
-    """The events of these numbers, ascending; what was lost is left out."""
+    """The events with these numbers, ascending; lost ones are left out."""
     indices = np.maximum(np.searchsorted(part.firsts, numbers, "right") - 1, 0)
     is_next = np.diff(indices, prepend=-1) > 0
     frames = part.chosen(indices[is_next])
@@ -118,7 +118,7 @@ def fetched(part: Followed, numbers: Ints) -> Rows:
 
 
 def bounded(batch: pa.RecordBatch, limits: Limits, about: int | None = None) -> Iterator[Sized]:
-    """The batch in slices of so many rows, and of about so many bytes. It has `about` at most, where that is told."""
+    """Split the batch into slices within the row and byte limits. `about`: an upper bound of its bytes, if known."""
     rows, size = batch.num_rows, batch.nbytes if about is None or about > limits.bytes else about
     if rows <= limits.events and (size <= limits.bytes + limits.bytes // 4 or rows <= 1):
         if rows:
@@ -131,7 +131,7 @@ def bounded(batch: pa.RecordBatch, limits: Limits, about: int | None = None) -> 
 
 
 def put_together(batches: Iterator[Sized], limits: Limits) -> Iterator[pa.RecordBatch]:
-    """Small batches that follow each other as one."""
+    """Join consecutive small batches."""
     rows_min = min(ROWS_MIN, limits.events)
     held: list[pa.RecordBatch] = []
     rows = size = 0

@@ -1,7 +1,7 @@
-"""Segments lent to another process of this machine: descriptors of the files, and what is known of their frames.
+"""Segments lent to another process on this machine: file descriptors, and the offsets of frames.
 
-Who borrows maps what is durable of each file, and nothing behind it; it checks every frame before it gives any of it.
-Frames can be read so and nothing else: no index, no postings. Who may borrow is decided elsewhere.
+The borrower maps only the durable part of each file, and verifies every frame before it gives out any of it. Only
+frames can be read this way: no index, no postings. The permission to borrow is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .mapped_segment import Followed
 from .scan import Limits, Sized, all_batches, put_together
 
 SEGMENTS_MAX = 32
-"""Lent at once; there may be more to be borrowed after them."""
+"""The most segments to lend at once; more may be borrowed after them."""
 FRAMES_MAX = 1_000_000
-"""Of one segment, that can be lent. Each takes 16 bytes to tell; small ones are read by the server as quickly."""
+"""The most frames of a segment to lend. Each takes 16 bytes; the server reads small ones as fast."""
 CAN_LEND = sys.platform == "linux"
-"""Whether the system has files in memory, and names of sockets that are no paths."""
+"""Whether the system has memory files and abstract socket names."""
 _INTS = np.dtype("<i8")
 
 
 class LentSegment(msgspec.Struct, frozen=True):
-    """What is told of one segment."""
+    """The description of one segment."""
 
     path: str
-    """For messages about damage; it need not be there where it is borrowed."""
+    """For messages about damage; the borrower may not see this path."""
     first: int
     last: int
-    """Of the last event that may be read."""
+    """The number of the last readable event."""
     end: int
-    """Where the last frame of those that may be read ends."""
+    """Where the last readable frame ends."""
     frames: int
     crc_seed: int
 
 
 class Loan(msgspec.Struct, frozen=True):
-    """The events in (after, upto] of one log, or the first of them: those of whole segments."""
+    """The events in (after, upto] of one log, or the first of them, in whole segments."""
 
     after: int
     upto: int
@@ -57,21 +57,21 @@ class Loan(msgspec.Struct, frozen=True):
 
 
 class Lent(NamedTuple):
-    """A loan, and the descriptors that go with it: one for each segment, and one of a file with the frames' places."""
+    """A loan and its descriptors: one per segment, and one of a file with the offsets of frames."""
 
     loan: Loan
     descriptors: tuple[int, ...]
 
     def close(self) -> None:
-        """Close the descriptors of this process. Who has got them keeps its own."""
+        """Close this process's descriptors. The borrower keeps its own."""
         for descriptor in self.descriptors:
             os.close(descriptor)
 
 
 def lent(parts: Sequence[Followed], after: int, upto: int) -> Lent | None:
-    """What there is to be lent of (after, upto], which begins in the first of these parts; None if it is not to be.
+    """Lend events of (after, upto], which begins in the first of these parts; None if they cannot be lent.
 
-    To be closed by the caller. Raises StorageUnavailable where a file is gone.
+    The caller closes it. Raises StorageUnavailable if a file is gone.
     """
     taken = parts[:SEGMENTS_MAX]
     if len(taken) < len(parts):
@@ -103,9 +103,9 @@ def lent(parts: Sequence[Followed], after: int, upto: int) -> Lent | None:
 
 
 def borrowed(loan: Loan, descriptors: Sequence[int]) -> list[Followed]:
-    """The parts that a loan stands for, mapped. The descriptors are closed, whatever happens.
+    """Map the parts of a loan. The descriptors are always closed.
 
-    Raises StorageUnavailable where they do not go with the loan, or cannot be mapped.
+    Raises StorageUnavailable if they do not match the loan or cannot be mapped.
     """
     try:
         if len(descriptors) != len(loan.segments) + 1:
@@ -130,7 +130,7 @@ def borrowed(loan: Loan, descriptors: Sequence[int]) -> list[Followed]:
 def batches(
     parts: Sequence[Followed], after: int, upto: int, columns: Sequence[str], *, events: int, bytes: int
 ) -> Iterator[pa.RecordBatch]:
-    """The events in (after, upto] as `MappedLog.scan` gives them. Raises StorageCorrupted, while they are taken."""
+    """The events in (after, upto], as from `MappedLog.scan`. Raises StorageCorrupted during the iteration."""
     limits = Limits(after + 1, upto, events, lambda: bytes)
 
     def sized() -> Iterator[Sized]:
@@ -141,7 +141,7 @@ def batches(
 
 
 class BorrowedSegment:
-    """A segment of which another process has told where its frames are. See `mapped_segment.Mapped`."""
+    """A segment whose frame offsets come from another process. See `mapped_segment.Mapped`."""
 
     def __init__(self, told: LentSegment, descriptor: int) -> None:
         """Raises OSError, ValueError."""
@@ -157,7 +157,7 @@ class BorrowedSegment:
 
 
 def _between(part: Followed, low: int, high: int) -> Followed:
-    """Those of its frames that have events from `low` to `high`."""
+    """The part's frames with events from `low` to `high`."""
     start, stop = part.between(low, high)
     last, end = part.last, part.end
     if stop < len(part.firsts):
@@ -166,7 +166,7 @@ def _between(part: Followed, low: int, high: int) -> Followed:
 
 
 def _places_file(parts: Sequence[Followed]) -> int:
-    """A descriptor of a file in memory: of each part the first numbers of its frames, and then their offsets."""
+    """A descriptor of a memory file: for each part, the first numbers of its frames, then their offsets."""
     descriptor = os.memfd_create("headwater-places", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:
@@ -184,9 +184,9 @@ def _bytes(numbers: Ints) -> bytes:
 
 
 def _read_all(descriptor: int, size: int) -> bytes:
-    """The whole file. Raises ValueError if it has another size."""
+    """The whole file. Raises ValueError if its size differs."""
     if (there := os.fstat(descriptor).st_size) != size:
         raise ValueError(f"{size} bytes of places are expected, {there} came")
     with open(descriptor, "rb", closefd=False) as file:
-        file.seek(0)  # whoever wrote it has left it at its end
+        file.seek(0)  # the writer left it at the end
         return file.read()

@@ -1,6 +1,6 @@
-"""Which events match a query, many at a time: over columns of frames, or over the postings of sealed segments.
+"""Matches many events to a query at a time: over columns of frames, or over the postings of sealed segments.
 
-Says the same as `core.Query.matches` event by event, and as `index.matches` number by number.
+Equivalent to `core.Query.matches` event by event, and to `index.matches` number by number.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("headwater.storage")
 
 
 def matching_rows(types: pa.Array, tags: pa.Array, query: Query) -> Bits:
-    """Whether each event of these types and tags matches."""
+    """Whether each event with these types and tags matches."""
     if query.items is None:
         return np.ones(len(types), np.bool_)
     named = _TypesNamed(types) if any(item.types for item in query.items) else None
@@ -40,7 +40,7 @@ def matching_rows(types: pa.Array, tags: pa.Array, query: Query) -> Bits:
 
 
 class _TypesNamed:
-    """The types of some events, looked up by name: there are few distinct ones."""
+    """The types of some events, by name: there are few distinct ones."""
 
     def __init__(self, types: pa.Array) -> None:
         encoded = types.dictionary_encode()
@@ -48,7 +48,7 @@ class _TypesNamed:
         self._indices = numbers_of(encoded.indices)
 
     def any_of(self, names: Sequence[str]) -> Bits:
-        """Where the type is one of these."""
+        """Whether the type of each event is one of these."""
         is_named = np.zeros(len(self._codes) + 1, np.bool_)
         is_named[[self._codes[name] for name in names if name in self._codes]] = True
         found: Bits = is_named[self._indices]
@@ -56,8 +56,7 @@ class _TypesNamed:
 
 
 class _Tagged:
-    """Which of some events have each tag that is asked for, as kind and text. All tags are gone through once, and once
-    for each key."""
+    """The events with each requested tag, as kind and text. All tags are scanned once, and once per key."""
 
     def __init__(self, tags: pa.Array, asked: set[tuple[str, str]]) -> None:
         self._size = len(tags)
@@ -79,21 +78,21 @@ class _Tagged:
             self._rows[kind, tag] = np.searchsorted(offsets - offsets[0], of_tag, "right") - 1
 
     def rows(self, term: tuple[str, str]) -> Bits:
-        """Where that tag is, or one of that key."""
+        """Whether each event has that tag, or one with that key."""
         found = np.zeros(self._size, np.bool_)
         found[self._rows[term]] = True
         return found
 
 
 def matching_numbers(postings: Postings, low: int, high: int, query: Query, partition: int | None) -> Ints:
-    """The numbers from `low` to `high` that match, ascending."""
+    """The matching numbers from `low` to `high`, ascending."""
     items = query.items if query.items is not None else (QueryItem(),)
     found = [_numbers_of(postings, low, high, item, partition) for item in items]
     return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
 
 def matches_max(postings: Postings, low: int, high: int, query: Query) -> int:
-    """No fewer than match from `low` to `high`: by how many events have each term, and none is gone through."""
+    """An upper bound of the matches from `low` to `high`, from the number of events per term, without a scan."""
 
     def having(kind: str, term: str) -> int:
         numbers = postings.numbers(kind, term)
@@ -109,7 +108,7 @@ def matches_max(postings: Postings, low: int, high: int, query: Query) -> int:
 
 
 def _numbers_of(postings: Postings, low: int, high: int, item: QueryItem, partition: int | None) -> Ints:
-    """From the rarest term on; the others are looked up in turn."""
+    """The numbers of the rarest term, filtered by the others in turn."""
     terms = tag_terms(item)
     if partition is not None:
         terms.append((PARTITION, str(partition)))
@@ -141,7 +140,7 @@ def _within(numbers: Numbers | None, low: int, high: int) -> Ints:
 
 
 class PostingsFiles:
-    """The postings files of a log, opened when they are first needed. Any thread may use it."""
+    """The postings files of a log, opened on first use. Safe to call from any thread."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -149,21 +148,21 @@ class PostingsFiles:
         self._ranges: list[tuple[int, int]] = []
         self._stamp = 0
         self._files: dict[tuple[int, int], FilePostings | None] = {}
-        """None: not usable."""
+        """The open files; None: not usable."""
 
     def list(self) -> None:
-        """Learn which files are there."""
+        """List the files again."""
         try:
             stamp = os.stat(self._directory).st_mtime_ns
         except FileNotFoundError:
-            stamp = 0  # the index may be deleted, it is derived
+            stamp = 0  # the index may be deleted, as it is derived
         with self._lock:
             if stamp != self._stamp:
                 self._ranges, self._stamp = postings_ranges(self._directory), stamp
                 self._files = {each: found for each in self._ranges if (found := self._files.get(each)) is not None}
 
     def covering(self, low: int, high: int) -> Postings | None:
-        """The smallest file with all of these numbers; None if there is none."""
+        """The smallest file that covers these numbers; None if there is none."""
         with self._lock:
             found = [each for each in self._ranges if each[0] <= low and high <= each[1]]
             for each in sorted(found, key=lambda each: each[1] - each[0]):
@@ -174,7 +173,7 @@ class PostingsFiles:
         return None
 
     def close(self) -> None:
-        """Forget them."""
+        """Drop the files."""
         with self._lock:
             self._ranges, self._stamp = [], 0
             self._files.clear()
@@ -183,7 +182,7 @@ class PostingsFiles:
         try:
             postings = FilePostings(self._directory / postings_name(*each))
             postings.verify()
-        except (OSError, ValueError) as error:  # unlinked since, or damaged: the frames tell as well
+        except (OSError, ValueError) as error:  # unlinked since, or damaged: the frames are searched instead
             logger.debug("unusable postings: %s", error)
             return None
         return postings

@@ -1,4 +1,4 @@
-"""Cutting a range of a log into pieces of about so many bytes, by where its frames are."""
+"""Splits a range of a log into pieces of similar size, along its frames."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..frames.columns import Ints
 from .mapped_segment import Followed
 
 SPLITS_MAX = 100_000
-"""No log is cut into more pieces at once."""
+"""The most pieces per call."""
 _COARSE = 4
-"""A frame is cut only if a piece has fewer than so many frames like it."""
+"""A frame is cut only if a piece has fewer than this many frames of its size."""
 
 
 class Weights:
-    """What the events of a range of numbers weigh: its frames, the outermost ones as far as they belong to it."""
+    """The bytes of the events in a range of numbers: its frames, with only a share of the outermost ones."""
 
     def __init__(self, parts: Sequence[Followed], low: int, high: int, shares: Sequence[float] | None = None) -> None:
-        """`shares`: of each part, how much of its bytes counts. None: all."""
+        """`shares`: the share of each part's bytes that counts. None: all."""
         firsts, lasts, sizes = [], [], []
         for part, share in zip(parts, shares or [1.0] * len(parts), strict=True):
             start, end = part.between(low, high)
@@ -32,16 +32,16 @@ class Weights:
         kept = self._firsts <= self._lasts
         self._firsts, self._lasts = self._firsts[kept], self._lasts[kept]
         self._bytes = np.concatenate([[0], np.cumsum(_joined(sizes)[kept])])
-        """Of all frames before each, and of all of them."""
+        """The bytes of all frames before each, and of all of them."""
         self._events = np.concatenate([[0], np.cumsum(self._lasts - self._firsts + 1)])
 
     @property
     def bytes(self) -> int:
-        """Of the whole range."""
+        """The bytes of the whole range."""
         return int(self._bytes[-1])
 
     def bytes_upto(self, number: int) -> int:
-        """Of the events up to that number."""
+        """The bytes of the events up to that number."""
         at = int(np.searchsorted(self._firsts, number, "right")) - 1
         if at < 0:
             return 0
@@ -50,7 +50,7 @@ class Weights:
         return begin + (end - begin) * (min(number, last) - first + 1) // (last - first + 1)
 
     def borders(self, pieces: int) -> list[int]:
-        """The last numbers of all pieces but the last: pieces of like bytes, or of like count if there are too few."""
+        """The last numbers of all pieces except the last: pieces of similar bytes, or count if there are too few."""
         found = self._borders(self._bytes, pieces, cut_above=self.bytes // (_COARSE * pieces))
         return found if len(found) == pieces - 1 else self._borders(self._events, pieces)
 

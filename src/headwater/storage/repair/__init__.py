@@ -1,1 +1,1 @@
-"""Check and repair of a directory that no server uses."""
+"""Check and repair of a directory not in use by a server."""

@@ -1,6 +1,6 @@
-"""Verification of a data directory or a backup: the state, every log, the manifest. And accepting a loss, explicitly.
+"""Verifies a data directory or a backup: the state, every log, the manifest. Also accepts losses, explicitly.
 
-Looking opens nothing for writing, so that a data directory may lie on a medium that takes none.
+Checking opens nothing for writing, so that a data directory may be on a read-only medium.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .manifest import MANIFEST, UNPROVED, faults_of, read_manifest
 
 @dataclass
 class CheckReport:
-    """What was found in a data directory."""
+    """The result of checking a data directory."""
 
     logs: list[LogCheck]
     state: StateCheck = field(default_factory=StateCheck)
     problems: list[str] = field(default_factory=list)
-    """What is damaged of the directory itself."""
+    """Damage of the directory itself."""
     newer: list[str] = field(default_factory=list)
-    """What a newer headwater wrote of the directory itself."""
+    """Parts of the directory itself written by a newer headwater."""
     notes: list[str] = field(default_factory=list)
-    """Remarks on the directory itself that are no damage."""
+    """Remarks on the directory itself, not damage."""
 
     @property
     def is_damaged(self) -> bool:
@@ -49,12 +49,12 @@ class CheckReport:
 
     @property
     def is_newer(self) -> bool:
-        """Whether a newer headwater wrote any of it: that was not looked at."""
+        """Whether a newer headwater wrote any of it; that part was not checked."""
         return bool(self.newer or self.state.newer or any(log.newer for log in self.logs))
 
     @property
     def is_sound(self) -> bool:
-        """Whether all of it was looked at, and nothing is damaged."""
+        """Whether everything was checked and nothing is damaged."""
         return not (self.is_damaged or self.is_newer)
 
 
@@ -69,7 +69,7 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
     found_of_backup = _check_manifest(directory)
     with unserved(directory), looking_at_state(directory) as (state, found):
         logs = []
-        if not found.newer:  # else what it says of the logs is not known
+        if not found.newer:  # else its list of logs is unknown
             stopped = {} if found.problems else stopped_logs(directory, state)
             paths = unknown_directories(directory, state)
             paths |= {name: [directory / LOGS / entry.directory] for name, entry in known_logs(state).items()}
@@ -80,7 +80,7 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
 
 
 def _check_manifest(directory: Path) -> tuple[list[str], list[str], list[str]]:
-    """Compare a backup with its manifest, if it is one: answers problems, files of a newer headwater, and notes."""
+    """Compare a backup, if it is one, with its manifest; returns problems, files of a newer headwater, and notes."""
     if not (directory / MANIFEST).exists():
         return [], [], []
     try:
@@ -95,7 +95,7 @@ def _check_manifest(directory: Path) -> tuple[list[str], list[str], list[str]]:
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
     """Give up the damaged events of a log, so that it opens again: their numbers stay empty for ever.
 
-    Answers the ranges newly given up. Raises LogNotFound, StorageUnavailable.
+    Returns the ranges newly given up. Raises LogNotFound, StorageUnavailable.
     """
     with closing(lock_directory(directory)), closing(open_state(directory, is_locked=True)) as state:
         entry = known_logs(state).get(name)
@@ -110,7 +110,7 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
         given_up = list(_damaged(log_directory, meta, known_durable(state, meta)))
         if given_up:
             for index_file in (log_directory / INDEX).iterdir():
-                index_file.unlink()  # derived; made anew without what was lost
+                index_file.unlink()  # derived; rebuilt without the lost events
             meta = meta.changed(lost=[*meta.lost, *given_up], clean=None)
             record_identity(state, log_directory, meta)
             meta.write(log_directory)
@@ -120,7 +120,7 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
 
 
 def adopt_log(directory: Path, name: str) -> Path:
-    """Have the state know a log again whose directory it has forgotten; answers that. See `catalog.directories.adopt`.
+    """Enter a forgotten log into the state again; returns its directory. See `catalog.directories.adopt`.
 
     Raises StorageCorrupted, LogExists, StorageUnavailable.
     """
@@ -131,7 +131,7 @@ def adopt_log(directory: Path, name: str) -> Path:
 
 
 def _mend_writers(directory: Path, meta: Meta) -> None:
-    """Make a table of writers that is missing or damaged from the frames that are there, as far as they go."""
+    """Rebuild a missing or damaged table of writers from the existing frames, as far as they go."""
     try:
         read_writers(directory)
     except StorageCorrupted:
@@ -145,11 +145,11 @@ def _mend_writers(directory: Path, meta: Meta) -> None:
 
 
 def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, int]]:
-    """The ranges of damaged events whose loss was not accepted yet."""
+    """The ranges of damaged events whose loss is not accepted yet."""
     paths = segment_paths(directory / FRAMES)
     gaps = list(meta.gaps)
     before = highest_kept(gaps, int(paths[0].stem) - 1 if paths else durable)
-    if before >= meta.first_retained:  # the oldest segments are missing, and with them what they had of trimmed events
+    if before >= meta.first_retained:  # the oldest segments are missing, with their trimmed events
         gaps.append((min(meta.first_retained, _last_of_history(directory, meta) + 1), before))
         yield gaps[-1]
     before_it: Segment | None = None
@@ -169,7 +169,7 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
 
 
 def _last_of_history(directory: Path, meta: Meta) -> int:
-    """Up to where the postings of trimmed events are known without a hole."""
+    """The number up to which the postings of trimmed events have no hole."""
     last = meta.known_from - 1
     for first, its_last in postings_ranges(directory / HISTORY):
         if first <= last + 1:

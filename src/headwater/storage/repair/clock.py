@@ -1,7 +1,7 @@
-"""Mending a log that a wrong clock has written on: its last events are recorded in a future that is yet to come.
+"""Repairs a log written with a wrong clock, whose last events are recorded in the future.
 
-They stay as they are. META gets their numbers and the time that they count as from now on, for look-ups by time and for
-retention by age: the time of the mending. `recorded_at` goes on from there: it goes back this once.
+The events stay unchanged. META gets their numbers and the time that they count as from now on, for look-ups by time and
+retention by age: the time of the repair. `recorded_at` goes on from there: it goes back this once.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from ..state.data_directory import lock_directory, open_state
 
 
 class Distrusted(NamedTuple):
-    """The events that a wrong clock recorded."""
+    """The events recorded by a wrong clock."""
 
     first: int
     last: int
     recorded_at: int
-    """Of the first of them."""
+    """The time of the first of them."""
     taken_as: int
-    """The time that they count as. It and `recorded_at` are in ms since 1970 UTC."""
+    """The time they count as. Like `recorded_at`, in ms since 1970 UTC."""
 
 
 def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrusted | None:
-    """Distrust the events of a log that are recorded after `now` (the present, by the system's clock).
+    """Distrust the events of a log recorded after `now` (default: the system clock's time).
 
-    Answers None if there are none. The data directory must not be served. The system's clock is believed at the next
+    Returns None if there are none. The data directory must not be served. The system clock is trusted at the next
     start, whatever it was before. Raises LogNotFound, StorageUnavailable, StorageCorrupted.
     """
     now = wall_clock_ms() if now is None else now
@@ -58,7 +58,7 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
 
 
 def _found(log_directory: Path, meta: Meta, now: int) -> Distrusted | None:
-    """From the first event that is recorded after `now` to the last one: times never go back by themselves."""
+    """The events from the first one recorded after `now` to the end: times never go back by themselves."""
     first = last = recorded_at = before = 0
     for segment in scanned_segments(log_directory / FRAMES, meta):
         for frame in frames_of(segment):

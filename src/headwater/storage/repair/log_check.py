@@ -1,6 +1,6 @@
-"""Verification of one log: every checksum, the chain of frames, staged batches, and the index against the events.
+"""Verifies one log: every checksum, the chain of frames, staged batches, and the index against the events.
 
-`check` uses it, and so does a backup for its copies, but without comparing the index with the events.
+`check` uses it, and so do backups for their copies, but without comparing the index with the events.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from ..staging.segments import TABLE_SUFFIX, check_segments
 
 
 def check_staged(log_directory: Path, problems: list[str], notes: list[str]) -> None:
-    """Check a log's staged batches: add damage to `problems`, and remarks to `notes`.
+    """Check a log's staged batches: add damage to `problems` and remarks to `notes`.
 
     Raises OSError, WrittenByNewer.
     """
@@ -79,26 +79,26 @@ def _check_part(path: Path, manifest: BatchManifest | None, problems: list[str],
 
 
 UNFIT_MAX = 1000
-"""So many unfit events of a log are listed, and all are counted."""
+"""The most unfit events of a log to list; all are counted."""
 
 
 @dataclass
 class UnfitEvent:
-    """An event that an earlier version took, and that AMQP, CloudEvents and FutoIn do not hand on as it is."""
+    """An event accepted by an earlier version that AMQP, CloudEvents and FutoIn cannot deliver unchanged."""
 
     sequence_number: int
     reason: str
     is_stub: bool
-    """Whether a stub stands in for it; else it comes without the attribute that the reason names."""
+    """Whether a stub replaces it; else it is delivered without the attribute named in the reason."""
 
 
 Progress = Callable[[str, int, int], None]
-"""Gets the name of the log, the bytes that are done, and the bytes in all."""
+"""Called with the name of the log, the bytes done, and the total bytes."""
 
 
 @dataclass
 class LogCheck:
-    """What was found in one log."""
+    """The result of checking one log."""
 
     name: str
     segments: int = 0
@@ -106,15 +106,15 @@ class LogCheck:
     events: int = 0
     bytes: int = 0
     problems: list[str] = field(default_factory=list)
-    """What is damaged; empty if the log is sound."""
+    """The damage; empty if the log is sound."""
     notes: list[str] = field(default_factory=list)
-    """What is worth knowing but mends itself at the next start."""
+    """Findings that repair themselves at the next start."""
     newer: list[str] = field(default_factory=list)
-    """What a newer headwater wrote: it is not damaged, and was not checked."""
+    """Parts written by a newer headwater: not damaged, and not checked."""
     unfit: list[UnfitEvent] = field(default_factory=list)
-    """Events that would not be taken today, the first UNFIT_MAX. They are not damaged."""
+    """The first UNFIT_MAX events that would be refused today. They are not damaged."""
     unfit_events: int = 0
-    """How many there are."""
+    """The number of all unfit events."""
 
 
 def check_log(
@@ -126,10 +126,10 @@ def check_log(
     *,
     compares: bool = True,
 ) -> LogCheck:
-    """Look at the log of that directory. `stopped`: why the server does not open it, if that is known.
+    """Check the log in that directory. `stopped`: why the server does not open it, if known.
 
-    `state` is None where it cannot be used: then the log is looked at by itself. Without `compares` only
-    files that cannot be made again are verified, by checksums and the order of frames: no index is looked at.
+    `state` is None if it cannot be used: then the log is checked by itself. Without `compares`, only files that cannot
+    be rebuilt are verified, by checksums and the order of frames: no index is checked.
     """
     report = LogCheck(name)
     if stopped is not None:
@@ -156,7 +156,7 @@ def check_log(
 
 @contextmanager
 def _telling(report: LogCheck) -> Iterator[None]:
-    """Report a raised error as a problem of the log, or as newer than this headwater; the rest is still checked."""
+    """Report an error in the block as a problem of the log, or as newer than this headwater; the check goes on."""
     try:
         yield
     except WrittenByNewer as error:
@@ -168,9 +168,9 @@ def _telling(report: LogCheck) -> Iterator[None]:
 def _check_frames(
     directory: Path, meta: Meta, durable: int, report: LogCheck, progress: Progress, *, compares: bool
 ) -> None:
-    """The segments, and the files derived from them. Raises StorageCorrupted if their directory is missing.
+    """Check the segments and their derived files. Raises StorageCorrupted if their directory is missing.
 
-    Raises WrittenByNewer: the rest is not checked, because this version could take it for damaged.
+    Raises WrittenByNewer: the rest is not checked, because this version could mistake it for damage.
     """
     require_directory(directory / FRAMES)
     paths = segment_paths(directory / FRAMES)
@@ -294,7 +294,7 @@ def _check_ids(directory: Path, report: LogCheck) -> None:
 
 
 def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, list[int]]:
-    """The postings of a range, from its events."""
+    """The postings of a range, computed from its events."""
     merged: dict[bytes, list[int]] = {}
     for path, following in zip(paths, [*paths[1:], None], strict=True):
         if (following is not None and int(following.stem) <= first) or int(path.stem) > last:
@@ -313,4 +313,4 @@ def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> di
 
 
 def _silent(_name: str, _done: int, _total: int) -> None:
-    """No progress wanted."""
+    """Ignore the progress."""

@@ -1,6 +1,6 @@
-"""The manifest of a backup: its last file, with the size and CRC32C of each other one, and the damage of its logs.
+"""The manifest of a backup: its last file, with the size and CRC32C of every other file, and the damage of its logs.
 
-Before format 3 it had no sums. Such a backup is read as before, and its files are unproved.
+Before format 3 it had no sums. Such a backup is read as before, and its files cannot be verified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..state.files import SHARED_MEMORY, STATE_NAME, changes_path, files_of
 MANIFEST = "BACKUP.json"
 MANIFEST_FORMAT = 3
 FORMAT_SUMMED = 3
-"""From here on it has sums."""
+"""From this format on it has sums."""
 UNPROVED = (
     "the backup was made by an earlier headwater, without checksums of its files: that none is missing or was changed "
     "cannot be proved"
@@ -31,21 +31,21 @@ _REMEDY = "take another backup"
 
 
 class BackupManifest(msgspec.Struct):
-    """The last file of a backup: it is whole if this is there."""
+    """The last file of a backup: with it, the backup is complete."""
 
     created_at: int
     """Milliseconds since 1970 UTC."""
     logs: dict[str, int]
     """The head of each log."""
     files: dict[str, FileSum] = {}
-    """The sum of each file, by its path in the backup."""
+    """The sum of each file, by path in the backup."""
     damaged: dict[str, list[str]] = {}
-    """By log, its damage when it was copied."""
+    """The damage of each log at the time of the copy."""
     format: int = MANIFEST_FORMAT
 
     @property
     def has_sums(self) -> bool:
-        """Whether its files can be proved."""
+        """Whether its files can be verified."""
         return self.format >= FORMAT_SUMMED
 
 
@@ -64,7 +64,7 @@ _FILE = CheckedFile(MANIFEST, BackupManifest, newest=MANIFEST_FORMAT, checked_fr
 
 
 def read_manifest(directory: Path) -> BackupManifest:
-    """The manifest of a backup. Raises StorageUnavailable: there is none, or it is not whole."""
+    """The manifest of a backup. Raises StorageUnavailable: it is missing or incomplete."""
     try:
         return _FILE.read(directory)
     except (OSError, StorageCorrupted) as error:
@@ -76,14 +76,14 @@ def read_manifest(directory: Path) -> BackupManifest:
 
 
 def write_manifest(directory: Path, manifest: BackupManifest) -> None:
-    """Write the manifest of a backup, durably. Raises OSError."""
+    """Durably write the manifest of a backup. Raises OSError."""
     _FILE.write(directory, manifest)
 
 
 def files_in(directory: Path) -> Iterator[str]:
-    """The paths of all files in a directory that belong into a backup: those of the state and the logs.
+    """The paths of all files in a directory that belong in a backup: those of the state and the logs.
 
-    Whoever reads a state leaves an empty file of changes beside it, which says nothing.
+    Reading a state leaves an empty WAL beside it, which does not count.
     """
     state = directory / STATE_NAME
     for path in files_of(state):
@@ -112,14 +112,14 @@ def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
 
 
 def fault_of(found: FileSum, expected: FileSum) -> str | None:
-    """How a file differs from the one that was copied; None if it does not."""
+    """How a file differs from the copied one; None if it does not."""
     if found.bytes != expected.bytes:
         return f"{found.bytes} bytes found, {expected.bytes} were copied"
     return None if found == expected else "its content was changed"
 
 
 def check_paths(directory: Path, manifest: BackupManifest) -> None:
-    """Raises StorageUnavailable if the manifest names a file that is outside of the backup."""
+    """Raises StorageUnavailable if the manifest names a file outside the backup."""
     for name in manifest.files:
         path = PurePosixPath(name)
         if path.is_absolute() or ".." in path.parts:

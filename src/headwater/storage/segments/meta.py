@@ -1,4 +1,4 @@
-"""META: the identity of one log directory and the few facts that outlive its frames. One small file, replaced whole."""
+"""META: the identity of a log directory and the few facts that outlive its frames. One small file, replaced whole."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ...core.limits import PARTITIONS_MAX
 from ..disk.checked_file import CheckedFile, check_names
 
 FORMAT = 3
-"""The version of the directory layout, and of META, that this code writes; it opens every one before it."""
+"""The version of the directory layout and of META that this code writes; it opens all earlier ones."""
 FORMAT_MARKS = 2
-"""Before format 3, that of a log that has marks of exactly-once writers, which 1 has not."""
+"""Before format 3, the format of a log with marks of exactly-once writers; format 1 has none."""
 FORMAT_CHECKED = 3
-"""From here on META has a checksum, and a second witness of how far the log is trimmed (`catalog.trim_point`)."""
+"""From this format on, META has a checksum and the trim point has a second witness (`catalog.trim_point`)."""
 INDEX, HISTORY, FRAMES = "idx", "history", "log"
 """Directories of a log: of index files, of postings of trimmed events, and of segments."""
 META_NAME = "META.json"
@@ -28,7 +28,7 @@ _U32, _U63, _U64 = 2**32 - 1, 2**63 - 1, 2**64 - 1
 
 @dataclass(frozen=True)
 class CleanStop:
-    """How the newest segment ended when the log was closed in order: nothing behind it needs a look."""
+    """The end of the newest segment when the log was closed cleanly: nothing behind it needs a check."""
 
     head: int
     segment: str
@@ -51,27 +51,27 @@ class Meta:
     incarnation: str
     """32 hexadecimal digits; also in the header of each segment of this log."""
     segments_id: str
-    """What the headers of the segments carry: the incarnation that wrote the first of them."""
+    """The id in the headers of the segments: the incarnation that wrote the first one."""
     id_seed: int
     created_at: int
     partitions: int
-    """How many the log has; more than one have postings."""
+    """The number of partitions; if more than one, they have postings."""
     format: int = FORMAT
-    """An earlier one: so it was read, and is not written any more."""
+    """If earlier, the format it was read in; such a format is no longer written."""
     epoch: int = 0
     """Raised at every open."""
     first_retained: int = 1
     known_from: int = 1
-    """Conditions know of everything from here on."""
+    """Conditions see every event from this number on."""
     voids: list[tuple[int, int]] = field(default_factory=list)
-    """Numbers of other incarnations under this name: never events of this log."""
+    """Numbers of other incarnations with this name: never events of this log."""
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Numbers of damaged events whose loss was accepted."""
     clean: CleanStop | None = None
     has_marks: bool = False
-    """Whether the log has, or had, marks of exactly-once writers: then there is a file of their table."""
+    """Whether the log has, or had, marks of exactly-once writers: then their table has a file."""
     distrusted: list[tuple[int, int, int]] = field(default_factory=list)
-    """First and last number of events that a wrong clock recorded, ascending, and the time that they count as."""
+    """First and last numbers of events recorded by a wrong clock, ascending, and the time they count as."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for what cannot be."""
@@ -91,22 +91,22 @@ class Meta:
 
     @property
     def crc_seed(self) -> int:
-        """What the checksums of this log's frames begin with: not known to producers."""
+        """The seed of the checksums of this log's frames: not known to producers."""
         return self.id_seed & 0xFFFFFFFF
 
     @property
     def gaps(self) -> list[tuple[int, int]]:
-        """Numbers that are no events of this log, though there may be events on both sides of them."""
+        """Ranges of numbers without events, though there may be events on both sides."""
         return [*self.voids, *self.lost]
 
     @property
     def floor(self) -> int:
-        """The highest number that must not be given again, whatever the frames say; the log goes on above it."""
+        """The highest number that must not be issued again, whatever the frames say; the log goes on above it."""
         return max((high for _, high in self.gaps), default=0)
 
     @property
     def origin(self) -> int:
-        """The first number that was ever an event of this log: so far the log is trimmed when it begins."""
+        """The first number ever used for an event of this log: a new log is trimmed up to it."""
         origin = 1
         for low, high in sorted(self.voids):
             if low <= origin:
@@ -114,7 +114,7 @@ class Meta:
         return origin
 
     def counts_as(self, number: int) -> int | None:
-        """The time that an event counts as which a wrong clock recorded; None if its own time is right."""
+        """The time that an event recorded by a wrong clock counts as; None if its own time is right."""
         return next((taken_as for first, last, taken_as in self.distrusted if first <= number <= last), None)
 
     def changed(self, **changes: object) -> Meta:
@@ -122,7 +122,7 @@ class Meta:
         return replace(self, **changes)  # type: ignore[arg-type]
 
     def write(self, directory: Path) -> None:
-        """Replace META durably."""
+        """Durably replace META."""
         META_FILE.write(directory, self.changed(format=FORMAT))
 
 
@@ -135,7 +135,7 @@ def read_meta(directory: Path) -> Meta:
 
 
 def _earlier(content: bytes) -> Meta:
-    """META as 0.1.0 wrote it. Raises ValueError."""
+    """Decode the format of 0.1.0. Raises ValueError."""
     found = msgspec.json.decode(content, type=dict[str, object])
     check_names(found, {each.name for each in fields(Meta)} - {"has_marks", "distrusted"})
     return msgspec.convert(found | {"has_marks": found["format"] == FORMAT_MARKS}, Meta)

@@ -1,6 +1,6 @@
-"""What is kept beside a sealed segment so that opening it reads no frame: places of frames, hashes of ids.
+"""The file beside a sealed segment that makes opening it read no frame: offsets of frames, hashes of ids.
 
-Derived from the segment; made anew where it is missing or damaged.
+Derived from the segment; rebuilt if missing or damaged.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..disk.system import write_whole
 
 MAGIC = b"HWPLACE1"
 _HEADER = struct.Struct("<QQQQ")
-"""Behind the lead: first number, size of the segment's used part, frames, events"""
+"""After the lead: first number, size of the segment's used part, frames, events"""
 _BODY_AT = LEAD_BYTES + _HEADER.size
 
 
@@ -25,7 +25,7 @@ class FramePlaces:
     """A file of places."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ValueError or OSError if it is not there, not whole, or that of another segment."""
+        """Raises ValueError or OSError if the file is missing, incomplete, or belongs to another segment."""
         content = path.read_bytes()
         buffer = memoryview(content)
         check_lead(content, MAGIC, _HEADER.size, path)
@@ -36,14 +36,14 @@ class FramePlaces:
         if path.name != places_name(self.first):
             raise ValueError(f"{path}: it has the places of the segment that begins with {self.first}")
         ends = (_BODY_AT, _BODY_AT + 8 * frames, _BODY_AT + 16 * frames)
-        # As copies: who keeps them must not keep the hashes, which are most of the file.
+        # Copies, so that keeping them does not keep the hashes, which are most of the file.
         self.firsts: Sequence[int] = memoryview(content[ends[0] : ends[1]]).cast("Q")
         self.offsets: Sequence[int] = memoryview(content[ends[1] : ends[2]]).cast("Q")
         self.id_hashes: npt.NDArray[np.uint64] = np.frombuffer(buffer[ends[2] :], dtype=np.uint64)
 
 
 def places_name(first: int) -> str:
-    """The file name of the places of the segment that begins with that number."""
+    """The name of the places file of the segment that begins with that number."""
     return f"{first:020d}.places"
 
 
@@ -55,7 +55,7 @@ def write_places(
     offsets: Sequence[int],
     id_hashes: npt.NDArray[np.uint64],
 ) -> Path:
-    """Write a file of places, durably, under its final name or not at all."""
+    """Durably write a places file, under its final name or not at all."""
     body = b"".join(np.array(column, dtype=np.uint64).tobytes() for column in (firsts, offsets, id_hashes))
     header = _HEADER.pack(first, end, len(firsts), len(id_hashes))
     return write_whole(directory / places_name(first), lead_of(MAGIC, header, body), header, body)

@@ -1,8 +1,8 @@
-"""Opening the segments of a log: after a clean stop by trust, after a crash by looking at every frame of the newest.
+"""Opening the segments of a log: trusted after a clean stop; after a crash, every frame of the newest is checked.
 
-A bad frame above everything that later frames, or the segment's header, call durable is a torn tail: it is cut, and the
-rest of the segment is made zeros again. A bad frame at or below that is damage: the log refuses to open, unless its
-loss was accepted.
+A bad frame above everything that later frames or the segment's header record as durable is a torn tail: it is cut, and
+the rest of the segment is zeroed. A bad frame at or below that is damage: the log refuses to open unless its loss was
+accepted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ZEROS = bytes(1 << 20)
 
 
 def require_directory(directory: Path) -> None:
-    """Raises StorageCorrupted if the directory of a log's segments is not there: it is made with the log."""
+    """Raises StorageCorrupted if the directory of a log's segments is missing: it is created with the log."""
     if not directory.is_dir():
         remedy = "put it back, or restore a backup (headwater restore)"
         raise StorageCorrupted(str(directory), "the directory of the log's segments is missing", remedy)
@@ -48,9 +48,9 @@ def open_segments(
     gaps: Ranges,
     disk: Disk,
 ) -> list[Segment]:
-    """All segments of a log, whole and ready, oldest first. `known_durable`: the head was at least there.
+    """Open and recover all segments of a log, oldest first. `known_durable`: the head was at least this number.
 
-    `first_retained`: what is numbered below that may be gone. `gaps`: numbers that need not be there.
+    `first_retained`: events below it may be gone. `gaps`: numbers that may be missing.
 
     Raises StorageCorrupted, StorageUnavailable (a frame of a newer format).
     """
@@ -79,16 +79,16 @@ def open_segments(
         else:
             segments[-1] = newest = recover(newest, log_id, known_durable, gaps, disk, before, clean)
             newest.open_to_write()
-            disk.sync(newest.fd)  # a killed process had written, but perhaps not synced, what is served from now on
-            sync_directory(directory)  # nor that it is there: a staged file becomes a segment with all its frames
+            disk.sync(newest.fd)  # a killed process may not have synced frames that are served from now on
+            sync_directory(directory)  # nor the file's name: a staged file becomes a segment with all its frames
     return segments
 
 
 def leave_unended(segments: Sequence[Segment], meta: Meta) -> None:
-    """Close the newest segment, unless the process that wrote its last frame has closed the log in order.
+    """Close the newest segment, unless the process that wrote its last frame closed the log cleanly.
 
-    That process may be stopped before a write to the segment, and write when it goes on. Nothing that it writes behind
-    the last frame is read, once another segment follows. Raises StorageCorrupted.
+    That process may be suspended before a write to the segment, and write when it resumes. Nothing it writes after the
+    last frame is read once another segment follows. Raises StorageCorrupted.
     """
     if not segments:
         return
@@ -99,13 +99,13 @@ def leave_unended(segments: Sequence[Segment], meta: Meta) -> None:
 
 
 def known_durable(state: StateStore, meta: Meta) -> int:
-    """What was durable for certain, whatever the frames say: acknowledged by a consumer, or the end of a clean stop."""
+    """The highest number certain to be durable, whatever the frames say: from acknowledgements or a clean stop."""
     acknowledged = (consumer.acknowledged for consumer in stored_consumers(state, meta.incarnation))
     return max(meta.clean.head if meta.clean else 0, *acknowledged, 0)
 
 
 def scanned_segments(directory: Path, meta: Meta) -> Iterator[Segment]:
-    """All segments of a log, oldest first, each with its frames up to a bad one, or to where the next one begins.
+    """All segments of a log, oldest first, each with its frames up to a bad one or to the start of the next segment.
 
     Raises StorageCorrupted, WrittenByNewer.
     """
@@ -117,7 +117,7 @@ def scanned_segments(directory: Path, meta: Meta) -> Iterator[Segment]:
 
 
 def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int) -> None:
-    """Learn the places of a sealed segment's frames: from the file beside it, else by looking at each frame.
+    """Find the offsets of a sealed segment's frames: from the places file, else by checking each frame.
 
     `last` is the number before the next segment's first. Raises StorageCorrupted.
     """
@@ -128,12 +128,12 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
             segment.adopt(places.firsts, places.offsets)
             if segment.end == places.end and highest_kept(gaps, last) <= segment.last <= last:
                 return
-            segment.reset()  # its last frame is not what its header says: look at each
+            segment.reset()  # its last frame does not match its header: check each
     except FileNotFoundError:
         logger.debug("no places of %s", segment.path)
     except (OSError, ValueError, BadFrame) as error:
         logger.warning("unusable places of %s: %s", segment.path, error)
-        path.unlink()  # made anew with the index
+        path.unlink()  # rebuilt with the index
     scan = SegmentScan(segment, gaps, ends_at=last)
     scan.run()
     if scan.bad is not None:
@@ -141,9 +141,9 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
 
 
 def _follows(before: Segment, segment: Segment) -> bool:
-    """Whether a segment begins with the checksum that the one before it ends with, by their headers.
+    """Whether a segment begins with the checksum that the previous one ends with, by their headers.
 
-    Where there are numbers between them, the loss of what was there was accepted, or they are of other incarnations.
+    Numbers between them belong to an accepted loss or to other incarnations.
     """
     if not before.events or not len(segment.offsets) or segment.firsts[0] != before.last + 1:
         return True
@@ -152,7 +152,7 @@ def _follows(before: Segment, segment: Segment) -> bool:
 
 
 def _look_again(segment: Segment, before: Segment | None, gaps: Ranges, last: int) -> None:
-    """Look at each frame of a sealed segment that does not fit a neighbour. Raises StorageCorrupted if it is bad."""
+    """Check each frame of a sealed segment that does not fit a neighbour. Raises StorageCorrupted if one is bad."""
     segment.reset()
     scan = SegmentScan(segment, gaps, ends_at=last, before=before)
     scan.run()
@@ -161,7 +161,7 @@ def _look_again(segment: Segment, before: Segment | None, gaps: Ranges, last: in
 
 
 def check_order(expected: int, segment: Segment, gaps: Ranges) -> None:
-    """Raises StorageCorrupted if a segment is missing before this one, which should begin with that number."""
+    """Raises StorageCorrupted if a segment is missing before this one, which should begin at `expected`."""
     _check_known(expected, highest_kept(gaps, segment.first - 1), segment.path.parent)
 
 
@@ -175,7 +175,7 @@ def _check_known(expected: int, known: int, directory: Path) -> None:
 
 
 def highest_kept(gaps: Ranges, number: int) -> int:
-    """The highest number up to that one that is in no gap."""
+    """The highest number, at most that one, outside all gaps."""
     for low, high in sorted(gaps, reverse=True):
         if low <= number <= high:
             number = low - 1
@@ -183,7 +183,7 @@ def highest_kept(gaps: Ranges, number: int) -> int:
 
 
 def is_covered(low: int, high: int, ranges: Ranges) -> bool:
-    """Whether the ranges, taken together, have every number from `low` to `high`."""
+    """Whether the ranges together cover every number from `low` to `high`."""
     for first, last in sorted(ranges):
         if first <= low <= last:
             low = last + 1
@@ -199,11 +199,11 @@ def recover(
     before: Segment | None = None,
     clean: CleanStop | None = None,
 ) -> Segment:
-    """Find the end of the newest segment after a crash, and make it ready to be written on.
+    """Find the end of the newest segment after a crash, and prepare it for further writes.
 
     `before`, `clean`: see SegmentScan.
 
-    Answers the segment, mapped anew if it was cut. Raises StorageCorrupted.
+    Returns the segment, remapped if it was cut. Raises StorageCorrupted.
     """
     scan = SegmentScan(segment, gaps, before=before, clean=clean)
     scan.run()
@@ -217,12 +217,12 @@ def recover(
 
 
 def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
-    """Make everything behind the last frame zeros again, durably, before anything is appended."""
+    """Durably zero everything behind the last frame, before anything is appended."""
     with open(segment.path, "r+b") as file:
         os.ftruncate(file.fileno(), segment.end)
         try:
             disk.allocate(file.fileno(), segment.size)
-        except OSError as error:  # what is there can be read; the next append begins a new segment
+        except OSError as error:  # its frames stay readable; the next append begins a new segment
             logger.warning("%s: no room behind the last event: %s", segment.path, error)
         os.fsync(file.fileno())
     mended = Segment(segment.path, log_id)
@@ -231,7 +231,7 @@ def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
 
 
 class SegmentScan:
-    """A walk over the frames of one segment, checking each; goes on behind a bad one only if its loss was accepted."""
+    """A scan that checks each frame of one segment; it passes a bad one only if its loss was accepted."""
 
     def __init__(
         self,
@@ -242,22 +242,22 @@ class SegmentScan:
         before: Segment | None = None,
         clean: CleanStop | None = None,
     ) -> None:
-        """`gaps` are numbers that need not be there; `ends_at` is the last number of a sealed segment.
+        """`gaps` are numbers that may be missing; `ends_at` is the last number of a sealed segment.
 
-        `before`: the segment that it is to follow, with all its frames, if that is known. `clean`: how the log ended,
-        if it was closed in order.
+        `before`: the segment that it must follow, with all its frames, if known. `clean`: how the log ended, if it was
+        closed cleanly.
         """
         self.segment, self._before = segment, before
         self._clean = clean if clean is not None and clean.segment == segment.path.name else None
         self._ends_at = ends_at
         self.durable_upto = 0
-        """The highest that a frame told of."""
+        """The highest durable number that a frame records."""
         self.bad: BadFrame | None = None
         self._gaps = gaps
 
     @property
     def bad_number(self) -> int:
-        """The number at which the bad frame begins (or the next one would)."""
+        """The first number of the bad frame (or of the next one)."""
         return self.segment.last + 1
 
     def run(self) -> None:
@@ -274,14 +274,14 @@ class SegmentScan:
         return True
 
     def known_durable(self, otherwise: int) -> int:
-        """The highest number that was durable, as far as these frames and somebody else know; no gap counts."""
+        """The highest durable number by these frames and by `otherwise`, outside all gaps."""
         told = max(otherwise, self.durable_upto, self.segment.whole_upto, self.durable_behind())
         if isinstance(self.bad, NotNext):
             told = max(told, self.bad.durable_upto)
         return highest_kept(self._gaps, told)
 
     def durable_behind(self) -> int:
-        """The highest number that good frames behind the bad one call durable."""
+        """The highest number that good frames behind the bad one record as durable."""
         durable, offset = 0, self.segment.end + 8
         while (frame := self._next_good(offset)) is not None:
             durable = max(durable, frame.durable_upto)
@@ -289,14 +289,14 @@ class SegmentScan:
         return durable
 
     def good_frames(self) -> Iterator[Frame]:
-        """Every whole frame of the segment, whatever lies between them."""
+        """Every intact frame of the segment, whatever lies between them."""
         offset = SEGMENT_HEADER_BYTES
         while (frame := self._next_good(offset)) is not None:
             yield frame
             offset = frame.offset + frame.length
 
     def is_zero_behind(self) -> bool:
-        """Whether nothing but zeros follows the last good frame."""
+        """Whether only zeros follow the last good frame."""
         content, end, size = self.segment.map, self.segment.end, len(_ZEROS)
         starts = range(end, self.segment.size, size)
         return all(content[start : start + size] == _ZEROS[: self.segment.size - start] for start in starts)
@@ -309,12 +309,12 @@ class SegmentScan:
         return self.segment.corrupted(f"events {self.bad_number} to {upto} are damaged ({reason})")
 
     def lost_range(self, last: int) -> tuple[int, int]:
-        """What accepting the loss at this bad frame gives up: up to the next good frame, or to that last number."""
+        """The numbers lost by accepting this bad frame: up to the next good frame, or to `last`."""
         behind = self._next_good(self.segment.end + 8)
         return self.bad_number, behind.first - 1 if behind else max(last, self.bad_number)
 
     def _following(self) -> Frame | None:
-        """The next good frame; behind what is none (or zeros), only if the loss of what was there is accepted."""
+        """The next good frame; one behind a bad frame or zeros only if the loss between was accepted."""
         bad = None
         if self._has_more():
             try:
@@ -355,10 +355,10 @@ class SegmentScan:
         return frame
 
     def _next_good(self, offset: int) -> Frame | None:
-        """The first whole frame from that offset on."""
-        # The end: CPython before 3.11.5 reads a byte behind it (gh-105235), where nothing may be mapped.
+        """The first intact frame from that offset on."""
+        # The end: CPython before 3.11.5 reads a byte behind it (gh-105235), which may be unmapped.
         while (offset := self.segment.map.find(MAGIC, offset, self.segment.size - 1)) >= 0:
-            if offset % 8 == 0:  # as every frame is
+            if offset % 8 == 0:  # all frames are aligned
                 with contextlib.suppress(BadFrame):
                     return self._good_frame(offset)
             offset += 4
@@ -370,9 +370,9 @@ class SegmentScan:
 
 
 def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bool:
-    """Whether the frames up to the clean end are there (by their headers only), adding them."""
+    """Add the frames up to the clean end, by their headers only; returns whether all are there."""
     if clean is None or clean.segment != segment.path.name or any(high >= segment.first for _, high in gaps):
-        return False  # headers do not tell which frames are lost
+        return False  # headers do not show which frames are lost
     try:
         while segment.end < clean.end:
             frame = Frame(segment.buffer, segment.end, segment.crc_seed)

@@ -1,6 +1,6 @@
 """One segment file: a header and frames, then zeros. Its name is the number of its first event.
 
-Only the newest of a log is written; the others never change. Recovery of the newest after a crash is in `recovery`.
+Only the newest segment of a log is written; the others never change. `recovery` recovers the newest after a crash.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ Ranges = Sequence[tuple[int, int]]
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQIQ8s")
-"""magic, version, generation, log id, first number, seed of the frames' checksums, up to where it was whole, spare"""
+"""magic, version, generation, log id, first number, seed of the frames' checksums, number it was whole up to, spare"""
 _CHECKSUM = struct.Struct("<I")
 _DENSE = 4
-"""Events of a frame are decoded together if at least every so-manyth is wanted."""
+"""Events of a frame are decoded together if at least one in this many is wanted."""
 _NO_LIMIT = 1 << 62
 _SPAN = 256
-"""So many wanted events at most are decoded together."""
+"""The most wanted events to decode together."""
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 
 
 def id_in(path: Path) -> bytes:
-    """The id of the log that a segment says it belongs to: for who has nothing else to go by. Raises OSError."""
+    """The log id in a segment's header, for callers without another source. Raises OSError."""
     with open(path, "rb") as file:
         head = file.read(_HEADER.size)
     return bytes(_HEADER.unpack(head)[3]) if len(head) == _HEADER.size else b""
@@ -66,12 +66,12 @@ def segment_paths(directory: Path) -> list[Path]:
 
 
 class Segment:
-    """One segment file, mapped read-only, with the place of each of its frames."""
+    """One segment file, mapped read-only, with the offset of each frame."""
 
     def __init__(self, path: Path, log_id: bytes, first: int | None = None, *, image: DiskImage | None = None) -> None:
-        """Map the file and check its header. `first`: the number of its first event, if its name is another yet.
+        """Map the file and check its header. `first`: the number of its first event, if the name does not have it yet.
 
-        `image`: its content in the place of the file's, with the header at least. Raises StorageCorrupted,
+        `image`: content to use instead of the file's, with at least the header. Raises StorageCorrupted,
         WrittenByNewer.
         """
         self.path = path
@@ -80,16 +80,16 @@ class Segment:
         self.fd = -1
         """Open only while the segment is written (the map keeps a descriptor of its own)."""
         self.damage: str | None = None
-        """What a read found first that was not as it was written, and what to do."""
+        """The first damage that a read found, and what to do about it."""
         self.is_indexed = False
-        """Whether the files derived from it were seen: see `maintenance.tasks`."""
+        """Whether its derived files have been seen: see `maintenance.tasks`."""
         self.distrusted: Ranges = ()
-        """Events whose frames are damaged on the disk, whatever is in memory: no read gives them."""
+        """Events whose frames are damaged on disk, whatever is in memory: reads refuse them."""
         self.reset()
         self.map, self.buffer = self._mapped() if image is None else (image.map, image.content)
         self.size = len(self.buffer)
         self.allocated = self.size
-        """What the file takes; less than its size when it was opened, once its rest was given back."""
+        """The file's allocated bytes; less than its size at opening once the rest was released."""
         self.crc_seed, self.whole_upto = self._check_header()
 
     def _mapped(self) -> tuple[mmap.mmap, memoryview]:
@@ -104,13 +104,13 @@ class Segment:
             raise self.header_damaged("the file is shorter than its header")
 
     def open_to_write(self) -> None:
-        """From now on it is written. Raises OSError."""
+        """Open the file for writing. Raises OSError."""
         self.fd = os.open(self.path, os.O_RDWR)
 
     def reset(self) -> None:
-        """Know of no frame."""
+        """Forget all frames."""
         self.firsts: Sequence[int] = array("Q")
-        """First number of each frame, in order; `offsets` has the place of each in the file."""
+        """The first number of each frame, in order; `offsets` has their offsets in the file."""
         self.offsets: Sequence[int] = array("Q")
         self.last = self.first - 1
         self.events = 0
@@ -118,20 +118,20 @@ class Segment:
         """Where the next frame goes."""
         self.last_crc = 0
         self.recorded_at = 0
-        """Of the last frame."""
+        """The time of the last frame."""
         self._verified = bytearray()
-        """Whether each frame was seen to be whole."""
+        """Whether each frame has been verified."""
         self._newest_read: tuple[int, Frame] | None = None
-        """The frame that was read last, and its index: most often it is asked for again, or none is."""
+        """The last frame read, and its index: the next read usually wants the same one."""
 
     def unverify(self) -> None:
-        """Let each frame be verified when it is next read."""
+        """Make the next read of each frame verify it."""
         self._verified = bytearray(len(self.offsets))
 
     def distrust(self, low: int, high: int, problem: str) -> None:
-        """The disk has other bytes than were written for the events from `low` to `high`: they cannot be read.
+        """Refuse reads of the events from `low` to `high`, whose bytes on disk are damaged.
 
-        The page in memory may be whole, but goes when memory is short.
+        The page in memory may be intact, but is dropped when memory is short.
         """
         self.distrusted = (*self.distrusted, (low, high))
         self.damage = self.damage or str(self.corrupted(f"events {low} to {high} are damaged on the disk ({problem})"))
@@ -140,13 +140,13 @@ class Segment:
         self._newest_read = None
 
     def trust(self, low: int, high: int) -> None:
-        """The disk has the bytes of these events again: each frame is verified when it is next read."""
+        """Allow reads of these events again, after a repair on disk: the next read of each frame verifies it."""
         self.distrusted = tuple(each for each in self.distrusted if each != (low, high))
         if not self.distrusted:
             self.damage = None
 
     def add(self, frame: Frame | EncodedFrame, offset: int) -> None:
-        """A frame is known to be at that place, whole."""
+        """Add an intact frame at that offset."""
         assert isinstance(self.firsts, array) and isinstance(self.offsets, array), "a sealed segment does not grow"
         self._verified.append(True)
         self.firsts.append(frame.first)
@@ -158,7 +158,7 @@ class Segment:
         self.recorded_at = frame.recorded_at
 
     def adopt(self, firsts: Sequence[int], offsets: Sequence[int]) -> None:
-        """Take over the places of all frames (of a sealed segment), unverified: each is verified when first read."""
+        """Adopt the offsets of all frames (of a sealed segment), unverified: the first read of each verifies it."""
         if not len(offsets):
             return
         last = Frame(self.buffer, offsets[-1], self.crc_seed)
@@ -168,19 +168,19 @@ class Segment:
         self.events = self.last - self.first + 1
 
     def adopt_copied(self, other: Segment) -> None:
-        """Take over the places of another file's frames: this file is a copy of it. That one's do not change."""
+        """Adopt the offsets of another file's frames, of which this file is a copy. The other's do not change."""
         firsts, offsets = (each[:] if isinstance(each, array) else each for each in (other.firsts, other.offsets))
         self.adopt(firsts, offsets)
         self.events = other.events
 
     def adopt_scanned(self, other: Segment) -> None:
-        """Take over the places that were found in the same file before it was cut."""
+        """Adopt the offsets found in the same file before it was cut."""
         self.firsts, self.offsets, self._verified = other.firsts, other.offsets, other._verified
         self.last, self.events, self.end = other.last, other.events, other.end
         self.last_crc, self.recorded_at = other.last_crc, other.recorded_at
 
     def frame(self, index: int) -> Frame:
-        """The frame of that index. Raises StorageCorrupted."""
+        """The frame at that index. Raises StorageCorrupted."""
         if (read := self._newest_read) is not None and read[0] == index:
             return read[1]
         try:
@@ -188,7 +188,7 @@ class Segment:
                 frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
             else:
                 frame = self._proven(index)
-                self._verified[index] = True  # before it is known whether it is distrusted: `distrust` may come now
+                self._verified[index] = True  # before the check of `distrusted`: `distrust` may run now
                 if any(low <= frame.last and frame.first <= high for low, high in self.distrusted):
                     self._verified[index] = False
                     raise BadFrame("on the disk, though not in memory")
@@ -200,7 +200,7 @@ class Segment:
         return frame
 
     def look_for_damage(self) -> None:
-        """Read the whole file, as if nothing of it had been read before: `damage` names the first fault."""
+        """Read and verify the whole file again: `damage` reports the first fault."""
         try:
             self._check_header()
             for index in range(len(self.offsets)):
@@ -212,7 +212,7 @@ class Segment:
             self.damage = self.damage or str(error)
 
     def _proven(self, index: int) -> Frame:
-        """The frame of that index: whole, and the one that follows the frame before it. Raises BadFrame."""
+        """The frame at that index, verified, including the link to the frame before it. Raises BadFrame."""
         frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
         frame.verify()
         if frame.first != self.firsts[index]:
@@ -222,7 +222,7 @@ class Segment:
         return frame
 
     def _check_chain(self, index: int, frame: Frame) -> None:
-        """Raises NotNext, unless the frame before it is damaged itself, or what was between them is lost."""
+        """Raises NotNext, unless the frame before it is damaged too, or frames between them are lost."""
         try:
             before = Frame(self.buffer, self.offsets[index - 1], self.crc_seed)
             if before.last + 1 != frame.first:
@@ -246,11 +246,11 @@ class Segment:
     ) -> tuple[int, int, bool]:
         """Append the events of some of these numbers, ascending or descending, from that position on.
 
-        The first is in this segment, which has none from `below` on. It ends after one number at least, anywhere before
-        they leave the segment, and when payloads have used up that budget of bytes. Answers the position behind them,
-        the rest of the budget, and whether all of their frames are gated. Lost events, where the loss was accepted, are
-        left out. With `event_bytes`, the budget is a bound for all that the events have, and so much for each: it ends
-        before an event that does not fit, without any budget if that is the first one. Raises StorageCorrupted.
+        The first is in this segment, which has none from `below` on. It stops after at least one number, at the latest
+        when they leave the segment or payloads have used up the byte budget. Returns the next position, the rest of
+        the budget, and whether all their frames are gated. Events whose loss was accepted are skipped. With
+        `event_bytes`, the budget bounds all bytes of the events plus that many for each: it stops before an event that
+        does not fit, with no budget left if that is the first one. Raises StorageCorrupted.
         """
         if IS_NATIVE:
             into = events if isinstance(events, list) else events.rows
@@ -272,7 +272,7 @@ class Segment:
     def _pick_fitting(
         self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
     ) -> tuple[int, int, bool]:
-        """`_pick_of_frame` within a bound."""
+        """`_pick_of_frame` within a byte bound."""
         index = self.index_of(numbers[position])
         if index < 0:
             return position + 1, budget, True
@@ -293,10 +293,10 @@ class Segment:
     def _pick_of_frame(
         self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
     ) -> tuple[int, int, bool]:
-        """`pick` from one frame: the twin of `walk`, which takes plain events of many frames."""
+        """`pick` from one frame: the counterpart of `walk`, which takes plain events of many frames."""
         number, stop = numbers[position], position + 1
         firsts, after = self.firsts, bisect_right(self.firsts, number)
-        if not after:  # the segment begins with lost ones
+        if not after:  # the segment begins with lost events
             return stop, budget, True
         is_gated = bool(self.buffer[self.offsets[after - 1] + OPTIONAL_AT] & GATED_FEATURE)
         first, following = firsts[after - 1], firsts[after] if after < len(firsts) else below
@@ -309,20 +309,20 @@ class Segment:
         return stop, budget, is_gated
 
     def _pick_apart(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-        """`random_access.pick` of the frame of that index.
+        """`random_access.pick` of the frame at that index.
 
-        The header is read in place, so there is nothing to be kept, however many frames there are.
+        The header is read in place, so nothing is cached, however many frames there are.
         """
         if not self._verified[index]:
             self.frame(index)
         return pick(self.map, self.offsets[index], numbers, events, budget)
 
     def _pick_together(self, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
-        """The same; many are decoded together, a bounded span at a time."""
+        """The same, decoding many events together, in bounded spans."""
         if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
             return self._pick_apart(index, numbers, events, budget)
         frame = self.frame(index)
-        if frame.last < max(numbers[0], numbers[-1]):  # some were lost, and the loss was accepted
+        if frame.last < max(numbers[0], numbers[-1]):  # some are lost, and the loss was accepted
             numbers = [number for number in numbers if number <= frame.last]
         for at in range(0, len(numbers), _SPAN):
             piece = numbers[at : at + _SPAN]
@@ -337,15 +337,15 @@ class Segment:
         return budget
 
     def number_of(self, index: int) -> int:
-        """The first number of the frame of that index; behind the last frame, the next number."""
+        """The first number of the frame at that index; after the last frame, the next number."""
         return self.firsts[index] if index < len(self.firsts) else self.last + 1
 
     def index_of(self, number: int) -> int:
-        """The index of the frame that has that number, or would have it; -1 below the first."""
+        """The index of the frame that has, or would have, that number; -1 below the first."""
         return bisect_right(self.firsts, number) - 1
 
     def corrupted(self, problem: str) -> StorageCorrupted:
-        """The error that says so, and what to do."""
+        """The error for that problem, with the remedy."""
         return StorageCorrupted(
             str(self.path),
             problem,
@@ -353,29 +353,29 @@ class Segment:
         )
 
     def header_damaged(self, problem: str) -> StorageCorrupted:
-        """The error for a segment that is none: without its header nothing in it can be told."""
+        """The error for a segment with a damaged header, without which it cannot be read."""
         return StorageCorrupted(str(self.path), problem, "restore a backup (headwater restore)")
 
     def give_back_rest(self) -> None:
-        """It is written no more: what was allocated behind the last frame goes back to the file system.
+        """Release the space allocated behind the last frame, once the segment is no longer written.
 
-        A page of zeros stays, because a backup that maps the file at this moment looks for the end of the frames.
+        A page of zeros stays, because a backup that maps the file right now looks for the end of the frames.
         """
         kept = min((self.end // 4096 + 2) * 4096, self.size)
         try:
             os.truncate(self.fd if self.fd >= 0 else self.path, kept)
             self.allocated = kept
-        except OSError as error:  # it only takes more room than it needs
+        except OSError as error:  # it only takes more space than it needs
             logger.warning("%s: cannot be cut to its used part: %s", self.path, error)
 
     def close(self) -> None:
-        """Write it no more; the map goes when the last reader lets go of it."""
+        """Stop writing; the map is freed when its last reader releases it."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
     def _check_header(self) -> tuple[int, int]:
-        """Answers the seed of the checksums, and the number up to which all was there from the first."""
+        """Check the header; returns the seed of the checksums and the number up to which it was whole at first."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
         self._check_size(len(head))
         magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)
@@ -392,7 +392,7 @@ class Segment:
 def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0, whole_upto: int = 0) -> bytes:
     """The header of a segment file. `generation` counts rewrites (redaction).
 
-    `whole_upto`: up to that number it was durable before it became a segment, so that what is missing is no torn tail.
+    `whole_upto`: it was durable up to this number before it became a segment, so missing frames are no torn tail.
     """
     head = _HEADER.pack(SEGMENT_MAGIC, SEGMENT_VERSION, generation, log_id, first, crc_seed, whole_upto, b"")
     return head + _CHECKSUM.pack(google_crc32c.value(head))
@@ -405,12 +405,12 @@ def _end_of_frame(numbers: Sequence[int], position: int, first: int, below: int)
 
 
 def bytes_between(segments: Sequence[Segment], low: int, high: int) -> int:
-    """What the events from `low` to `high` take, about: a frame that has others too counts by the number of them."""
+    """The approximate bytes of the events from `low` to `high`: a partly covered frame counts in proportion."""
     return sum(_bytes_upto(each, high) - _bytes_upto(each, low - 1) for each in segments) if low <= high else 0
 
 
 def _bytes_upto(segment: Segment, number: int) -> int:
-    """The bytes of its frames, and of a part of one, with the numbers up to that one."""
+    """The bytes of its frames up to that number, with a proportional part of the last."""
     firsts, offsets = segment.firsts, segment.offsets
     if not len(offsets) or number < segment.first:
         return 0

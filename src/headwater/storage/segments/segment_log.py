@@ -1,10 +1,10 @@
 """The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. The embedded default.
 
-A few bytes are written and synced in one call, where the file system is known to do so.
+Small appends are written and synced in one call if the file system is known to support that.
 
-A newest segment that is closed is never written again: the first append after that puts a new file in its place, or
-begins a new segment. Recovery leaves it so after an unclean end (`recovery.leave_unended`). A process that was stopped
-before a write then writes to a file to which no other process appends.
+A closed newest segment is never written again: the next append replaces it with a new file or begins a new segment.
+Recovery closes it after an unclean end (`recovery.leave_unended`). A process that was suspended before a write then
+writes to a file to which no other process appends.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from .segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
 logger = logging.getLogger("headwater.storage")
 
 SEGMENT_BYTES_FIRST = 64 * 1024
-"""Of the first segment of a log: many logs have few events."""
+"""The size of a log's first segment: many logs have few events."""
 SEGMENT_GROWTH = 8
-"""So many times as large as the last is the next segment, up to the least usual size; then twice."""
+"""The growth factor of segments up to the minimum usual size; above it, the factor is two."""
 SEGMENT_BYTES_MIN = 4 * 1024 * 1024
-"""The least usual size."""
+"""The minimum usual size."""
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
-"""Bounds what is indexed at once, and what is looked at after a crash."""
+"""Bounds how many events are indexed at once, and checked after a crash."""
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
-"""So much at most is written and synced in one call: of more, the system writes larger pieces."""
+"""The most to write and sync in one call: the system writes larger amounts in larger pieces."""
 COPIED_BYTES_MIN, COPIED_SHARE, COPIED_BYTES_MAX = 256 * 1024, 8, 16 * 1024 * 1024
-"""A closed newest segment is copied if it has at most that share of the log's bytes, but at least the first and at most
-the last number: else each unclean end would leave a segment behind. So even processes that are always killed leave some
-dozens of segments, until the log has 128 MiB; then one for 16 MiB."""
+"""A closed newest segment is copied if it has at most one part in COPIED_SHARE of the log's bytes, within these bounds:
+else each unclean end would leave a segment. So even processes that are always killed leave only some dozens of
+segments until the log has 128 MiB, and then one per 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"
-"""How the names of unfinished files begin. Each opening has names of its own: another process may yet rename its."""
+"""Name prefixes of unfinished files. Each opening uses its own names: another process may still rename its files."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _first = attrgetter("first")
 _CANNOT_PREPARE = "the next segment cannot be made"
@@ -60,31 +60,31 @@ class SegmentLog(FrameLog):
                  term: Term, disk: Disk, room: Room, segment_bytes: int | None = None) -> None:  # fmt: skip
         """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before.
 
-        `segment_bytes`: how large each new segment is to be; None: they grow with the log.
+        `segment_bytes`: the size of each new segment; None: they grow with the log.
         """
         self._directory, self._log_id, self._disk, self._room = directory, log_id, disk, room
         self.term = term
         self.crc_seed = crc_seed
         self._segment_bytes = segment_bytes
         self._is_synced = True
-        """Whether all that was appended is durable."""
+        """Whether everything appended is durable."""
         self._writes_durably = disk.writes_durably(directory)
-        """Whether a few bytes are written and synced in one call, as far as is known."""
+        """Whether small appends are written and synced in one call, as far as is known."""
         self.segments: tuple[Segment, ...] = tuple(segments)
-        """All segments, oldest first; the last one is written."""
+        """All segments, oldest first; only the last is written."""
         self._replacing = threading.Lock()
-        """Held while `_segments` is replaced: the writer adds, maintenance takes away."""
+        """Held while `segments` is replaced: the writer adds, maintenance removes."""
         self.floor = floor
-        """Numbers up to this one are not given again."""
+        """Numbers up to this one are not issued again."""
         self.has_links = True
-        """Whether the file system gives a file another name, as far as is known: without it nothing is adopted."""
+        """Whether the file system supports hard links, as far as is known: without them nothing is adopted."""
         self._preparing: threading.Thread | None = None
         for name in os.listdir(directory):
             if name.startswith((PREPARED, ADOPTED)) and name.endswith(".tmp"):
                 (directory / name).unlink(missing_ok=True)
         opening = secrets.token_hex(4)
         self.prepared, self._adopted = (directory / f"{name}-{opening}.tmp" for name in (PREPARED, ADOPTED))
-        """The file of the next segment, and that of a staged file on its way to be one."""
+        """The file of the next segment, and that of a staged file being adopted."""
 
     @property
     def head(self) -> int:
@@ -96,7 +96,7 @@ class SegmentLog(FrameLog):
 
     @property
     def last(self) -> int:
-        """The number of the last event that is stored; 0 if there is none."""
+        """The number of the last stored event; 0 if there is none."""
         return self.segments[-1].last if self.segments else 0
 
     @property
@@ -108,12 +108,12 @@ class SegmentLog(FrameLog):
 
     @property
     def recorded_at(self) -> int:
-        """Of the last frame; 0 if there is none."""
+        """The time of the last frame; 0 if there is none."""
         return next((segment.recorded_at for segment in reversed(self.segments) if segment.events), 0)
 
     @property
     def prepared_bytes(self) -> int:
-        """What the file of the next segment takes that was made ahead; 0 if none was."""
+        """The bytes of the next segment's file, if it was prepared ahead; else 0."""
         try:
             return self.prepared.stat().st_size
         except FileNotFoundError:
@@ -127,7 +127,7 @@ class SegmentLog(FrameLog):
         *,
         is_durable: bool = True,
     ) -> None:
-        """See FrameLog. What is not appended durably is so with the next `sync`, or the next that is."""
+        """See FrameLog. Frames not appended durably become durable with the next `sync` or durable append."""
         if expected != (found := Head(self.head, self.last_crc, self.term)):
             raise HeadMoved(found)
         self._room.check()
@@ -148,7 +148,7 @@ class SegmentLog(FrameLog):
             self._prepare_soon()
 
     def _written_durably(self, segment: Segment, buffers: Sequence[bytes]) -> bool:
-        """Write and sync in one call, so that the interpreter is given away once; False where that takes two calls."""
+        """Write and sync in one call, which releases the interpreter lock once; False if it takes two calls."""
         is_small = len(buffers) <= DURABLY_BUFFERS_MAX and sum(map(len, buffers)) <= DURABLY_BYTES_MAX
         if self._writes_durably and is_small:
             self._writes_durably = self._disk.write_durably(segment.fd, buffers, segment.end)
@@ -156,7 +156,7 @@ class SegmentLog(FrameLog):
         return False
 
     def sync(self) -> None:
-        """Everything that was appended is durable when this returns. Raises OSError: then it is unknown, as above."""
+        """Make everything appended durable. Raises OSError: the state on disk is unknown, as above."""
         self._sync_files()
 
     def _sync_files(self) -> None:
@@ -181,20 +181,20 @@ class SegmentLog(FrameLog):
                 continue
             index = max(segment.index_of(number), 0)
             frame = segment.frame(index)
-            return frame if frame.last >= number else segment.frame(index + 1)  # it was lost, and the loss accepted
+            return frame if frame.last >= number else segment.frame(index + 1)  # it is lost, and the loss was accepted
         return None
 
     def frame_below(self, number: int) -> Frame | None:
-        """The frame with the last event numbered below that; None if there is none. Raises StorageCorrupted."""
+        """The frame with the last event below that number; None if there is none. Raises StorageCorrupted."""
         segments = self.segments
         position = bisect_left(segments, number, key=_first)
-        for segment in reversed(segments[:position]):  # one may be just begun, or its first frames were lost
+        for segment in reversed(segments[:position]):  # one may be new, or its first frames lost
             if (index := bisect_left(segment.firsts, number) - 1) >= 0:
                 return segment.frame(index)
         return None
 
     def trim(self, below: int) -> None:
-        """Unlink the segments of which every event is numbered below that; the one in use stays."""
+        """Unlink the segments whose events are all below that number; the one in use stays."""
         with self._replacing:
             gone = [segment for segment in self.segments[:-1] if segment.last < below]
             self.segments = self.segments[len(gone) :]
@@ -210,14 +210,14 @@ class SegmentLog(FrameLog):
             self._preparing.join()
         for segment in self.segments:
             segment.close()
-        with suppress(LockLost):  # it is another process's
+        with suppress(LockLost):  # another process has it
             self._disk.check()
             self.prepared.unlink(missing_ok=True)
 
     def _split(self, frames: Sequence[EncodedFrame]) -> Iterator[list[EncodedFrame]]:
-        """Runs of frames that fit the newest segment; rolls to a new one between them (never in vain).
+        """Runs of frames that fit the newest segment; rolls to a new one between them, only if needed.
 
-        What is staged is a run by itself.
+        A staged file is a run by itself.
         """
         run: list[EncodedFrame] = []
         for frame in frames:
@@ -250,21 +250,21 @@ class SegmentLog(FrameLog):
         return segment.end + length <= segment.size and (events <= SEGMENT_EVENTS_MAX or not segment.events)
 
     def _roll(self, frame: EncodedFrame) -> None:
-        """Make a new file for that frame: the next segment, or one in the place of the newest, with its frames.
+        """Make a new file for that frame: the next segment, or a replacement of the newest, with its frames.
 
-        Raises DiskFull, StorageUnavailable: then nothing has changed.
+        Raises DiskFull, StorageUnavailable: nothing has changed.
         """
         if self._preparing is not None:
             self._preparing.join()
             self._preparing = None
-        self._sync_files()  # only the newest segment may end in what is not durable
+        self._sync_files()  # only the newest segment may have frames that are not durable
         copied = self._to_copy(frame)
         try:
             segment = self._made_for(frame, copied)
         except DiskFull:
             if copied is None:
                 raise
-            segment = self._made_for(frame, None)  # the next one needs less room
+            segment = self._made_for(frame, None)  # the next one needs less space
         self._go_on_in(segment)
 
     def _made_for(self, frame: EncodedFrame, copied: Segment | None) -> Segment:
@@ -276,7 +276,7 @@ class SegmentLog(FrameLog):
             raise self._refusal(error, needed) from error
 
     def _to_copy(self, frame: EncodedFrame) -> Segment | None:
-        """The newest segment, if it is closed, and small enough to go on in a copy of it; else None."""
+        """The newest segment, if it is closed and small enough to continue in a copy; else None."""
         if not self.segments or self.segments[-1].fd >= 0 or not self.segments[-1].events:
             return None
         newest = self.segments[-1]
@@ -288,7 +288,7 @@ class SegmentLog(FrameLog):
     def _go_on_in(self, segment: Segment) -> None:
         with self._replacing:
             kept = self.segments
-            if kept and (not kept[-1].events or kept[-1].path == segment.path):  # the new one took its place
+            if kept and (not kept[-1].events or kept[-1].path == segment.path):  # the new one replaced it
                 kept[-1].close()
                 kept = kept[:-1]
             self.segments = (*kept, segment)
@@ -299,10 +299,10 @@ class SegmentLog(FrameLog):
     def _adopt(self, staged: AdoptedFile) -> None:
         """Make a staged file the newest segment, with all its frames.
 
-        It gets a second name only when all of it is durable, and is never written on again under the first: a file with
-        two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: then nothing has changed.
+        It gets a second name only once all of it is durable, and is never written again under the first: a file with
+        two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: nothing has changed.
         """
-        self._sync_files()  # only the newest segment may end in what is not durable
+        self._sync_files()  # only the newest segment may have frames that are not durable
         first, adopted = staged.frames[0][1].first, self._adopted
         try:
             fd = os.open(staged.path, os.O_RDWR)
@@ -321,7 +321,7 @@ class SegmentLog(FrameLog):
             self._disk.rename(adopted, segment.path)
         except OSError as failure:
             if failure.errno not in NO_SPACE:
-                raise  # and the process ends: the segment may be there
+                raise  # the process ends: the segment may exist
             segment.close()
             adopted.unlink(missing_ok=True)
             raise self._refusal(failure, 0) from failure
@@ -337,7 +337,7 @@ class SegmentLog(FrameLog):
         if found.st_nlink != 1:
             raise NotAdopted(staged.path, "it has another name besides")
         try:
-            make_private(fd, self._directory)  # as what is made here is
+            make_private(fd, self._directory)  # like files made here
             header = segment_header(self._log_id, first, self.crc_seed, whole_upto=staged.frames[-1][1].last)
             self._disk.write(fd, [header], 0)
             for offset, frame in staged.frames:
@@ -346,7 +346,7 @@ class SegmentLog(FrameLog):
             raise self._refusal(error, 0) from error
 
     def _linked(self, staged: AdoptedFile, adopted: Path, first: int) -> Segment:
-        """The segment, mapped, under a name that is not read yet."""
+        """The mapped segment, under a name that is not read yet."""
         try:
             adopted.unlink(missing_ok=True)
             self._disk.link(staged.path, adopted)
@@ -359,7 +359,7 @@ class SegmentLog(FrameLog):
             raise NotAdopted(staged.path, f"it cannot be linked: {error.strerror}") from error
 
     def _make_segment(self, first: int, needed: int, copied: Segment | None) -> Segment:
-        """The file of a segment that begins with that number; with all frames of that one, in its place."""
+        """A new segment that begins with that number; with `copied`, a replacement that has all its frames."""
         if self.prepared_bytes < needed:
             self._prepare(self._next_size(), needed)
         content = [segment_header(self._log_id, first, self.crc_seed)]
@@ -387,7 +387,7 @@ class SegmentLog(FrameLog):
         if not self.segments:
             return min(SEGMENT_BYTES_FIRST, SEGMENT_BYTES_MIN)
         newest = self.segments[-1]
-        is_full = newest.fd >= 0  # else it was closed by `leave_unended`
+        is_full = newest.fd >= 0  # else `leave_unended` closed it
         if newest.size < SEGMENT_BYTES_MIN:
             return min(newest.size * (SEGMENT_GROWTH if is_full else 1), SEGMENT_BYTES_MIN) // 4096 * 4096
         expected = SEGMENT_EVENTS_MAX * newest.end // max(newest.events, 1) * 5 // 4
@@ -400,13 +400,13 @@ class SegmentLog(FrameLog):
         preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
         try:
             preparing.start()
-        except RuntimeError as error:  # no thread can be had: it is made when it is needed
+        except RuntimeError as error:  # no thread available: it is made when needed
             logger.warning("the next segment is not prepared ahead: %s", error)
         else:
             self._preparing = preparing
 
     def _prepare_ahead(self) -> None:
-        """Nothing waits for it: what goes wrong here, the roll tries again, and says so to the producer."""
+        """Prepare the next file in the background; on failure, the roll retries and reports to the producer."""
         try:
             self._prepare(self._next_size())
         except (DiskFull, OSError) as error:
@@ -418,9 +418,9 @@ class SegmentLog(FrameLog):
             logger.error("%s", error)
 
     def _prepare(self, wanted: int, needed: int = 0) -> None:
-        """Make the file of the next segment: as large as wanted, or smaller where there is less room.
+        """Make the file of the next segment: as large as `wanted`, or smaller if there is less room.
 
-        As large as needed at least; ahead of time nothing is. Raises DiskFull, StorageUnavailable, OSError.
+        It is at least as large as `needed`, 0 ahead of time. Raises DiskFull, StorageUnavailable, OSError.
         """
         refusal: OSError | None = None
         self._disk.check()  # before the file is emptied

@@ -1,1 +1,1 @@
-"""Batches that lie beside the log until they are committed."""
+"""Batches staged beside the log until they are committed."""

@@ -1,7 +1,7 @@
-"""Staged segments on their way into the log: judged as columns, and given the heads that make frames of them.
+"""Adoption of staged segments into the log: they are judged as columns and get the heads that make them frames.
 
-So the bytes of a large part are written once. What is done is the same as of any append, but that no frame is encoded:
-its body lies in the file. The file is judged whole, and is in the log whole or not at all.
+So the bytes of a large part are written once. It works like any append, except that no frame is encoded: its body is in
+the file. The file is judged as a whole, and enters the log as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .segments import StagedFrame, StagedSegment, segment_rows
 
 
 class SegmentColumns(PreparedColumns):
-    """The events of a staged segment, all that it takes to judge them and to make frames of them."""
+    """The events of a staged segment, with everything needed to judge them and make them frames."""
 
     __slots__ = ("_inode", "_path", "_room", "_segment", "parts")
 
     def __init__(self, path: Path, segment: StagedSegment, room: int, id_seed: int, *, is_gated: bool) -> None:
-        """Of a file that was looked at. Raises StorageCorrupted, OSError."""
+        """Load a verified file. Raises StorageCorrupted, OSError."""
         self.is_gated = is_gated
         self._path, self._segment, self._room = path, segment, room
         found = os.stat(path)
@@ -46,12 +46,12 @@ class SegmentColumns(PreparedColumns):
         self.hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
         self.are_distinct = are_distinct(self.hashes)
         self.runs = [SortedRun.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
-        """Made here, and not while nothing else is judged."""
+        """Built here, not during judging, which would block other appends."""
         self.held_bytes = self.hashes.nbytes + sum(run.nbytes for run in self.runs)
 
     @property
     def batches(self) -> list[pa.RecordBatch]:
-        """Its rows, for whom it is no segment."""
+        """Its rows, for appending without the segment."""
         return [part.batch for part in self.parts]
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
@@ -70,7 +70,7 @@ class SegmentColumns(PreparedColumns):
         return NotAdopted(self._path, why)
 
     def encode(self, first: int, recorded_at: int, link: Chain, marks: Sequence[FrameMark]) -> EncodedFrame:
-        """They are one that becomes a segment."""
+        """See PreparedColumns. The frames become one segment."""
         frames: list[tuple[int, EncodedFrame]] = []
         nonce, number, crc = link.nonce - len(marks), first, link.previous_crc
         for frame, mark in zip(self._segment.frames, marks, strict=True):
@@ -90,7 +90,7 @@ def _body(frame: StagedFrame) -> EncodedBody:
 
 
 def takes_segments(log: LocalLog) -> bool:
-    """Whether a log takes segments: it is in local files, which may have two names, and has one partition."""
+    """Whether a log takes segments: it has local files that support hard links, and one partition."""
     frames = getattr(log, "frames", None)
     if not isinstance(frames, SegmentLog) or isinstance(frames, ReplicatedLog):
         return False

@@ -1,12 +1,12 @@
-"""Staged batches: rows of an exactly-once writer that lie beside the log, durable, until the batch is committed.
+"""Staged batches: durable rows of an exactly-once writer beside the log, until the batch is committed.
 
     LOG/staged/WRITER/BATCH/PART-ATTEMPT.arrow    the rows of one task, checked, as an Arrow file
-    LOG/staged/WRITER/BATCH/PART-ATTEMPT.frames   or, if they are many, a table of files that may become segments
-    LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: which files, in order; they are frozen
-    LOG/staged/WRITER/BATCH/GIVEN_UP              nothing more is staged of the batch
+    LOG/staged/WRITER/BATCH/PART-ATTEMPT.frames   or, for many rows, a table of files that may become segments
+    LOG/staged/WRITER/BATCH/MANIFEST.json         the batch is being committed: its files, in order; they are frozen
+    LOG/staged/WRITER/BATCH/GIVEN_UP              nothing more of the batch can be staged
 
-WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`commit`). How the
-rows of a part lie in its files, and how it is known that they are those that were staged, is in `part` and `segments`.
+WRITER is a hash of the writer's name. Any process may stage; the one that serves the log commits (`commit`). `part` and
+`segments` define the layout of a part's files and how they are verified.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ MANIFEST_NAME = "MANIFEST.json"
 MANIFEST_FORMAT = 2
 GIVEN_UP_NAME = "GIVEN_UP"
 PART_SUFFIXES = frozenset({PART_SUFFIX, TABLE_SUFFIX, SEGMENT_SUFFIX})
-"""Of the files that parts are made of."""
+"""The suffixes of the files of parts."""
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
-"""What was staged and not committed for so long is forgotten."""
+"""Staged rows not committed for this long are removed."""
 RELOOK_S = 5.0
-"""How much is staged is looked up that often; in between, what is written is added."""
+"""How often the staged bytes are measured; in between, written bytes are added."""
 ORPHANS_LOOK_S = 10 * 60
-"""How often it is looked for what may be forgotten."""
+"""How often to look for orphans."""
 UNFINISHED_AGE_S = 60 * 60
-"""So is a file that nobody writes on any more."""
+"""Unfinished files without a writer for this long are removed."""
 _STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1
 
 
 class BatchManifest(msgspec.Struct):
-    """A commit that has begun. From now on the batch consists of these rows, whoever commits it again."""
+    """A commit that has begun. It fixes the rows of the batch for every later commit."""
 
     writer: str
     batch: int
@@ -65,11 +65,11 @@ class BatchManifest(msgspec.Struct):
     partition: int | None = None
     on_duplicate: str = "fail"
     format: int = MANIFEST_FORMAT
-    """1: 0.1.0 wrote it, and may have staged the parts, without checksums."""
+    """1: written by 0.1.0, which may have staged the parts without checksums."""
 
 
 class _FirstManifest(msgspec.Struct):
-    """A manifest as 0.1.0 wrote it."""
+    """A manifest in the format of 0.1.0."""
 
     writer: str
     batch: int
@@ -79,7 +79,7 @@ class _FirstManifest(msgspec.Struct):
 
 
 class Staging:
-    """Where batches for one log are staged; to be kept, as it looks at all that is staged. Any thread may use it."""
+    """Stages batches for one log. Keep one instance, as it scans all staged files. Safe to call from any thread."""
 
     def __init__(
         self,
@@ -91,25 +91,25 @@ class Staging:
         disk: Disk | None = None,
         held: SharedBytes | None = None,
     ) -> None:
-        """`held`: the budget of rows that are gathered in memory (None: one for the process).
+        """`held`: the budget for rows gathered in memory (None: one for the process).
 
-        Rows are checked against the settings as they come; a commit checks them again.
+        Rows are checked against the settings on arrival; a commit checks them again.
         """
         self.directory = log_directory
         self.settings = settings or LogSettings()
-        """May be replaced when the log's are."""
+        """The log's settings; replaced when they change."""
         self._bytes_max, self._disk = bytes_max, disk or Disk()
         self.held = held or HELD
-        """The budget of rows that are gathered in memory."""
+        """The budget for rows gathered in memory."""
         self._room = Room(log_directory, self._disk, reserve_bytes)
         self._staged_bytes, self._looked_at = 0, -math.inf
         self._looking = threading.Lock()
         self._orphans_looked_at = -math.inf
 
     def stage(self, writer: str, batch: int, part: int, attempt: int, schema: pa.Schema) -> OpenStage:
-        """Begin to stage the rows of one task. Rows of one batch are committed in the order of the commit's list.
+        """Begin to stage the rows of one task. A batch is committed in the order of the commit's list.
 
-        If the batch is being committed already, what is staged is counted and forgotten: its rows are decided.
+        If the batch is already being committed, staged rows are counted and dropped: its rows are fixed.
         Raises InvalidInput (the batch was given up, say), InvalidEvent (the schema), DiskFull, Overloaded (too much is
         staged), StorageUnavailable (the log was deleted, say).
         """
@@ -127,19 +127,19 @@ class Staging:
         return OpenStage(self, batch_directory(self.directory, writer, batch), f"{part}-{attempt}", writer)
 
     def _segments(self, directory: Path, id: str, writer: str) -> SegmentsPart | None:
-        """What takes a large part; None where no segment is taken into the log as it lies there.
+        """The writer for a large part; None if the log cannot adopt segments.
 
-        With several partitions each event has its own, which the log tells; a log with a home is appended to there.
+        With several partitions the log assigns one to each event; a log with a home is appended to there.
         """
         if self.settings.partitions > 1 or (self.directory.parent.parent / COPY_NAME).exists():
             return None
         return SegmentsPart(directory, id, writer, self._disk)
 
     def staged_bytes(self) -> int:
-        """What all staged files of the log take."""
+        """The bytes of all staged files of the log."""
         total = 0
         for path in _files(self.directory):
-            with contextlib.suppress(FileNotFoundError):  # it was committed this moment
+            with contextlib.suppress(FileNotFoundError):  # just committed
                 total += path.stat().st_size
         return total
 
@@ -158,7 +158,7 @@ class Staging:
 
     @contextlib.contextmanager
     def _telling(self, size: int = 0) -> Iterator[None]:
-        """What the disk says as an error of the core."""
+        """Turn errors of the disk into errors of the core."""
         try:
             yield
         except FileNotFoundError as error:
@@ -168,7 +168,7 @@ class Staging:
 
 
 class OpenStage:
-    """A stage being written: `write`, and then `close` or `abort`. One thread at a time."""
+    """A stage being written: `write`, then `close` or `abort`. One thread at a time."""
 
     def __init__(self, staging: Staging, directory: Path, id: str, writer: str) -> None:
         self._staging, self._directory, self.id = staging, directory, id
@@ -185,7 +185,7 @@ class OpenStage:
             self._file = StagedRows(PartFile(self._temporary), parts, staging.held)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows; raises as `stage`, and TooLarge (one event is): then abort it."""
+        """Add rows. Raises as `stage`, and TooLarge (for a single event): then abort it."""
         from ...formats.arrow.events import appends_of
 
         for columns in appends_of([batch], self._staging.settings):
@@ -196,7 +196,7 @@ class OpenStage:
             self.rows += columns.count
 
     def close(self) -> Staged:
-        """The rows are durable when this returns. Raises DiskFull, StorageUnavailable: nothing is left then."""
+        """Make the rows durable. Raises DiskFull, StorageUnavailable: then nothing is left."""
         if self._file is None:
             return Staged(self.id, self.rows, 0)
         try:
@@ -211,7 +211,7 @@ class OpenStage:
         with self._may_be_decided():
             size = file.finish()
         with exclusively(self._staging.directory):
-            if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # decided, or discarded
+            if (self._directory / MANIFEST_NAME).exists() or not self._temporary.exists():  # fixed, or discarded
                 self.abort()
                 return Staged(self.id, self.rows, 0)
             path, table = part_path(self._directory, self.id), table_path(self._directory, self.id)
@@ -229,7 +229,7 @@ class OpenStage:
 
     @contextlib.contextmanager
     def _may_be_decided(self) -> Iterator[None]:
-        """The files are gone when the batch was committed or discarded meanwhile: what comes is counted, no more."""
+        """If the files are gone, as the batch was committed or discarded meanwhile, only count further rows."""
         try:
             yield
         except FileNotFoundError:
@@ -239,25 +239,25 @@ class OpenStage:
             self._file = None
 
     def abort(self) -> None:
-        """Forget the rows. Raises nothing."""
+        """Drop the rows. Raises nothing."""
         if self._file is not None:
-            with contextlib.suppress(OSError):  # what is buffered may find no room
+            with contextlib.suppress(OSError):  # buffered rows may not fit on the disk
                 self._file.close()
             self._temporary.unlink(missing_ok=True)
 
 
 def batch_directory(log_directory: Path, writer: str, batch: int) -> Path:
-    """Where a batch is staged."""
+    """The directory of a staged batch."""
     return writer_directory(log_directory, writer) / str(batch)
 
 
 def writer_directory(log_directory: Path, writer: str) -> Path:
-    """Where the batches of a writer are staged."""
+    """The directory of a writer's staged batches."""
     return log_directory / STAGED / writer_hash(writer)
 
 
 def writer_hash(writer: str) -> str:
-    """What a writer's directory is called."""
+    """The name of a writer's directory."""
     return hashlib.sha256(writer.encode()).hexdigest()[:32]
 
 
@@ -273,19 +273,19 @@ def read_manifest(directory: Path) -> BatchManifest | None:
 
 
 def write_manifest(log_directory: Path, directory: Path, manifest: BatchManifest) -> None:
-    """Freeze the files of a batch, durably. Raises InvalidInput if one of them is not there."""
+    """Durably freeze the files of a batch. Raises InvalidInput if one is missing."""
     with exclusively(log_directory):
         check_stages(directory, manifest.stages)
         MANIFEST_FILE.write(directory, manifest)
 
 
 def manifest_bytes(manifest: BatchManifest) -> bytes:
-    """A manifest as its file has it."""
+    """The file content of a manifest."""
     return with_checksum(msgspec.json.encode(manifest))
 
 
 def check_stages(directory: Path, stages: Sequence[str]) -> None:
-    """Raises InvalidInput if a stage is not there, or is named twice."""
+    """Raises InvalidInput if a stage is missing or listed twice."""
     seen: set[str] = set()
     for index, stage in enumerate(stages):
         if not _is_stage(stage) or not (part_path(directory, stage).exists() or has_segments(directory, stage)):
@@ -296,19 +296,19 @@ def check_stages(directory: Path, stages: Sequence[str]) -> None:
 
 
 def has_segments(directory: Path, stage: str) -> bool:
-    """Whether a part is files that may become segments."""
+    """Whether a part consists of files that may become segments."""
     return table_path(directory, stage).exists()
 
 
 def unfreeze(log_directory: Path, directory: Path) -> None:
-    """A commit that has changed nothing is given up."""
+    """Give up a commit that has changed nothing."""
     with exclusively(log_directory):
         (directory / MANIFEST_NAME).unlink(missing_ok=True)
         sync_directory(directory)
 
 
 def remove_committed(log_directory: Path, directory: Path) -> None:
-    """Forget a batch that is in the log. While a backup runs it stays: the copy may have some of its rows only."""
+    """Remove a batch that is in the log. During a backup it stays: the copy may have only some of its rows."""
     if directory.exists():
         with NoBackup(log_directory.parent.parent) as may_unlink:
             if may_unlink:
@@ -316,7 +316,7 @@ def remove_committed(log_directory: Path, directory: Path) -> None:
 
 
 def remove_batch(log_directory: Path, directory: Path) -> None:
-    """Forget a batch."""
+    """Remove a batch."""
     with exclusively(log_directory):
         if directory.exists():
             _empty(directory)
@@ -326,9 +326,9 @@ def remove_batch(log_directory: Path, directory: Path) -> None:
 
 
 def give_up_batch(log_directory: Path, directory: Path) -> None:
-    """Forget a batch, and take nothing more for it: a task of a job that failed may not have heard of it.
+    """Remove a batch and refuse further rows for it: a task of a failed job may still be running.
 
-    That is known as long as an orphan would be kept, and is not worth a sync.
+    The refusal lasts as long as an orphan would, and is not worth a sync.
     """
     with exclusively(log_directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -337,9 +337,9 @@ def give_up_batch(log_directory: Path, directory: Path) -> None:
 
 
 def _empty(directory: Path) -> None:
-    """Remove the files of a batch: durably its manifest first, then its tables, then the rest.
+    """Remove the files of a batch: first its manifest, durably, then its tables, then the rest.
 
-    So an interruption, of power too, leaves nothing that a commit would go on with, and no table without its segments.
+    So an interruption or power cut leaves nothing for a commit to resume, and no table without its segments.
     """
     (directory / MANIFEST_NAME).unlink(missing_ok=True)
     sync_directory(directory)
@@ -352,13 +352,13 @@ def _empty(directory: Path) -> None:
 
 
 def drop_orphans(log_directory: Path, now: float | None = None) -> None:
-    """Forget what was staged long ago and is not being committed, and files that were never finished."""
+    """Remove old staged rows that are not being committed, and files that were never finished."""
     if not (log_directory / STAGED).exists():
         return
     now = time.time() if now is None else now
     with exclusively(log_directory):
         for path in _files(log_directory):
-            with contextlib.suppress(FileNotFoundError):  # it was aborted this moment
+            with contextlib.suppress(FileNotFoundError):  # just aborted
                 age = now - path.stat().st_mtime
                 is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
                 if path.suffix == SEGMENT_SUFFIX and has_segments(path.parent, path.name.partition(".")[0]):
@@ -374,7 +374,7 @@ def drop_orphans(log_directory: Path, now: float | None = None) -> None:
 
 @contextlib.contextmanager
 def exclusively(log_directory: Path) -> Iterator[None]:
-    """While held, no other process or thread changes which staged files there are."""
+    """While held, no other process or thread adds or removes staged files."""
     directory = log_directory / STAGED
     directory.mkdir(exist_ok=True)
     with locked(directory / "LOCK", directory, fcntl.LOCK_EX):
@@ -382,12 +382,12 @@ def exclusively(log_directory: Path) -> Iterator[None]:
 
 
 def part_path(directory: Path, stage: str) -> Path:
-    """Where a part is, if it is an Arrow file."""
+    """The path of a part that is an Arrow file."""
     return directory / f"{stage}{PART_SUFFIX}"
 
 
 def table_path(directory: Path, stage: str) -> Path:
-    """Where its table is, if it is not."""
+    """The path of the table of any other part."""
     return directory / f"{stage}{TABLE_SUFFIX}"
 
 

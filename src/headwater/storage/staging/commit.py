@@ -1,12 +1,10 @@
-"""Committing staged batches: every row once, whatever ends at whatever moment and is tried again.
+"""Commits staged batches: every row exactly once, across crashes and retries at any moment.
 
-A batch that fits one append, and is no segment, needs nothing but its mark. Another one gets a manifest first, durably:
-from then on it consists of those files in that order, so that a commit that goes on after an interruption, behind the
-rows that the log's mark tells of, cannot leave out rows or take them twice. Only what is complete in the log is
-removed.
+A batch that fits one append and is no segment needs only its mark. Any other batch first gets a durable manifest, which
+fixes its files and their order. So a commit that resumes after an interruption, behind the rows recorded in the log's
+mark, cannot skip rows or append them twice. Only batches that are complete in the log are removed.
 
-Rows that were staged as a segment become one as they lie there, if the log takes it (`adoption`); else they are
-appended.
+Rows staged as a segment become a segment in place, if the log takes it (`adoption`); else they are appended.
 """
 
 from __future__ import annotations
@@ -36,10 +34,10 @@ from .home import StagedAtHome
 logger = logging.getLogger("headwater.storage")
 
 ADOPTED_BYTES_MIN = 8 * 1024 * 1024
-"""A smaller segment is not worth a file of the log: its rows are appended."""
+"""A smaller segment is not worth a file in the log: its rows are appended."""
 SEGMENTS_MAX = 16_384
-"""A log with more takes rows, which fill segments of up to 256 MiB: each one is an open file, and a map, of this
-process and of that which serves Flight. One that opens the log must get all of them."""
+"""A log with more takes rows, which fill segments of up to 256 MiB: each segment costs an open file and a map in this
+process and in the one that serves Flight. Opening the log needs all of them."""
 
 
 _NOTHING = nullcontext()
@@ -60,16 +58,16 @@ def commit_staged(
 ) -> Committed:
     """Append the rows of these stages, in that order, exactly once. `directory` is the log's.
 
-    Blocks; one commit of a writer runs at a time, others wait. Batches that are larger than an append become several:
-    others' events may lie between them, and if one is refused, those before it stay. Then the same call again goes on
-    where it stopped, and `discard_staged` can give the rest up. With a condition the batch must fit one append.
+    Blocks; one commit of a writer runs at a time, others wait. A batch larger than an append becomes several appends:
+    other events may come between them, and if one is refused, the earlier ones stay. Then the same call resumes where
+    it stopped, or `discard_staged` gives the rest up. With a condition the batch must fit one append.
 
-    `on_duplicate`: "fail" raises DuplicateEventId where an id is stored already; "skip" leaves such rows out. `step` is
-    told of each step that is done, for tests. What has segments is committed inside `around_segments`, with others.
+    `on_duplicate`: "fail" raises DuplicateEventId if an id is already stored; "skip" leaves such rows out. `step` is
+    called after each step, for tests. Batches with segments are committed inside `around_segments`, with others.
 
-    Raises InvalidInput (a stage that is not there), TooLarge (with a condition), StorageCorrupted (a part is not as
-    it was staged: nothing more of the batch is appended), Overloaded (the index does not keep up; the same call goes on
-    later), and as `append_columns`.
+    Raises InvalidInput (a missing stage), TooLarge (with a condition), StorageCorrupted (a part is damaged: nothing
+    more of the batch is appended), Overloaded (the index does not keep up; repeat the same call later), and as
+    `append_columns`.
     """
     check_writer(writer)
     _check_arguments(batch, stages, on_duplicate)
@@ -107,7 +105,7 @@ def commit_staged(
                 return _commit_all(log, directory, manifest, condition, step, at_home)
         except (InvalidInput, DuplicateEventId):
             state = log.writer(writer)
-            if state is None or state.batch != batch:  # nothing of it is in the log: another commit may bring others
+            if state is None or state.batch != batch:  # none of it is in the log: another commit may list other stages
                 if at_home is not None:
                     at_home.drop(folder)
                 batches.unfreeze(directory, folder)
@@ -115,11 +113,11 @@ def commit_staged(
 
 
 def drop_committed(log: LocalLog, directory: Path) -> None:
-    """Forget the files of batches that are complete in the log, and what was staged long ago."""
+    """Remove the files of batches that are complete in the log, and orphans."""
     for manifest in sorted(directory.glob(f"{batches.STAGED}/*/*/{batches.MANIFEST_NAME}")):
         try:
             found = batches.read_manifest(manifest.parent)
-        except (StorageCorrupted, StorageUnavailable) as error:  # told to who commits it too; others can go on
+        except (StorageCorrupted, StorageUnavailable) as error:  # its commit raises it too; others can go on
             logger.error("log %s: %s", log.name, error)
             continue
         if found is not None and _applied(log, found.writer, found.batch) is not None:
@@ -128,10 +126,10 @@ def drop_committed(log: LocalLog, directory: Path) -> None:
 
 
 def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, gives_up: bool = False) -> None:
-    """Forget what is staged of a batch; what of it is in the log stays there.
+    """Remove the staged rows of a batch; its rows in the log stay.
 
-    Where a part of it is in the log, the rest is kept for a commit to go on with, if it is whole, and unless the caller
-    `gives_up`: then nothing can be staged for it any more either.
+    If some of it is in the log and the rest is intact, the rest is kept for a commit to resume, unless the caller
+    `gives_up`: then nothing more can be staged for it either.
     """
     check_writer(writer)
     _check_arguments(batch, (), "fail")
@@ -162,7 +160,7 @@ def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> No
 
 
 def _applied(log: LocalLog, writer: str, batch: int) -> Committed | None:
-    """What the log says of a batch that is complete, or older than the newest."""
+    """The log's record of a batch that is complete, or older than the newest."""
     state = log.writer(writer)
     if state is None or state.batch < batch or (state.batch == batch and not state.is_complete):
         return None
@@ -176,7 +174,7 @@ def _committed(state: WriterState, *, was_applied: bool = False) -> Committed:
 
 
 def _fetch(log: LocalLog, directory: Path, folder: Path, writer: str, batch: int, at_home: StagedAtHome) -> None:
-    """Have what a commit has begun with as the home has it: it may have begun at another server, or been given up."""
+    """Fetch the home's version of a begun commit: it may have begun at another server, or been given up."""
     if at_home.fetch(folder):
         return
     state = log.writer(writer)
@@ -185,7 +183,7 @@ def _fetch(log: LocalLog, directory: Path, folder: Path, writer: str, batch: int
 
 
 def _forget(directory: Path, folder: Path, at_home: StagedAtHome | None) -> None:
-    """Forget a batch that is in the log."""
+    """Remove a batch that is in the log."""
     if at_home is not None:
         at_home.forget(folder)
     batches.remove_committed(directory, folder)
@@ -199,7 +197,7 @@ def _finish_older(
     step: Callable[[str], None],
     at_home: StagedAtHome | None,
 ) -> None:
-    """Older batches first: a begun commit is finished; what else is left of them will not be committed any more."""
+    """Finish begun commits of older batches first; other remains of them will never be committed."""
     folder = batches.writer_directory(directory, writer)
     for number in at_home.begun(writer) if at_home is not None else ():
         if number < batch and _applied(log, writer, number) is None:
@@ -219,7 +217,7 @@ def _finish_older(
 
 
 def _check_begun(folder: Path, manifest: batches.BatchManifest) -> None:
-    """Before a commit goes on: all that it takes is there, as it was staged. Raises InvalidInput, StorageCorrupted."""
+    """Check that a commit to resume has all its parts, undamaged. Raises InvalidInput, StorageCorrupted."""
     batches.check_stages(folder, manifest.stages)
     reader.check_parts(folder, manifest)
 
@@ -227,7 +225,7 @@ def _check_begun(folder: Path, manifest: batches.BatchManifest) -> None:
 def _commit_at_once(
     log: LocalLog, folder: Path, manifest: batches.BatchManifest, condition: AppendCondition | None
 ) -> Committed | None:
-    """Commit a batch that fits one append; None if it does not, or is to be segments."""
+    """Commit a batch that fits one append; None if it does not fit or will become segments."""
     if condition is None and any(batches.has_segments(folder, stage) for stage in manifest.stages):
         return None
     if not _is_small(log, folder, manifest.stages):
@@ -271,7 +269,7 @@ def _commit_all(
     step: Callable[[str], None],
     at_home: StagedAtHome | None,
 ) -> Committed:
-    """Append what of a frozen batch is not in the log yet; then forget its files."""
+    """Append the rows of a frozen batch that are not in the log yet, then remove its files."""
     if condition is not None:
         raise InvalidInput("the commit of that batch began without a condition", "condition")
     folder = batches.batch_directory(directory, manifest.writer, manifest.batch)
@@ -304,7 +302,7 @@ def _newest(log: LocalLog, manifest: batches.BatchManifest) -> Committed:
 def _appends(
     log: LocalLog, directory: Path, folder: Path, manifest: batches.BatchManifest, rows: int
 ) -> Iterator[EventColumns]:
-    """What is to be appended of a batch behind so many rows: segments as they are, all else as the fewest appends."""
+    """The remaining appends of a batch after that many rows: segments as they are, other rows in the fewest appends."""
     from ...formats.arrow.events import appends_of
 
     may_adopt = manifest.on_duplicate == "fail"
@@ -321,7 +319,7 @@ def _appends(
 
 
 def _behind(pieces: Iterator[reader.Piece], rows: int) -> Iterator[reader.Piece]:
-    """What is behind so many rows: a segment as its rows, where some of them are not."""
+    """The pieces after that many rows; a segment that is only partly after them is given as rows."""
     for piece in pieces:
         count = piece.segment.count if isinstance(piece, reader.SegmentPiece) else piece.num_rows
         if rows >= count:
@@ -336,7 +334,7 @@ def _behind(pieces: Iterator[reader.Piece], rows: int) -> Iterator[reader.Piece]
 
 
 def _is_fit(piece: reader.Piece, log: LocalLog) -> bool:
-    """Whether a piece is a segment worth a file of the log, with events as the log takes them now."""
+    """Whether a piece is a segment worth a file in the log, with events that the log accepts now."""
     if not isinstance(piece, reader.SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
         return False
     if log.statistics.segments >= SEGMENTS_MAX:
@@ -345,7 +343,7 @@ def _is_fit(piece: reader.Piece, log: LocalLog) -> bool:
 
 
 def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
-    """The same; the next one is made ready while one is written. Both count as appends that wait."""
+    """The same, preparing the next while one is written. Both count as waiting appends."""
     ahead = log.waiting.part()
 
     def prepare() -> EventColumns | None:
@@ -357,7 +355,7 @@ def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventC
         try:
             columns = prepare()
             while columns is not None:
-                ahead.give(held_bytes(columns))  # from here on the log counts it
+                ahead.give(held_bytes(columns))  # the log counts it from here on
                 following = pool.submit(prepare)
                 yield columns
                 columns = following.result()
@@ -369,14 +367,14 @@ def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventC
 def _append(
     log: LocalLog, manifest: batches.BatchManifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
 ) -> None:
-    """Append the rows that one mark is for; raises what the log raises."""
+    """Append the rows of one mark. Raises what the log raises."""
     for attempt in range(APPEND_NEW_ATTEMPTS):
         new = columns
         if manifest.on_duplicate == "skip" and columns.count:
             kept = log.new_ones(columns)
             new = columns if len(kept) == columns.count else columns.take(kept)
         if not new.count and not mark.is_last:
-            return  # the next mark tells of these rows too
+            return  # the next mark covers these rows too
         try:
             _pause(log)
             result = log.append_columns(new, condition, partition=manifest.partition, mark=mark, is_bulk=True)
@@ -384,13 +382,13 @@ def _append(
             if manifest.on_duplicate == "fail" or attempt == APPEND_NEW_ATTEMPTS - 1:
                 raise
             continue  # another append came between
-        if result.was_stored and mark.is_last:  # the events were, by their ids: the mark is still to be kept
+        if result.was_stored and mark.is_last:  # the events were stored, by their ids, but the mark was not
             log.append_columns(EventColumns.none(), mark=mark)
         return
 
 
 def _pause(log: LocalLog) -> None:
-    """Slow down as the index falls behind: see `index.backlog`. A log in memory has none."""
+    """Slow down if the index falls behind: see `index.backlog`. A log in memory has none."""
     if isinstance(backlog := getattr(log, "backlog", None), LogBacklog):
         backlog.pause()
 
@@ -403,7 +401,7 @@ def _append_segment(
     total: int,
     step: Callable[[str], None],
 ) -> None:
-    """Have a segment in the log, up to so many rows of all; as its rows, if it is not taken. Raises as `_append`."""
+    """Add a segment to the log, up to that many rows of the batch; as rows if it is refused. Raises as `_append`."""
     from ...formats.arrow.events import appends_of
 
     mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
@@ -420,7 +418,7 @@ def _append_segment(
 
 
 class _Turn:
-    """Held by the one commit of a writer that runs."""
+    """Held by the running commit of a writer."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -432,7 +430,7 @@ _turns_lock = threading.Lock()
 
 @contextmanager
 def _one_at_a_time(directory: Path, writer: str) -> Iterator[None]:
-    """Only the process that serves a log commits, so threads are all there is to keep apart."""
+    """Exclude other threads; other processes never commit, as only the one that serves the log does."""
     with _turns_lock:
         turn = _turns.setdefault((directory, writer), _Turn())
     with turn.lock:

@@ -1,8 +1,8 @@
-"""Staged batches of a log that has a home: what a commit has begun with is kept there until it is done.
+"""Staged batches of a log with a home: the home stores a batch from the begin of its commit to the end.
 
-A batch that takes several appends is decided when its commit begins. If the server of that commit is lost in the
-middle, whoever is the primary next finishes it, with the very rows: they are in the home before the first one is in the
-log. Batches that fit one append are on the server that they were staged at alone, and staged again when that is lost.
+The rows of a batch that takes several appends are fixed when its commit begins. If that server is lost midway, the next
+primary finishes the commit with the same rows: they are at the home before the first one is in the log. Batches that
+fit one append are only on the server where they were staged, and must be staged again if it is lost.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ logger = logging.getLogger("headwater.storage")
 
 
 class StagedAtHome:
-    """What the home has of one log's batches."""
+    """One log's batches at its home."""
 
     def __init__(self, home: Home, log: str, key: str, directory: Path) -> None:
-        """`directory` is the log's, `key` how it is called at the home."""
+        """`directory` is the log's; `key` is its key at the home."""
         self._home, self._log, self._key, self._directory = home, log, key, directory
 
     @staticmethod
     def of(log: LocalLog, directory: Path) -> StagedAtHome | None:
-        """That of a log; None: it has no home."""
+        """The batches of a log at its home; None: it has no home."""
         frames = getattr(log, "frames", None)
         return StagedAtHome(frames.home, log.name, frames.key, directory) if isinstance(frames, ReplicatedLog) else None
 
     def keep(self, folder: Path, manifest: BatchManifest) -> None:
-        """Its parts and then its manifest are in the home, durably, when this returns; a commit can begin.
+        """Durably store its parts and then its manifest at the home, so that a commit can begin.
 
-        They are frozen here, so that what is in the home is what is appended.
+        They are frozen here, so that the appended rows are those at the home.
 
         Raises StorageUnavailable, NotPrimary.
         """
@@ -52,7 +52,7 @@ class StagedAtHome:
             self._home.keep_batch(self._key, _name(folder), manifest_bytes(manifest), parts)
 
     def fetch(self, folder: Path) -> bool:
-        """Have a batch here as its commit has begun with it; whether there is such a commit.
+        """Fetch a batch as its begun commit has it; returns whether there is such a commit.
 
         Raises StorageUnavailable, DiskFull.
         """
@@ -62,7 +62,7 @@ class StagedAtHome:
         if (folder / MANIFEST_NAME).exists() and (folder / MANIFEST_NAME).read_bytes() == found.manifest:
             return True
         with refusing(folder, "the staged batch cannot be fetched"), exclusively(self._directory):
-            shutil.rmtree(folder, ignore_errors=True)  # what was staged here since is decided already
+            shutil.rmtree(folder, ignore_errors=True)  # rows staged here since do not count
             folder.mkdir(parents=True)
             for stage, pieces in found.parts():
                 with (folder / f"{stage}{PART_SUFFIX}").open("xb") as file:
@@ -70,7 +70,7 @@ class StagedAtHome:
                         file.write(piece)
                     file.flush()
                     os.fsync(file.fileno())
-            with (folder / MANIFEST_NAME).open("xb") as file:  # last: without it nothing of it counts
+            with (folder / MANIFEST_NAME).open("xb") as file:  # last: without it the batch does not count
                 file.write(found.manifest)
                 file.flush()
                 os.fsync(file.fileno())
@@ -80,19 +80,19 @@ class StagedAtHome:
         return True
 
     def begun(self, writer: str) -> list[int]:
-        """The batches of a writer of which a commit has begun. Raises StorageUnavailable."""
+        """The batches of a writer whose commit has begun. Raises StorageUnavailable."""
         prefix = f"{writer_directory(self._directory, writer).name}/"
         return sorted(int(name.removeprefix(prefix)) for name in self._home.batches(self._key, prefix))
 
     def forget(self, folder: Path) -> None:
-        """It is needed no more. What cannot be forgotten now, is when its writer comes with the next one."""
+        """Remove a batch no longer needed. On failure, the writer's next batch retries."""
         try:
             self._home.forget_batch(self._key, _name(folder))
         except EventLogError as error:
             logger.warning("%s: its copy in the home stays for now: %s", folder, error)
 
     def drop(self, folder: Path) -> None:
-        """Its commit is given up: nobody is to go on with it. Raises StorageUnavailable, NotPrimary."""
+        """Give up its commit, so that no server resumes it. Raises StorageUnavailable, NotPrimary."""
         self._home.forget_batch(self._key, _name(folder))
 
 

@@ -1,10 +1,10 @@
-"""Whose an exactly-once writer's name is: the user's who used it first. Nobody else may end or undo his batches.
+"""Ownership of exactly-once writer names: the first user owns the name. No other user may end or undo its batches.
 
     LOG/writers/WRITER    {"writer": ..., "user": ...} with a checksum (`checked_file`)
 
-WRITER is the hash by which the writer's batches are staged (`batches`). A name that nobody has, as where no user is
-configured, or where an older version made the log, becomes that of the next user who stages or commits under it. What
-the names are checked for is decided above (`server.bulk`); any process may claim one.
+WRITER is the hash under which the writer's batches are staged (`batches`). A name without an owner, as without
+configured users or in a log of an older version, goes to the next user who stages or commits under it. `server.bulk`
+decides when to check owners; any process may claim a name.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class _Owner(msgspec.Struct):
 
 
 def owner_of(log_directory: Path, writer: str) -> str | None:
-    """Whose name it is; None: nobody's. Raises StorageCorrupted."""
+    """The owner of the name; None: it has none. Raises StorageCorrupted."""
     found = _read(_path(log_directory, writer))
     return None if found is None else found.user
 
 
 def claim(log_directory: Path, writer: str, user: str) -> str | None:
-    """Whose name it is: that user's from now on, durably, if it was nobody's. One without a name claims nothing.
+    """Durably claim a name without an owner for that user; returns the owner. An empty user name claims nothing.
 
     Raises StorageCorrupted, DiskFull, StorageUnavailable (the log was deleted, say).
     """
@@ -45,7 +45,7 @@ def claim(log_directory: Path, writer: str, user: str) -> str | None:
     if (found := _read(path)) is not None or not user:
         return None if found is None else found.user
     with refusing(log_directory, "the writer's name cannot be kept"), exclusively(log_directory):
-        if (found := _read(path)) is not None:  # another has been quicker
+        if (found := _read(path)) is not None:  # another process was faster
             return found.user
         path.parent.mkdir(exist_ok=True)
         write_whole(path, with_checksum(msgspec.json.encode(_Owner(writer, user))))
@@ -53,31 +53,31 @@ def claim(log_directory: Path, writer: str, user: str) -> str | None:
 
 
 def release(log_directory: Path, writer: str) -> None:
-    """The name is nobody's any more; not before nothing is staged under it."""
+    """Free the name, once nothing is staged under it."""
     with exclusively(log_directory):
         if not writer_directory(log_directory, writer).exists():
             _path(log_directory, writer).unlink(missing_ok=True)
 
 
 def release_unknown(log_directory: Path, is_known: Callable[[str], bool]) -> None:
-    """Where more names are kept than a log knows writers: forget those of writers that it does not know."""
+    """If there are more names than a log may know writers, free those of unknown writers."""
     directory = log_directory / OWNERS
     if not directory.exists() or len(names := os.listdir(directory)) <= WRITERS_MAX:
         return
     for name in names:
         try:
             owner = _read(directory / name)
-        except StorageCorrupted:  # told to who uses that name
+        except StorageCorrupted:  # reported when the name is used
             continue
         if owner is not None and not is_known(owner.writer):
             release(log_directory, owner.writer)
 
 
 def damaged_owners(log_directory: Path) -> Iterator[str]:
-    """What is said of each name whose owner cannot be read. Raises OSError."""
+    """The problem of each name whose owner cannot be read. Raises OSError."""
     for path in sorted((log_directory / OWNERS).glob("*")):
         if path.suffix == ".tmp":
-            continue  # a power cut came before it was written, and nobody was told that he has the name
+            continue  # a power cut came before it was written and acknowledged
         try:
             _read(path)
         except StorageCorrupted as error:

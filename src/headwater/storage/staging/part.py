@@ -1,6 +1,6 @@
-"""The file of one staged part: an Arrow file, and behind it a checksum over every byte before that.
+"""The file of one staged part: an Arrow file followed by a checksum over all of it.
 
-So what is appended is what was staged: a part is looked at whole before a row of it is.
+The whole part is verified before any row is read, so the appended rows are those that were staged.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from ...formats.files.summed_file import SummedFile
 
 PART_SUFFIX = ".arrow"
 PART_MAGIC = b"HWSTAGE1"
-"""Behind the Arrow file; four bytes of CRC32C of all before them end the file."""
+"""Follows the Arrow file; the last four bytes are the CRC32C of everything before them."""
 STAGE_AGAIN = "discard the batch, and stage it again (rows that are in the log already come again in the same order)"
 _TRAILER_BYTES = len(PART_MAGIC) + 4
 _PIECE_BYTES = 1024 * 1024
-"""So much is looked at at once: others run in between."""
+"""The bytes to verify at once: other threads run in between."""
 
 
 class PartFile(SummedFile):
-    """A part that is being written."""
+    """A part being written."""
 
     def __init__(self, path: Path) -> None:
-        """Make it, in the place of one that was not finished. Raises OSError."""
+        """Create the file, replacing an unfinished one. Raises OSError."""
         super().__init__(path, replaces=True)
 
     def finish(self) -> int:
-        """Add the checksum, make all of it durable, and close; answers the size in bytes. Raises OSError."""
+        """Add the checksum, make the file durable and close it; returns the size in bytes. Raises OSError."""
         self.write(PART_MAGIC)
         self._file.write(self.crc.to_bytes(4, "little"))
         self._file.flush()
@@ -43,14 +43,14 @@ class PartFile(SummedFile):
         return size
 
     def touch(self) -> None:
-        """It is still being written, if not here: parts without a writer are removed after a while. Raises OSError."""
+        """Mark the file as in use: files without a writer are removed after a while. Raises OSError."""
         os.utime(self._file.fileno())
 
 
 def check_part(path: Path, *, may_be_plain: bool = False) -> None:
-    """Look at every byte. Raises StorageCorrupted if it is not what was staged.
+    """Verify every byte. Raises StorageCorrupted if the part is damaged.
 
-    `may_be_plain`: 0.1.0 staged without checksums, and began a commit that has to go on.
+    `may_be_plain`: accept a part without a checksum, for a commit begun by 0.1.0 that must go on.
     """
     with _mapped(path) as content:
         if _is_plain(content):
@@ -65,14 +65,14 @@ def check_part(path: Path, *, may_be_plain: bool = False) -> None:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether no checksum is behind it: 0.1.0 staged it, or it was cut."""
+    """Whether it has no checksum: 0.1.0 staged it, or it was cut."""
     with _mapped(path) as content:
         return _is_plain(content)
 
 
 @contextlib.contextmanager
 def opened_part(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
-    """The rows of a part that was looked at (`check_part`), mapped. Raises StorageCorrupted."""
+    """The mapped rows of a verified part (`check_part`). Raises StorageCorrupted."""
     with _mapped(path) as content:
         size = content.size if _is_plain(content) else content.size - _TRAILER_BYTES
         try:
@@ -82,7 +82,7 @@ def opened_part(path: Path) -> Iterator[pa.ipc.RecordBatchFileReader]:
 
 
 def damaged_part(path: Path, problem: str) -> StorageCorrupted:
-    """The error that says so, and what to do."""
+    """The error for that problem, with the remedy."""
     return StorageCorrupted(str(path), problem, STAGE_AGAIN)
 
 

@@ -1,4 +1,4 @@
-"""Reading what is staged: the rows of parts, whichever form they have, once every byte of them was looked at."""
+"""Reads staged rows from verified parts of either form."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Piece: TypeAlias = "pa.RecordBatch | SegmentPiece"
 
 
 def check_parts(directory: Path, manifest: batches.BatchManifest) -> None:
-    """Look at every byte of the parts that are to be committed. Raises StorageCorrupted: stage the batch again."""
+    """Verify every byte of the parts to commit. Raises StorageCorrupted: stage the batch again."""
     for stage in manifest.stages:
         if batches.has_segments(directory, stage):
             check_segments(directory, stage)
@@ -39,7 +39,7 @@ def check_parts(directory: Path, manifest: batches.BatchManifest) -> None:
 
 
 def make_plain(log_directory: Path, directory: Path, stage: str) -> None:
-    """Make an Arrow file of a part that was looked at, if it is none. Raises StorageCorrupted, OSError."""
+    """Convert a verified part to an Arrow file, if it is not one. Raises StorageCorrupted, OSError."""
     if not batches.has_segments(directory, stage):
         return
     path = batches.part_path(directory, stage)
@@ -59,7 +59,7 @@ def make_plain(log_directory: Path, directory: Path, stage: str) -> None:
 
 
 def staged_pieces(directory: Path, stages: Sequence[str]) -> Iterator[Piece]:
-    """The rows of these stages, in order, mapped; of segments the files. Raises StorageCorrupted."""
+    """The mapped rows of these stages, in order; for segments, the files. Raises StorageCorrupted."""
     for stage in stages:
         if batches.has_segments(directory, stage):
             table = read_table(directory, stage)
@@ -80,13 +80,13 @@ def batches_of(piece: Piece) -> Iterator[pa.RecordBatch]:
 
 
 def staged_batches(directory: Path, stages: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of these stages, in order, mapped. Raises StorageCorrupted."""
+    """The mapped rows of these stages, in order. Raises StorageCorrupted."""
     for piece in staged_pieces(directory, stages):
         yield from batches_of(piece)
 
 
 def staged_rows(directory: Path, stages: Sequence[str]) -> int:
-    """How many rows these stages have. Raises StorageCorrupted."""
+    """The number of rows of these stages. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
         if batches.has_segments(directory, stage):
@@ -98,7 +98,7 @@ def staged_rows(directory: Path, stages: Sequence[str]) -> int:
 
 
 def staged_size(directory: Path, stages: Sequence[str]) -> int:
-    """How many bytes these stages take, about. Raises StorageCorrupted."""
+    """The approximate bytes of these stages. Raises StorageCorrupted."""
     total = 0
     for stage in stages:
         if batches.has_segments(directory, stage):
@@ -109,7 +109,7 @@ def staged_size(directory: Path, stages: Sequence[str]) -> int:
 
 
 def is_whole(directory: Path) -> bool:
-    """Whether a commit could go on with what is there of a batch."""
+    """Whether the batch has everything that a commit needs to resume."""
     try:
         manifest = batches.read_manifest(directory)
         if manifest is not None:

@@ -1,4 +1,4 @@
-"""Rows on their way into a staged part: gathered, and written as an Arrow file if they are few, else as segments."""
+"""Gathers the rows of a staged part and writes them: few as an Arrow file, many as segments."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from .part import PartFile
 from .segments import SegmentsPart
 
 PIECES_MAX = 128
-"""So many pieces that came are copied into one. Each takes some 10 KiB besides its rows, and may be of one row."""
+"""This many pieces are copied into one. Each takes about 10 KiB besides its rows, and may have a single row."""
 TOUCH_S = 60.0
-"""How often files are told from those that nobody writes on, while what comes is gathered."""
+"""How often files are touched while rows are gathered, so that they do not look abandoned."""
 HELD = SharedBytes(128 * MIB)
-"""What all parts that are being staged hold, besides what each always may, where nothing else is said; else frames are
-smaller. In the process of Flight it is a part of all that it holds."""
+"""The default memory budget of all parts being staged, in addition to the minimum of each; beyond it frames get
+smaller. In the Flight process it is part of the total budget."""
 HELD_BYTES_MIN = 1024 * 1024
-"""So much each part always may, lest frames are tiny."""
+"""Each part may always hold this much, so that frames are not tiny."""
 
 
 class StagedRows:
     """The rows of one part. Methods raise OSError."""
 
     def __init__(self, file: PartFile, segments: SegmentsPart | None, held: SharedBytes = HELD) -> None:
-        """`segments`: None if an Arrow file is all that the part may be. `held`: the budget of gathered rows."""
+        """`segments`: None if the part must be an Arrow file. `held`: the budget for gathered rows."""
         self._file, self._segments, self._held = file, segments, held.part()
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
         self._joined: list[pa.RecordBatch] = []
         self._pieces: list[EventColumns] = []
-        """What came behind those."""
+        """The pieces after those."""
         self._held_events = self._held_bytes = 0
         self._touched_at = time.monotonic()
         self._are_gated = True
-        """Whether all that came passed all checks."""
+        """Whether all rows passed all checks."""
 
     @property
     def segments(self) -> SegmentsPart | None:
-        """What was written of them; None if it is an Arrow file."""
+        """The written segments; None if it is an Arrow file."""
         return self._segments if self._segments is not None and self._segments.is_begun else None
 
     def write(self, columns: EventColumns) -> None:
@@ -67,7 +67,7 @@ class StagedRows:
         self._sink_of_file().write_batch(batch)
 
     def finish(self) -> int:
-        """What was written is durable when this returns; answers the size of the Arrow file, if it is one."""
+        """Make the written rows durable; returns the size of the Arrow file, if it is one."""
         if self._segments is not None:
             if self._held_events and (self._segments.is_begun or self._held_bytes >= segments.FRAME_BYTES):
                 self._write_frame(self._segments)
@@ -80,7 +80,7 @@ class StagedRows:
         return self._file.finish()
 
     def close(self) -> None:
-        """Forget them."""
+        """Drop the rows."""
         self._forget_held()
         if self._segments is not None:
             self._segments.close()

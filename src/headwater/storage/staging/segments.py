@@ -1,11 +1,10 @@
-"""A large staged part as segment files: the bodies of frames, and room for what only the log can tell.
+"""A large staged part as segment files: the bodies of frames, with room for the heads, which only the log can write.
 
-    PART-ATTEMPT.frames             the table: which files, which frames in them, and the checksum of each body
+    PART-ATTEMPT.frames             the table: the files, their frames, and the checksum of each body
     PART-ATTEMPT.TOKEN.N.segment    a header of zeros, and frames whose heads are zeros
 
-A commit writes the heads and takes the file into the log as it lies there (`adoption`), or reads its rows, as of any
-other part. Heads are never read: the table says all that is in them. So a commit that was interrupted while it wrote
-them has hurt nothing.
+A commit writes the heads and adopts the file into the log (`adoption`), or reads its rows like those of any other part.
+Heads are never read: the table has all their content. So a commit interrupted while writing them does no harm.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ TABLE_SUFFIX = ".frames"
 SEGMENT_SUFFIX = ".segment"
 TABLE_FORMAT = 1
 FRAME_BYTES = 16 * 1024 * 1024
-"""Rows are gathered to that, and are a frame. A part with less is no segment."""
+"""Rows are gathered into frames of this size. A smaller part is no segment."""
 FRAME_EVENTS_MAX = 65_536
 STAGED_SEGMENT_EVENTS_MAX = 131_072
 STAGED_SEGMENT_BYTES_MAX = 48 * 1024 * 1024
-"""Bound what is judged at once, while nobody else's append is: a larger part is several files."""
+"""Bounds how much is judged at once, which blocks other appends: a larger part has several files."""
 
 
 class StagedFrame(msgspec.Struct, array_like=True, frozen=True):
@@ -47,11 +46,11 @@ class StagedFrame(msgspec.Struct, array_like=True, frozen=True):
     count: int
     tags: int
     crc: int
-    """CRC32C of what is behind its head."""
+    """CRC32C of the bytes after its head."""
     bytes: int
-    """What its events count where bytes are bounded."""
+    """The size of its events towards byte bounds."""
     payload_max: int
-    """Bytes of data and envelope of the largest one."""
+    """Bytes of data and envelope of the largest event."""
     directory: list[int]
 
 
@@ -63,28 +62,28 @@ class StagedSegment(msgspec.Struct):
 
     @property
     def end(self) -> int:
-        """How large it is."""
+        """The size of the file."""
         return self.frames[-1].offset + self.frames[-1].length
 
     @property
     def count(self) -> int:
-        """How many events it has."""
+        """The number of its events."""
         return sum(frame.count for frame in self.frames)
 
 
 class Table(msgspec.Struct):
-    """A part that was staged so."""
+    """The table of a part staged as segments."""
 
     room: int
-    """How long the head of each frame may be."""
+    """The bytes reserved for the head of each frame."""
     segments: list[StagedSegment]
     format: int = TABLE_FORMAT
     is_gated: bool = False
-    """Whether all of its events passed all checks when they were staged."""
+    """Whether all its events passed all checks when staged."""
 
 
 class SegmentsPart:
-    """Such a part that is being written. Methods raise OSError."""
+    """A part of segments being written. Methods raise OSError."""
 
     def __init__(self, directory: Path, id: str, writer: str, disk: Disk) -> None:
         self._directory, self._id, self._disk = directory, id, disk
@@ -99,7 +98,7 @@ class SegmentsPart:
         return bool(self._table.segments)
 
     def write(self, batches: Sequence[pa.RecordBatch], weight: int, *, are_gated: bool) -> None:
-        """Add a frame with the events of these batches, which count so much where bytes are bounded."""
+        """Add a frame with the events of these batches; `weight` is their size towards byte bounds."""
         self._table.is_gated &= are_gated
         body = encode_body(batches, self._table.room)
         if not self._fits(body, weight):
@@ -119,20 +118,20 @@ class SegmentsPart:
         self.touch()
 
     def touch(self) -> None:
-        """All of its files are still needed, if nobody writes on them: else they are forgotten after a while."""
+        """Mark all its files as in use, because files without a writer are removed after a while."""
         for segment in self._table.segments:
             os.utime(self._unfinished(segment))
 
     def finish(self) -> None:
-        """What was written is durable when this returns, but for the table: see `keep`."""
+        """Make everything durable except the table: see `keep`."""
         self._end()
 
     def keep(self) -> int:
-        """It is a part of its batch from now on, durably; answers its size in bytes."""
+        """Durably make it a part of its batch; returns its size in bytes."""
         names = {segment.name for segment in self._table.segments}
         for segment in self._table.segments:
             os.rename(self._unfinished(segment), self._directory / segment.name)
-        sync_directory(self._directory)  # before the table: what it names is there
+        sync_directory(self._directory)  # before the table: its files must exist
         _table_file(self._id).write(self._directory, self._table)
         for path in self._directory.glob(f"{self._id}.*{SEGMENT_SUFFIX}"):
             if path.name not in names:  # an earlier one under that name
@@ -140,7 +139,7 @@ class SegmentsPart:
         return sum(segment.end for segment in self._table.segments)
 
     def close(self) -> None:
-        """Forget it, if it is no part of its batch."""
+        """Remove it, unless it is a part of its batch."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -151,7 +150,7 @@ class SegmentsPart:
                 (self._directory / segment.name).unlink(missing_ok=True)
 
     def _is_kept(self) -> bool:
-        """Whether the table that is there is this one."""
+        """Whether the existing table is this one."""
         try:
             return read_table(self._directory, self._id).segments == self._table.segments
         except (EventLogError, OSError):
@@ -185,19 +184,19 @@ class SegmentsPart:
 
 
 def read_table(directory: Path, stage: str) -> Table:
-    """Raises FileNotFoundError: the part was not staged so; StorageCorrupted, StorageUnavailable (a newer format)."""
+    """Raises FileNotFoundError: the part has no table; StorageCorrupted, StorageUnavailable (a newer format)."""
     return _table_file(stage).read(directory)
 
 
 def check_segments(directory: Path, stage: str) -> None:
-    """Look at every byte of a part but the heads. Raises StorageCorrupted if it is not what was staged."""
+    """Verify every byte of a part except the heads. Raises StorageCorrupted if it is damaged."""
     table = read_table(directory, stage)
     try:
         _check_bodies(directory, table)
     except StorageCorrupted:
         if not (directory / f"{stage}{TABLE_SUFFIX}").exists() or read_table(directory, stage) == table:
             raise
-        check_segments(directory, stage)  # it was staged again meanwhile: its files were other ones
+        check_segments(directory, stage)  # it was staged again meanwhile, with other files
 
 
 def _check_bodies(directory: Path, table: Table) -> None:
@@ -210,7 +209,7 @@ def _check_bodies(directory: Path, table: Table) -> None:
 
 
 def mapped_segment(path: Path, segment: StagedSegment) -> pa.Buffer:
-    """All of a file. Raises StorageCorrupted if it is not there, or not as long as it was."""
+    """Map a whole file. Raises StorageCorrupted if it is missing or its length differs."""
     try:
         if path.stat().st_size != segment.end:
             raise damaged_part(path, f"it has {path.stat().st_size} bytes, and was staged with {segment.end}")
@@ -221,12 +220,12 @@ def mapped_segment(path: Path, segment: StagedSegment) -> pa.Buffer:
 
 
 def body_of(content: pa.Buffer, frame: StagedFrame, room: int) -> pa.Buffer:
-    """What of a frame was staged."""
+    """The staged body of a frame."""
     return content.slice(frame.offset + room, frame.length - room)
 
 
 def rows_of(content: pa.Buffer, frame: StagedFrame) -> pa.RecordBatch:
-    """The events of a frame of a file that was looked at, in place."""
+    """The events of a frame of a verified file, in place."""
     from ...formats.arrow.columns import EVENT_SCHEMA
 
     read = _Columns(content.slice(frame.offset, frame.length), frame)
@@ -245,7 +244,7 @@ def rows_of(content: pa.Buffer, frame: StagedFrame) -> pa.RecordBatch:
 
 
 def segment_rows(path: Path, segment: StagedSegment) -> Iterator[pa.RecordBatch]:
-    """The rows of a file that was looked at, frame by frame. Raises StorageCorrupted."""
+    """The rows of a verified file, frame by frame. Raises StorageCorrupted."""
     content = mapped_segment(path, segment)
     for frame in segment.frames:
         yield rows_of(content, frame)

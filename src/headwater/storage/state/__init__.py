@@ -1,1 +1,1 @@
-"""The state, a small versioned map: its journal, its image, its lock."""
+"""The state, a small versioned map, with its journal, image and lock."""

@@ -1,7 +1,7 @@
-"""One thread that makes changes, one after the other, for callers who wait no longer than somebody will wait for them.
+"""A thread that makes changes one after the other, for callers with a timeout.
 
-What is committed elsewhere can take as long as that does not answer. Who asked is told in time: that nothing came of
-it, if its turn had not come; that the outcome is not known, if it had. Then the change goes on, and others wait for it.
+A commit elsewhere can take as long as the other side does not answer. After the timeout, a change that has not begun is
+cancelled; for one that has, the caller learns that the outcome is unknown. It then goes on, and others wait for it.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Patient:
     """Makes changes until `close`. Safe to call from any thread."""
 
     def __init__(self, name: str) -> None:
-        """`name`: what is changed, as errors call it."""
+        """`name`: the name of the changed thing in errors."""
         self._name = name
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._is_closed = False
         self._has_landed = threading.Event()
         self._unknown: set[Future[Any]] = set()
-        """Of which somebody was told that their outcome is not known, and which go on."""
+        """Running changes whose callers were told that the outcome is unknown."""
         self._thread = threading.Thread(target=self._run, name="headwater-changes", daemon=True)
         self._thread.start()
 
     def do(self, change: Callable[[], _R], patience_s: float) -> _R:
-        """What the change answers, or raises. After `patience_s` it raises StorageUnavailable: nothing came of it; or
+        """Return or raise what the change does. After `patience_s`, raises StorageUnavailable: nothing was changed; or
         OutcomeUnknown. Raises Closed.
         """
         if threading.current_thread() is self._thread:
@@ -59,17 +59,17 @@ class Patient:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known of every change whether it is made."""
+        """Whether the outcome of every change is known."""
         return not self._unknown
 
     def take_landed(self) -> bool:
-        """Whether a change of which somebody was told that its outcome is not known, was made since the last call."""
+        """Whether a change reported as of unknown outcome was made since the last call."""
         has_landed = self._has_landed.is_set()
         self._has_landed.clear()
         return has_landed
 
     def close(self) -> None:
-        """Take nothing more; what was taken is tried still."""
+        """Accept no more changes; accepted ones are still tried."""
         self._is_closed = True
         self._tasks.put(None)
 
@@ -87,7 +87,7 @@ class Patient:
                 continue
             try:
                 result = change()
-            except BaseException as error:  # whoever asked is told
+            except BaseException as error:  # passed to the caller
                 future.set_exception(error)
             else:
                 future.set_result(result)

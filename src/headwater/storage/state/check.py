@@ -1,6 +1,6 @@
-"""Looking at the state of a data directory without changing anything.
+"""Checks the state of a data directory without changing anything.
 
-What is looked at is a copy: SQLite cannot open a WAL on a read-only medium, and recovers one elsewhere by writing.
+It checks a copy: SQLite cannot open a WAL on a read-only medium, and recovers one elsewhere by writing.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ COPIES_MAX = 5
 
 @dataclass
 class StateCheck:
-    """What was found in the state."""
+    """The result of a check of the state."""
 
     entries: int = 0
     problems: list[str] = field(default_factory=list)
-    """What is damaged; empty if the state is sound."""
+    """The damage; empty if the state is sound."""
     notes: list[str] = field(default_factory=list)
-    """What is worth knowing but mends itself, or hurts nothing."""
+    """Harmless findings, or those that repair themselves."""
     newer: list[str] = field(default_factory=list)
-    """What a newer headwater wrote: it is not damaged, and was not checked."""
+    """Parts written by a newer headwater: not damaged, and not checked."""
 
 
 @contextmanager
 def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]:
-    """A copy of the state, and what was found in it; an empty state where it cannot be used."""
+    """A copy of the state, and the result of its check; an empty state if it cannot be used."""
     report = StateCheck()
     with tempfile.TemporaryDirectory(prefix="headwater-check-") as place:
         copy = Path(place) / STATE_NAME
@@ -78,7 +78,7 @@ def _notes(directory: Path, state: StateStore) -> Iterator[str]:
 
 
 def copy_files(source: Path, target: Path) -> None:
-    """The files of a state, of one moment, and its journal: they are copied again while somebody changes them."""
+    """Copy a consistent snapshot of a state's files and journal, retrying while another process changes them."""
     for _ in range(COPIES_MAX):
         pairs = _pairs(source, target)
         before = [_stamp(each) for each, _ in pairs]
@@ -96,7 +96,7 @@ def copy_files(source: Path, target: Path) -> None:
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:
-    """What is to be copied, and where to."""
+    """The files to copy, and their targets."""
     journal = source.parent / JOURNAL
     files = zip(files_of(source), files_of(target), strict=True)
     return [(each, copy) for each, copy in files if each.suffix != SHARED_MEMORY] + [

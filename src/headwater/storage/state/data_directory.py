@@ -1,7 +1,7 @@
-"""A data directory as a whole: its lock, what it may not lack, and its state for a command.
+"""A data directory as a whole: its lock, its required files, and its state for commands.
 
-A data directory is made private and filled with files, which would lock other programs out of a folder of theirs. So
-`refuse_foreign` looks at a folder before anything in it changes.
+Opening a data directory makes it private and creates files, which would lock other programs out of their own folder. So
+`refuse_foreign` checks a folder before anything in it changes.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from .recovery import open_journaled
 from .remote import RemoteState
 
 PARTIAL = "BACKUP.partial"
-"""In a backup, or a restored directory, that is not finished: nobody may take it for a data directory."""
+"""Marks an unfinished backup or restored directory, which must not be used as a data directory."""
 STARTING_S = 5.0
-"""A command waits so long for a server that has the directory and does not answer yet, or no more."""
+"""How long a command waits for a server that has the directory but does not answer, as it starts or stops."""
 _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
-"""What the file of a state has in its first page; `entry` in the first versions."""
+"""Found in the first page of a state file; `entry` in the first versions."""
 _LOOKED_AT = 64 * 1024
 _OURS = frozenset(
     {LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "HELD", "LEASE",
@@ -44,15 +44,15 @@ _OURS = frozenset(
 _OURS_LEFT = re.compile(
     r"(COPY|HELD|LOCATION|state\.witness|BACKUP\.json)\.\d+\.tmp|state-new\..+|state\.(lost|damaged)-\d+|aside-.+"
 )
-"""What an interrupted start, or a repair, leaves."""
+"""Left by an interrupted start or repair."""
 
 
 def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | RemoteState:
-    """The state of a data directory, which is made if it is missing; to be closed.
+    """Open the state of a data directory, creating it if missing. The caller closes it.
 
-    It is locked for as long as the state is open, unless the caller has done so (`is_locked`). While a server has it,
-    that server is asked. Raises StorageUnavailable, StorageCorrupted: it is not what was confirmed, or it is gone, but
-    its logs are not.
+    The directory is locked while the state is open, unless the caller has locked it (`is_locked`). If a server has it,
+    calls go to that server. Raises StorageUnavailable, StorageCorrupted: the state lacks confirmed changes, or is gone
+    although there are logs.
     """
     refuse_foreign(directory)
     refuse_missing(directory)
@@ -68,7 +68,7 @@ def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | Re
         except InUse:
             try:
                 return RemoteState(directory)
-            except StorageUnavailable:  # it starts, or stops
+            except StorageUnavailable:  # the server starts or stops
                 if time.monotonic() > deadline:
                     raise
         time.sleep(0.05)
@@ -80,11 +80,11 @@ def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | Re
 
 
 def _told(_: str) -> None:
-    """What a command cannot write, it tells; there is no more to be done about it."""
+    """The `fatal` callback of a command: the error is reported anyway."""
 
 
 def refuse_missing(directory: Path) -> None:
-    """Raises StorageCorrupted if there are logs in a data directory, but no state, or one that is being replaced."""
+    """Raises StorageCorrupted if a data directory has logs but no state, or one that is being replaced."""
     path = directory / STATE_NAME
     if (directory / ACCEPTED).exists():
         remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
@@ -94,10 +94,10 @@ def refuse_missing(directory: Path) -> None:
 
 
 def lock_directory(directory: Path) -> HeldLock:
-    """Lock a data directory for this process; close the lock. Raises StorageUnavailable: another process has it, or the
-    folder is one of other programs.
+    """Lock a data directory for this process; the caller closes the lock. Raises StorageUnavailable: another process
+    has it, or the folder belongs to other programs.
 
-    Before that is known, nothing is made and no mode is changed.
+    Until that is checked, no file is created and no mode is changed.
     """
     refuse_foreign(directory)
     refuse_partial(directory)
@@ -135,15 +135,15 @@ def lock_directory(directory: Path) -> HeldLock:
 
 
 def refuse_partial(directory: Path) -> None:
-    """Raises StorageUnavailable if a directory is a backup, or a restore, that did not come to its end."""
+    """Raises StorageUnavailable if a directory is an unfinished backup or restore."""
     if (directory / PARTIAL).exists():
         raise StorageUnavailable(f"{directory}: a backup or restore that was interrupted; remove it, and begin again")
 
 
 def has_data(directory: Path) -> bool:
-    """Whether it is a data directory, or a backup, by what its files hold: names alone say nothing. Raises OSError.
+    """Whether it is a data directory or a backup, by the content of its files, not only their names. Raises OSError.
 
-    With a state, a journal or the mark of a copy it is one, whatever else is in it.
+    With a state, a journal or the mark of a copy it is one, whatever else it contains.
     """
     return _has_state(directory) or is_of_a_log(directory / JOURNAL) or _is_marked(directory)
 
@@ -167,12 +167,12 @@ def _is_marked(directory: Path) -> bool:
 
 
 def is_empty(directory: Path) -> bool:
-    """Whether nothing is in it, or it is no directory. Raises OSError."""
+    """Whether it is empty or no directory. Raises OSError."""
     return foreign_name(directory) is None
 
 
 def refuse_foreign(directory: Path) -> None:
-    """Raises StorageUnavailable if a folder is neither empty nor a data directory, nor the beginning of one."""
+    """Raises StorageUnavailable if a folder is not empty and neither a data directory nor the beginning of one."""
     try:
         others = sorted(name for name in names_in(directory) - _OURS if not _OURS_LEFT.fullmatch(name))
         others += sorted(

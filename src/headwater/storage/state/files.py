@@ -1,6 +1,6 @@
-"""The files of the state: what they say is proved before they are used, and how they begin, or are brought up to date.
+"""The files of the state: they are verified before use, created, or upgraded.
 
-A connection that changes nothing looks first, so that what is refused stays as it is.
+A read-only connection verifies them first, so that a refused state stays unchanged.
 """
 
 from __future__ import annotations
@@ -22,58 +22,56 @@ STATE_NAME = "state.sqlite"
 """The file, in the data directory."""
 _CANNOT_USE = "what the server must remember cannot be read or written"
 PLAIN_SCHEMA_VERSION = 1
-"""That of 0.1.0: no guards, and no witness."""
+"""The schema of 0.1.0: no guards and no witness."""
 ACCEPTED = "state.accepted"
-"""The directory of a new state that is to take the place of a damaged one: see `loss`."""
+"""The directory of a new state that will replace a damaged one: see `loss`."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
-"""SQLITE_ERROR is a table or a column that is not there: all statements are ours, so the schema is at fault."""
+"""SQLITE_ERROR is a missing table or column: all statements are ours, so the schema is at fault."""
 
 
 SHARED_MEMORY = ".sqlite-shm"
-"""The suffix of SQLite's file for what its processes share, which says nothing by itself."""
+"""The suffix of SQLite's shared-memory file, which has no content of its own."""
 
 
 def witness_path(path: Path) -> Path:
-    """Where the witness of a state is."""
+    """The path of a state's witness."""
     return path.with_suffix(".witness")
 
 
 def changes_path(path: Path) -> Path:
-    """Where SQLite keeps changes of a state until they are in its file: the WAL."""
+    """The path of a state's WAL, where SQLite stores changes before its main file has them."""
     return Path(f"{path}-wal")
 
 
 def journal_path(path: Path) -> Path:
-    """Where SQLite keeps what a change of a state replaces, until the state has its WAL: at its very first start."""
+    """The path of SQLite's rollback journal, used only during the first start, before the state has its WAL."""
     return Path(f"{path}-journal")
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """All files of a state: that of SQLite, its three companions, the witness."""
+    """All files of a state: SQLite's file, its three companions, and the witness."""
     return path, changes_path(path), Path(f"{path}-shm"), journal_path(path), witness_path(path)
 
 
 class Proven(NamedTuple):
-    """What was seen to be whole."""
+    """The result of a successful verification."""
 
     version: int
-    """Of the schema; 0 where there is no state yet."""
+    """The version of the schema; 0 if there is no state yet."""
     serial: int = 0
-    """Of the last change; 0 in a schema that has none."""
+    """The serial number of the last change; 0 in a schema without them."""
     journal: int = 0
-    """Of which journal it is the image; 0 if of none."""
+    """The journal that it is the image of; 0 if none."""
 
 
 def prove(path: Path, *, has_journal: bool = False) -> Proven:
-    """Look whether the state is what was confirmed.
+    """Verify that the state has everything confirmed.
 
-    `has_journal`: it may end before what was confirmed.
-    Changes nothing, but for a first start that was interrupted. Raises WrittenByNewer, StorageCorrupted.
+    `has_journal`: it may lack the last confirmed changes.
+    Changes nothing, except after an interrupted first start. Raises WrittenByNewer, StorageCorrupted.
     """
     witness = witness_path(path)
-    confirmed = (
-        read_witness(witness).serial if witness.exists() else 0
-    )  # before the state, which others may take further
+    confirmed = read_witness(witness).serial if witness.exists() else 0  # before the state, which others may change
     if not path.exists() or not path.stat().st_size:
         if confirmed and not has_journal:
             raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
@@ -93,7 +91,7 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
 
 
 def _roll_back(path: Path) -> None:
-    """Have SQLite undo what it was doing when the power failed in the first start: who only reads cannot."""
+    """Let SQLite roll back a first start interrupted by a power cut, which a reader cannot do."""
     if journal_path(path).exists():
         with (
             translating(path),
@@ -134,16 +132,16 @@ def plain_entries(connection: sqlite3.Connection) -> list[rows.Entry]:
 
 
 def begin(connection: sqlite3.Connection, witness: Path) -> None:
-    """Make the tables, with the entries of 0.1.0 if there are any: all of it or, after a crash, nothing."""
+    """Create the tables, with the entries of 0.1.0 if there are any: all or, after a crash, nothing."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if "entries" not in _tables(connection):  # else another process has done it meanwhile
+        if "entries" not in _tables(connection):  # else another process has done it
             plain = plain_entries(connection) if is_plain(connection) else []
             connection.execute("DROP TABLE IF EXISTS entry")
             had_users = any(row[0] == USER_KIND for row in plain)
             _fill(connection, plain, 0, had_users)
-            make_witness(witness, 0, had_users)  # before anything can be confirmed that it must tell of
+            make_witness(witness, 0, had_users)  # before the first change that it must record
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -166,7 +164,7 @@ def _tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def make_state(path: Path, entries: Iterable[rows.Entry], serial: int, had_users: bool) -> None:
-    """A new state of these entries, and its witness, durably. Raises StorageUnavailable."""
+    """Durably create a new state of these entries, and its witness. Raises StorageUnavailable."""
     with translating(path):
         make_file(path)
         with closing(sqlite3.connect(path.absolute(), isolation_level=None)) as connection:
@@ -178,7 +176,7 @@ def make_state(path: Path, entries: Iterable[rows.Entry], serial: int, had_users
 
 @contextmanager
 def translating(path: Path) -> Iterator[None]:
-    """What SQLite and the system say of a state, as errors of the core."""
+    """Turn errors of SQLite and the system about a state into errors of the core."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
@@ -186,8 +184,8 @@ def translating(path: Path) -> Iterator[None]:
 
 
 def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
-    """The error of the core for what SQLite or the system said of a state."""
-    if isinstance(error, sqlite3.ProgrammingError):  # it is closed: the caller's mistake
+    """The error of the core for an error of SQLite or the system about a state."""
+    if isinstance(error, sqlite3.ProgrammingError):  # closed: the caller's mistake
         return error
     code = sqlite3.SQLITE_OK if isinstance(error, OSError) else getattr(error, "sqlite_errorcode", None)
     if code is None or code & 0xFF in _DAMAGE:  # none: a text that is not UTF-8

@@ -1,17 +1,16 @@
-"""The journal: the frame log of a data directory's own, in which each change of the small state is an event.
+"""The journal: the data directory's own frame log, in which each change of the state is an event.
 
-DIR/journal/META.json    who it is, and from which number on it is kept: as of any log
+DIR/journal/META.json    its identity and first retained number, as for any log
 DIR/journal/log/         its segments
 
-A frame is one change, whole or not there at all. What an event says of an entry is what the entry is from then on, so
-that to apply it twice is to apply it once:
+A frame is one atomic change. An event has the complete new value of an entry, so that events are idempotent:
 
     changed, copied    [kind, key, version, value] as MessagePack; version 0: the entry is gone
     had_users          [whether the state ever had users]
-    snapshot           [first number, digest]: the copies that began there, and all changes since, are the whole state
+    snapshot           [first number, digest]: the copies from there on, and all changes since, are the whole state
 
-Copies change nothing: they are how the journal can forget its beginning (`journal_snapshot`). Nothing here knows how
-the state is kept that the changes make (`journaled_state`).
+Copies change nothing: they let the journal forget its beginning (`journal_snapshot`). Nothing here depends on how the
+resulting state is stored (`journaled_state`).
 """
 
 from __future__ import annotations
@@ -55,15 +54,15 @@ logger = logging.getLogger("headwater.storage")
 JOURNAL = "journal"
 """The directory, in the data directory."""
 UNFINISHED = "journal.new"
-"""One that is being made."""
+"""A journal being created."""
 NAME = "$state"
-"""The name of the log in its META: no log can be called so."""
+"""The name of the log in its META: no other log can have this name."""
 SEGMENT_BYTES = 1024 * 1024
-"""So little is looked at after a crash."""
+"""Small, so that little is checked after a crash."""
 
 
 class RecordType(StrEnum):
-    """What an event of the journal is about."""
+    """The type of a journal event."""
 
     CHANGED = "changed"
     COPIED = "copied"
@@ -72,7 +71,7 @@ class RecordType(StrEnum):
 
 
 class EntryRecord(msgspec.Struct, array_like=True, frozen=True):
-    """What an entry is from then on."""
+    """The new content of an entry."""
 
     kind: str
     key: str
@@ -88,16 +87,16 @@ class HadUsers(msgspec.Struct, array_like=True, frozen=True):
 
 
 class JournalSnapshot(msgspec.Struct, array_like=True, frozen=True):
-    """All entries were copied since that number."""
+    """Marks that all entries were copied since that number."""
 
     first: int
     digest: int
-    """Of all entries as they are then: see `rows`."""
+    """The digest of all entries at that moment: see `rows`."""
 
 
 Record = EntryRecord | HadUsers | JournalSnapshot
 _Content = bytes
-"""Of a frame; a journal has `bytes` of its own."""
+"""The type of a frame's content, as the journal has its own `bytes`."""
 _PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
 _TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, JournalSnapshot: RecordType.SNAPSHOT}
 _RECORDS: dict[str, type[Record]] = {
@@ -109,14 +108,14 @@ _RECORDS: dict[str, type[Record]] = {
 
 
 class Written(NamedTuple):
-    """A record of the journal, and its number."""
+    """A record of the journal with its number."""
 
     number: int
     record: Record
 
 
 class Journal:
-    """A journal that is open to be written. Safe to call under the lock of its state alone."""
+    """A journal open for writing. Call it only under the lock of its state."""
 
     def __init__(
         self,
@@ -127,10 +126,10 @@ class Journal:
         clock: Callable[[], int],
         homed: Homed | None = None,
     ) -> None:
-        """Open it. `confirmed`: the change of that number was durable; `clock` gives ms since 1970 UTC.
+        """Open it. `confirmed`: the number of a change known to be durable; `clock` gives ms since 1970 UTC.
 
-        With a home, which must have it, the journal is a copy, and is brought up to it.
-        Raises StorageCorrupted: it cannot be read, or what was confirmed is not in it. Raises StorageUnavailable.
+        With a home, which must have the journal, it is a copy and catches up with the home.
+        Raises StorageCorrupted: it cannot be read, or lacks confirmed changes. Raises StorageUnavailable.
         """
         meta = read_meta(directory)
         for each in (directory, *directory.rglob("*")):
@@ -148,10 +147,10 @@ class Journal:
         self._synced = self.frames.head
         """Everything up to that number is durable."""
         self._followed = self.frames.head
-        """Everything up to that number was taken up."""
+        """Everything up to that number was applied."""
         self._is_closed = False
         self.is_ended = False
-        """Whether it was closed, and all of it is on the disk."""
+        """Whether it was closed with everything on disk."""
 
     @property
     def head(self) -> int:
@@ -160,23 +159,23 @@ class Journal:
 
     @property
     def first(self) -> int:
-        """The number from which on it is kept: the state is what everything from there on makes."""
+        """The first retained number: the records from there on make the whole state."""
         return self.meta.first_retained
 
     @property
     def bytes(self) -> int:
-        """How much it takes, as far as it is written."""
+        """The bytes of its written part."""
         return sum(segment.end for segment in self.frames.segments)
 
     @property
     def home(self) -> Home | None:
-        """Where it is committed; None: in its own files."""
+        """The home it is committed at; None: its own files."""
         return None if self._homed is None else self._homed.home
 
     def append(self, records: Sequence[Record], *, is_durable: bool, are_copies: bool = False) -> int:
-        """Write records as one change; answers the number of the last one. A durable one makes all before it durable.
+        """Write records as one change; returns the last number. A durable change makes all earlier ones durable.
 
-        Raises DiskFull, StorageUnavailable: then nothing was written. OSError, OutcomeUnknown: then nobody knows.
+        Raises DiskFull, StorageUnavailable: nothing was written. Raises OSError, OutcomeUnknown: it may be written.
         """
         head = Head(self.frames.head, self.frames.last_crc, self.frames.term)
         self._nonce += 1
@@ -191,11 +190,11 @@ class Journal:
         return frame.last
 
     def check_lock(self) -> None:
-        """Check that this process still holds the lock, before a file is written. Raises LockLost."""
+        """Check before a write that this process still holds the lock. Raises LockLost."""
         self._disk.check()
 
     def sync(self) -> None:
-        """Everything that was appended is durable when this returns. Raises what `append` does."""
+        """Make everything appended durable. Raises what `append` does."""
         if self._synced < self.head:
             with _as_state():
                 self.frames.sync()
@@ -208,17 +207,17 @@ class Journal:
 
     @property
     def is_following(self) -> bool:
-        """Whether it is the copy of a journal that another server writes."""
+        """Whether another server writes it and this is a copy."""
         return isinstance(self.frames, ReplicatedLog) and self.frames.is_following
 
     def follow(self, head: Head) -> Iterator[list[Written]]:
-        """Take up what its home has, where it ends there: what each step brought. Raises as `ReplicatedLog.follow`."""
+        """Fetch what its home has, up to `head`: yields the records of each step. Raises as `ReplicatedLog.follow`."""
         assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head):
             yield self._news()
 
     def take(self, content: _Content) -> list[Written] | None:
-        """Take up a frame that was committed at the home; None: see `ReplicatedLog.take`."""
+        """Add a frame committed at the home; None: see `ReplicatedLog.take`."""
         assert isinstance(self.frames, ReplicatedLog)
         return self._news() if self.frames.take(content) else None
 
@@ -228,7 +227,7 @@ class Journal:
         return news
 
     def begin_term(self) -> None:
-        """From now on it is written here. Raises OSError."""
+        """Begin to write it here. Raises OSError."""
         assert isinstance(self.frames, ReplicatedLog)
         self.frames.begin_term()
         self._nonce = self.frames.term.nonce
@@ -237,7 +236,7 @@ class Journal:
         self.meta.write(self.directory)
 
     def forget(self, below: int) -> None:
-        """What is numbered below that is needed no more. Raises DiskFull, StorageUnavailable."""
+        """Drop the records below that number. Raises DiskFull, StorageUnavailable."""
         meta = self.meta.changed(first_retained=below, known_from=below)
         self.check_lock()
         with refusing(self.directory, "the beginning of the journal cannot be forgotten"):
@@ -248,20 +247,20 @@ class Journal:
             self.frames.forget_at_home(below)
 
     def close(self) -> None:
-        """Close its files, durably. Raises OSError."""
+        """Durably close its files. Raises OSError."""
         if not self._is_closed:
             self._is_closed = True
             try:
                 self.sync()
                 self.is_ended = True
                 self._write_down_end()
-            except (StorageUnavailable, OutcomeUnknown) as error:  # where it is homed
+            except (StorageUnavailable, OutcomeUnknown) as error:  # if it has a home
                 logger.warning("%s: changes that were not durable are lost: %s", self.directory, error)
             finally:
                 self.frames.close()
 
     def _write_down_end(self) -> None:
-        """So that the next opening goes on in the newest segment: see `segments.recovery.leave_unended`."""
+        """Record the end, so that the next opening continues the segment: see `segments.recovery.leave_unended`."""
         if self._homed is not None or not self.frames.segments:
             return
         newest = self.frames.segments[-1]
@@ -275,7 +274,7 @@ class Journal:
 
 @contextmanager
 def _as_state() -> Iterator[None]:
-    """What a home says of its frames, as who changes the state is told."""
+    """Turn errors of a home about frames into errors of the state."""
     try:
         yield
     except HeadMoved:
@@ -302,7 +301,7 @@ def _local_frames(directory: Path, meta: Meta, confirmed: int, term: Term, disk:
 
 
 def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: Room) -> tuple[Meta, ReplicatedLog]:
-    """The copy, brought up to the home, and what is to be said of it: the home may have forgotten more."""
+    """The copy, caught up with the home, and its META, as the home may have forgotten more."""
     frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
     segments = open_copy(
         frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk,
@@ -312,7 +311,7 @@ def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: 
                     disk=disk, room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
     try:
         copy.catch_up()
-    except HomeWentBack:  # whoever follows is told, and goes on with what it has
+    except HomeWentBack:  # the follower reports it, and goes on with the copy
         if not homed.is_following:
             raise
     meta = meta.changed(epoch=homed.home.term.number)
@@ -322,16 +321,16 @@ def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: 
 
 
 class _AllRoom(Room):
-    """The journal may use the last of the disk: what is acknowledged and trimmed frees some. Nobody need look first."""
+    """Lets the journal use the rest of the disk without a check: acknowledgements and trims free space."""
 
     def check(self) -> Standing:
         return _PLENTY
 
 
 def make_copy(directory: Path, home: Home, clock: Callable[[], int]) -> None:
-    """Make an empty copy of a home's journal, durably, or none at all. Raises OSError.
+    """Durably create an empty copy of a home's journal, or none at all. Raises OSError.
 
-    The directory says first whose copy it is, so that nobody takes what is in it for all that there is.
+    The directory is marked as a copy first, so that it is never taken for complete data.
     """
     mark_copy(directory.parent, home.incarnation)
     unfinished = directory.with_name(UNFINISHED)
@@ -359,9 +358,9 @@ def make_journal(
     clock: Callable[[], int],
     incarnation: str | None = None,
 ) -> None:
-    """Make a journal that begins above that number with these records, durably, or none at all.
+    """Durably create a journal that begins above that number with these records, or none at all.
 
-    `incarnation`: who it is; None: drawn. Raises OSError, DiskFull, StorageUnavailable.
+    `incarnation`: its id; None: random. Raises OSError, DiskFull, StorageUnavailable.
     """
     unfinished = directory.with_name(UNFINISHED)
     make_directory(unfinished / FRAMES)
@@ -390,9 +389,9 @@ def make_journal(
 
 
 def read_journal(directory: Path, after: int) -> Iterator[Written]:
-    """The records above that number, of a journal that another process may be writing.
+    """The records above that number in a journal that another process may be writing.
 
-    Raises StorageCorrupted: they are damaged, or the journal begins behind them. Raises StorageUnavailable.
+    Raises StorageCorrupted: they are damaged, or the journal begins after them. Raises StorageUnavailable.
     """
     meta = read_meta(directory)
     if meta.first_retained > after + 1:
@@ -413,33 +412,33 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
 
 
 def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
-    """Every record of a damaged journal that is whole, in order, and descriptions of the rest.
+    """Every intact record of a damaged journal, in order, and descriptions of the rest.
 
     Raises WrittenByNewer.
     """
     found: list[Written] = []
     lost: list[str] = []
-    with suppress(StorageCorrupted):  # a damaged one can be done without
+    with suppress(StorageCorrupted):  # not needed if damaged
         read_meta(directory)
     paths = segment_paths(directory / FRAMES)
     for path, following in zip_longest(paths, paths[1:]):
         try:
             for frame in SegmentScan(Segment(path, id_in(path)), ()).good_frames():
                 if following is not None and frame.first >= int(following.stem):
-                    break  # a stopped process wrote it, after others had gone on
+                    break  # a suspended process wrote it after others had gone on
                 expected = found[-1].number + 1 if found else frame.first
                 if frame.first > expected:
                     lost.append(f"records {expected} to {frame.first - 1} of the journal")
                 found += written_in(frame)
         except WrittenByNewer:
-            raise  # it is not damaged: nothing of it may be given up
+            raise  # it is not damaged: nothing may be given up
         except (StorageCorrupted, StorageUnavailable, OSError) as error:
             lost.append(f"{JOURNAL}/{FRAMES}/{path.name}: {error}")
     return found, lost
 
 
 def name_of(incarnation: str) -> int:
-    """What an image says whose it is: some bits of the incarnation of its journal, signed, never 0."""
+    """The name of a journal in its image: some bits of its incarnation, signed, never 0."""
     return int.from_bytes(bytes.fromhex(incarnation)[:4], "little", signed=True) or 1
 
 

@@ -1,10 +1,10 @@
-"""How the journal can forget its beginning: a snapshot, taken a few entries at a time while changes go on.
+"""Snapshots, which let the journal forget its beginning: taken a few entries at a time while changes go on.
 
-All entries are copied to the journal's end, in the order of their keys. When the last one is, the copies and all
-changes since the first of them are the whole state: an entry was copied when its turn came, and changed after that or
-not at all; one that was made or removed meanwhile has its change there. So nobody waits for more than one step.
+All entries are copied to the journal's end, in key order. After the last one, the copies and all changes since the
+first copy are the whole state: each entry was copied in its turn, and any later change follows; an entry created or
+removed meanwhile has its change there. So callers wait for one step at most.
 
-Before anything is unlinked, the journal is read again from there: it must make the very entries that the image has.
+Before anything is unlinked, the journal is read again from there: it must yield exactly the entries of the image.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ logger = logging.getLogger("headwater.storage")
 STEP_ENTRIES = 256
 STEP_BYTES = 256 * 1024
 GROWTH_BYTES_MIN = 4 * 1024 * 1024
-"""The journal grows by that, and by twice what the last snapshot took, before the next one begins."""
+"""The journal grows by this and by twice the size of the last snapshot before the next one begins."""
 _BUCKETS_OF = 100_000
-"""The entries are looked at in so many parts that each has about that number: their guards are in memory together."""
+"""The entries are checked in parts of about this number, because the guards of a part are in memory together."""
 
 
 class Proof(NamedTuple):
-    """What must hold before the journal forgets what is below a snapshot."""
+    """The condition for the journal to forget the records below a snapshot."""
 
     first: int
-    """Where the snapshot begins."""
+    """The first record of the snapshot."""
     end: int
     """Its last record."""
     digest: int
@@ -41,26 +41,26 @@ class Proof(NamedTuple):
 
 
 class Snapshotting:
-    """Takes snapshots of one journal, step by step. To be called under the lock of its state, but for `prove`."""
+    """Takes snapshots of one journal, step by step. Call all but `prove` under the lock of its state."""
 
     def __init__(self, journal: Journal, image: SqliteState) -> None:
-        """Where the journal was in the middle of a snapshot when it was closed, that one is begun anew."""
+        """A snapshot interrupted by closing the journal begins again."""
         self._journal, self._image = journal, image
         self._first = 0
-        """Where the one begins that is being taken; 0 if none is."""
+        """The first record of the snapshot under way; 0 if there is none."""
         self._after: tuple[str, str] = ("", "")
-        """Kind and key of the entry that was copied last."""
+        """Kind and key of the last copied entry."""
         self._begin_above = GROWTH_BYTES_MIN + 2 * image.file_bytes
         self.to_prove: Proof | None = None
-        """Set when all is copied: next come `prove` and `forget`."""
+        """Set once all is copied: `prove` and `forget` come next."""
 
     @property
     def is_due(self) -> bool:
-        """Whether there is a step to be taken now."""
+        """Whether a step is due."""
         return self.to_prove is None and (self._first > 0 or self._journal.bytes > self._begin_above)
 
     def step(self) -> None:
-        """Copy some more entries of the image, which is up to date; or end the snapshot, if that were all.
+        """Copy some more entries of the image, which is up to date, or end the snapshot after the last one.
 
         Raises StorageCorrupted, StorageUnavailable, DiskFull; OSError: writing the journal failed.
         """
@@ -78,7 +78,7 @@ class Snapshotting:
         self._first = 0
 
     def prove(self) -> None:
-        """Read the snapshot again, while others go on. Raises StorageCorrupted if it is not what the image had."""
+        """Verify the snapshot while others go on. Raises StorageCorrupted if it differs from the image."""
         assert self.to_prove is not None
         first, end, digest, entries = self.to_prove
         try:
@@ -87,11 +87,11 @@ class Snapshotting:
                 raise StorageCorrupted(str(self._journal.directory), problem, REMEDY)
         except BaseException:
             self.to_prove = None
-            self._begin_above = self._journal.bytes * 2  # what is told, is not told again each second
+            self._begin_above = self._journal.bytes * 2  # do not report it again each second
             raise
 
     def forget(self) -> None:
-        """What the snapshot was proved to replace. Raises DiskFull, StorageUnavailable."""
+        """Forget the records replaced by the verified snapshot. Raises DiskFull, StorageUnavailable."""
         assert self.to_prove is not None
         first, self.to_prove = self.to_prove.first, None
         self._journal.forget(first)
@@ -100,20 +100,20 @@ class Snapshotting:
 
 
 def record_of(entry: Entry) -> EntryRecord:
-    """The record of an entry as the state has it."""
+    """The record of an entry of the state."""
     kind, key, value, version = entry
     return EntryRecord(kind, key, version, value)
 
 
 def entry_of(record: EntryRecord) -> Entry:
-    """The entry as the state has it; version 0: it is gone."""
+    """The entry of the state in a record; version 0: it is gone."""
     return record.kind, record.key, record.value, record.version
 
 
 def digest_of(journal: Journal, first: int, end: int, entries: int) -> int:
-    """The digest (see `rows`) of all entries that the records from `first` to `end` make, read from the disk.
+    """The digest (see `rows`) of all entries that result from the records `first` to `end`, read from the disk.
 
-    `entries`: about how many there are. Raises StorageCorrupted.
+    `entries`: their approximate number. Raises StorageCorrupted.
     """
     parts = entries // _BUCKETS_OF + 1
     total = 0
@@ -132,9 +132,9 @@ def digest_of(journal: Journal, first: int, end: int, entries: int) -> int:
 
 
 def replay(image: SqliteState, written: Iterable[Written]) -> int:
-    """Apply records to the image of a state; answers how many there were.
+    """Apply records to the image of a state; returns their number.
 
-    A snapshot among them says what the image must be by then. Raises StorageCorrupted: it is not.
+    A snapshot among them has the expected digest of the image. Raises StorageCorrupted: it differs.
     """
     pending: dict[tuple[str, str], Entry] = {}
     had_users, last, count = image.had_users(), image.serial, 0

@@ -1,9 +1,9 @@
-"""The state store over a journal: each change is a frame of it first, and in SQLite, its image, a moment later.
+"""The state store over a journal: each change is first a frame of the journal, and a moment later in its SQLite image.
 
-What is asked for is answered from the changes that the image does not have yet, and from the image. A durable change
-takes one write and one sync of a file whose blocks are there; the image takes many changes in one transaction, of each
-entry the last one. It is never ahead of what the journal has durably, and it can be made from the journal at any time:
-`recovery` does so where one of the two is damaged or behind.
+Reads combine the changes that the image lacks with the image. A durable change takes one write and one sync of a
+preallocated file; the image takes many changes in one transaction, only the last one per entry. It is never ahead of
+the durable part of the journal, and can be rebuilt from it at any time: `recovery` does so if one of the two is damaged
+or behind.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from .sqlite_state import SqliteState
 logger = logging.getLogger("headwater.storage")
 
 PENDING_MAX = 512
-"""So many entries may wait for the image: to apply them takes some 10 ms, and others wait meanwhile."""
+"""The most entries waiting for the image: applying them takes about 10 ms, and others wait meanwhile."""
 PENDING_BYTES_MAX = 4 * 1024 * 1024
-"""And so many bytes of values, of all changes."""
+"""The most bytes of values in all waiting changes."""
 STEPS_MAX = 256
-"""Of a snapshot, in one round of maintenance."""
+"""The most steps of a snapshot in one round of maintenance."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
-    """A method that writes the journal. If that fails as no error of the core says, nobody knows what is on disk."""
+    """A method that writes the journal. After an error other than those of the core, the content on disk is unknown."""
 
     @wraps(method)
     def safe(self: JournalState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -56,7 +56,7 @@ def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Con
 
 
 def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
-    """A `_change` that somebody waits for: where the journal has a home, no longer than that says."""
+    """A `_change` with a caller who waits: for a journal with a home, at most the home's patience."""
     change = _change(method)
 
     @wraps(method)
@@ -65,42 +65,42 @@ def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Call
         if self._patient is None or home is None or self.journal.is_following:
             return change(self, *args, **kwargs)
         if kwargs.get("is_durable", True) and (away := home.away) is not None:
-            raise away  # nothing more is sent to a home that has yet to answer
+            raise away  # send nothing more to a home that has not answered yet
         try:
             return self._patient.do(lambda: change(self, *args, **kwargs), home.patience_s)
-        except Closed as error:  # meanwhile, as an engine does that lost its lock
+        except Closed as error:  # closed meanwhile, as by an engine that lost its lock
             raise StorageUnavailable(f"{self.journal.directory}: the state is closed") from error
 
     return patient
 
 
 class JournalState(StateStore):
-    """A StateStore in a journal, with its image in SQLite. Safe to call from any thread. See `recovery`."""
+    """A StateStore in a journal, with an image in SQLite. Safe to call from any thread. See `recovery`."""
 
     def __init__(
         self, journal: Journal, image: SqliteState, fatal: Callable[[str], None], lock: HeldLock | None = None
     ) -> None:
-        """Take over both, of the same content. `fatal` ends the process: writing failed. `lock` is closed at last."""
+        """Take over both, of the same content. `fatal` ends the process after a failed write. `lock` is closed last."""
         self.journal, self.image = journal, image
         self._fatal, self._held = fatal, lock
         self._changing = threading.RLock()
-        """Held by who changes something, for as long as the journal takes. Who reads does not wait for that."""
+        """Held during a change, for as long as the journal takes. Readers do not wait for it."""
         self._patient = None if journal.home is None else Patient(NAME)
-        """Makes the changes of a journal that has a home."""
+        """Makes the changes if the journal has a home."""
         self._lock = threading.Lock()
-        """Held for moments: what waits for the image, and what the image has, are one."""
+        """Held briefly: makes the waiting changes and the image consistent."""
         self._pending: dict[tuple[str, str], EntryRecord] = {}
         self._is_applied = True
-        """Whether the image knows of all changes."""
+        """Whether the image has all changes."""
         self._pending_bytes = 0
         self._had_users = image.had_users()
         self._snapshotting = Snapshotting(journal, image)
         self._has_warned = self._is_closed = False
         self.mended: list[str] = []
-        """What was made anew when it was opened, and why."""
+        """What was rebuilt at opening, and why."""
 
     def get(self, kind: str, key: str) -> StateEntry | None:
-        """See StateStore. Raises StorageCorrupted, StorageUnavailable, as all that follow do."""
+        """See StateStore. This and the methods below raise StorageCorrupted, StorageUnavailable."""
         with self._lock:
             if (pending := self._pending.get((kind, key))) is None:
                 return self.image.get(kind, key)
@@ -158,15 +158,15 @@ class JournalState(StateStore):
         return iter(sorted(found.items()))
 
     def count(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         self.apply()
         return self.image.count()
 
     @_change
     def follow(self, head: Head, kinds: set[str]) -> None:
-        """Take up what another server changed, as far as the journal ends there at its home.
+        """Apply the changes of another server, up to `head` of the journal at its home.
 
-        `kinds` gets those of the entries, also where it ends in the middle. Raises what `ReplicatedLog.follow` does.
+        `kinds` gets the kinds of changed entries, even if it fails midway. Raises what `ReplicatedLog.follow` does.
         """
         has_news = False
         for written in self.journal.follow(head):
@@ -177,7 +177,7 @@ class JournalState(StateStore):
 
     @_change
     def take(self, content: bytes, kinds: set[str]) -> bool:
-        """As `follow`, of one frame that was committed at the home; False: see `ReplicatedLog.take`."""
+        """As `follow`, for one frame committed at the home; False: see `ReplicatedLog.take`."""
         written = self.journal.take(content)
         if written is None:
             return False
@@ -185,7 +185,7 @@ class JournalState(StateStore):
         return True
 
     def _take_up(self, written: Iterable[Written], kinds: set[str]) -> None:
-        """The journal has them, and reads them once: whatever fails here, each must get into the state."""
+        """Apply records that the journal reads only once: each must get into the state, whatever fails here."""
         records: list[Record] = []
         for number, record in written:
             records.append(record)
@@ -200,20 +200,20 @@ class JournalState(StateStore):
 
     @_change
     def begin_term(self) -> None:
-        """From now on it is changed here. Raises OSError."""
+        """Begin to make changes here. Raises OSError."""
         self.journal.begin_term()
 
     @_change
     def apply(self) -> None:
-        """Bring the image up to date. What it cannot take now waits."""
+        """Bring the image up to date. Changes it cannot take now wait."""
         self._apply(self.journal.head)
 
     def _apply(self, upto: int) -> None:
-        """The image gets what waits for it, which is all up to that number."""
+        """Apply the waiting changes, all up to that number, to the image."""
         if self._is_applied:
             return
-        self.journal.check_lock()  # else the image is another process's
-        self.journal.sync()  # the image must not know of what the journal could still lose
+        self.journal.check_lock()  # else another process owns the image
+        self.journal.sync()  # the image must not have changes that the journal could still lose
         try:
             with self._lock:
                 self.image.apply(map(entry_of, self._pending.values()), upto, self._had_users)
@@ -226,7 +226,7 @@ class JournalState(StateStore):
         self._pending_bytes, self._is_applied, self._has_warned = 0, True, False
 
     def maintain(self, may_unlink: bool) -> None:
-        """What is to be done each second: bring the image up to date, keep the journal short.
+        """The work of each second: bring the image up to date, keep the journal short.
 
         `may_unlink`: no backup is being taken. Raises StorageCorrupted, StorageUnavailable, DiskFull.
         """
@@ -242,15 +242,15 @@ class JournalState(StateStore):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it is known of every change whether it is made."""
+        """Whether the outcome of every change is known."""
         return self._patient is None or self._patient.is_settled
 
     def take_landed(self) -> bool:
-        """Whether a change was made since the last call, of which was told that its outcome is not known."""
+        """Whether a change reported as of unknown outcome was made since the last call."""
         return self._patient is not None and self._patient.take_landed()
 
     def close(self) -> None:
-        """Close both, with nothing left to be applied."""
+        """Close both, with all changes applied."""
         if self._patient is not None:
             self._patient.close()
         with self._changing, ExitStack() as closing:
@@ -263,18 +263,18 @@ class JournalState(StateStore):
             try:
                 self.apply()
             except (StorageUnavailable, OutcomeUnknown):
-                pass  # the journal tells of it when it is closed; the image is what it was
+                pass  # the journal reports it when closed; the image stays as it was
             finally:
                 self._is_closed = True
 
     @_change
     def _step(self) -> bool:
-        """Copy some more entries forward, if it is time; whether that is to go on."""
+        """Copy some more entries if a snapshot is due; returns whether to go on."""
         if not self._snapshotting.is_due:
             return False
         self.apply()
         if not self._is_applied:
-            return False  # the image cannot be written: what it says is old
+            return False  # the image cannot be written, so its content is old
         self._snapshotting.step()
         return True
 
@@ -290,12 +290,12 @@ class JournalState(StateStore):
         return version
 
     def _forget_as_elsewhere(self, snapshot: JournalSnapshot, number: int) -> None:
-        """The journal can be read from a snapshot on, which made what is here: so this copy of it forgets the rest."""
+        """Forget the journal before a snapshot in this copy, because the snapshot matches the state here."""
         self._apply(number)
         try:
             if self._is_applied and self.image.digest == snapshot.digest:
                 self.journal.forget(snapshot.first)
-        except EventLogError as error:  # it is only longer than it need be
+        except EventLogError as error:  # it only stays longer than needed
             logger.warning("%s: its beginning is kept until the next snapshot: %s", self.journal.directory, error)
 
     def _write(self, records: Sequence[Record], is_durable: bool = True) -> None:
@@ -308,7 +308,7 @@ class JournalState(StateStore):
         self._apply_if_much()
 
     def _take(self, records: Sequence[Record]) -> None:
-        """They are in the journal: whoever asks finds them from now on."""
+        """Show records that are in the journal to readers from now on."""
         self._is_applied = False
         with self._lock:
             for record in records:
@@ -319,7 +319,7 @@ class JournalState(StateStore):
                     self._had_users = record.had_users
 
     def _apply_if_much(self) -> None:
-        """What waits for the image is bounded."""
+        """Apply the waiting changes if there are many, to bound them."""
         is_much = len(self._pending) > PENDING_MAX or self._pending_bytes > PENDING_BYTES_MAX
         if is_much and not self._has_warned:  # else `maintain` tries again, once a second
             self.apply()

@@ -1,13 +1,13 @@
-"""The witness: which change of the small state was the last one to be confirmed, told outside of what keeps the state.
+"""The witness: the last confirmed change of the state, recorded outside the state's own store.
 
-A store that reads a log of its own after a crash stops where that log is damaged, and takes what comes before for all
-there was. Nothing in the store contradicts it. So there is a second file, of two slots that are written in turn:
+A store that reads its own log after a crash stops where the log is damaged, and takes the part before that as complete.
+Nothing in the store contradicts it. So there is a second file, with two slots that are written in turn:
 
     0  magic "HWITNESS" | 8  serial, u64 | 16  flags, u32 | 20  CRC32C of the 20 bytes before
 
-The slot with the higher serial counts; a slot that a loss of power tore leaves the other one. Slots are written after a
-change is durable and are not synced themselves: a kill takes nothing from them, a loss of power may take the newest,
-which makes the witness say less, never more than what is true.
+The slot with the higher serial counts; if a power cut tears a slot, the other one remains. Slots are written after a
+change is durable and are not synced: a kill loses nothing, a power cut may lose the newest slot. So the witness may
+record too little, never too much.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from ..disk.system import private_opener, write_whole
 _SLOT = struct.Struct("<8sQII")
 _MAGIC = b"HWITNESS"
 SLOT_DISTANCE = 4096
-"""The slots lie in different sectors, and in different pages, so that no write hurts both."""
+"""The slots are in different sectors and pages, so that no write damages both."""
 HAD_USERS = 1
 """Flag: the state has had users, see `core.state.StateStore.had_users`."""
 
 
 class Testimony(NamedTuple):
-    """What a slot says."""
+    """The content of a slot."""
 
     serial: int
     had_users: bool
 
 
 class LastConfirmed:
-    """The witness of one state, open to be written to. Safe to call under the lock of that state alone."""
+    """The witness of one state, open for writing. Call it only under the lock of that state."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, StorageCorrupted: it is missing, or no slot of it can be read."""
+        """Raises OSError, StorageCorrupted: it is missing, or neither slot can be read."""
         self.path = path
         read_witness(path)
         slots = read_slots(path)
@@ -49,34 +49,34 @@ class LastConfirmed:
         self._descriptor = private_opener(str(path), os.O_RDWR | os.O_CLOEXEC)
 
     def tell(self, serial: int, had_users: bool) -> None:
-        """A change is durable: its serial number is not to be missed from now on. Raises OSError."""
+        """Record a durable change by its serial number. Raises OSError."""
         os.pwrite(self._descriptor, _slot(serial, had_users), self._next * SLOT_DISTANCE)
         self._next = 1 - self._next
 
     def close(self) -> None:
         """Close the file."""
         os.close(self._descriptor)
-        self._descriptor = -1  # that number may be another file's
+        self._descriptor = -1  # another file may get that number
 
 
 def make_witness(path: Path, serial: int, had_users: bool) -> None:
-    """Make it anew, durably, with that in both slots."""
+    """Durably recreate the witness, with the same content in both slots."""
     slot = _slot(serial, had_users)
     write_whole(path, slot.ljust(SLOT_DISTANCE, b"\0"), slot)
 
 
 def read_slots(path: Path) -> list[Testimony | None]:
-    """What both slots say; None for one that cannot be read. Raises OSError."""
+    """The content of both slots; None for an unreadable one. Raises OSError."""
     return slots_in(path.read_bytes())
 
 
 def slots_in(content: bytes) -> list[Testimony | None]:
-    """What both slots of a witness of that content say."""
+    """The content of both slots in the bytes of a witness."""
     return [_read(content[at : at + _SLOT.size]) for at in (0, SLOT_DISTANCE)]
 
 
 def read_witness(path: Path) -> Testimony:
-    """What the witness says: of the newer slot. Raises OSError, StorageCorrupted: it is missing, or unreadable."""
+    """The content of the newer slot. Raises OSError, StorageCorrupted: the witness is missing or unreadable."""
     try:
         told = [slot for slot in read_slots(path) if slot is not None]
     except FileNotFoundError:
@@ -90,7 +90,7 @@ REMEDY = (
     "restore a backup (headwater restore), or take what is left of the state for all there was: "
     "headwater check --accept-state-loss"
 )
-"""What to do where the state cannot be trusted."""
+"""The remedy if the state cannot be trusted."""
 
 
 def _slot(serial: int, had_users: bool) -> bytes:

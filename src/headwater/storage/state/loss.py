@@ -1,8 +1,8 @@
-"""Taking what is left of a damaged state for all there was, so that it can be done again wherever it was interrupted.
+"""Accepts the loss of a damaged state: rebuilds it from the sound entries. It can be interrupted and repeated anywhere.
 
-All that is to become of it is made in a directory of its own. That gets another name when it is complete: until then
-the state is as it was, and is looked at anew; from then on the new one is put in its place, by steps of which each may
-have been done before. In between nobody opens the state (`engine.refuse_missing`).
+The new state is made in a separate directory, which is renamed when complete. Until then the state is unchanged, and a
+repetition starts over; from then on the new state replaces the old one in idempotent steps. In between the state cannot
+be opened (`data_directory.refuse_missing`).
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ from .sqlite_state import SqliteState
 
 UNFINISHED = "state.new"
 _OLD, _TOLD = "old", "told.json"
-"""In the directory of the new state: the files of the old one, and what is told."""
+"""In the directory of the new state: the files of the old one, and the report."""
 _DONE = "accepted"
-"""What that directory is called beside the old files when nothing but what was told is left in it."""
+"""The name of that directory beside the old files when only the report is left in it."""
 
 
 class _Told(msgspec.Struct):
     aside: str
-    """The name of the directory in which the old files are kept."""
+    """The name of the directory with the old files."""
     given_up: list[str]
 
 
 def accept_state_loss(directory: Path) -> list[str]:
-    """Make a state of all entries that are sound; answers what is given up. The old files are kept beside it.
+    """Make a state of all sound entries; returns what is given up. The old files are kept beside it.
 
-    That there were users is not given up: without one, nobody is let in. Nor does a log that is made from now on give
-    a number again that a deleted one of its name may have had: it begins above all of them, as after a restore.
-    If it was interrupted, it is finished. Raises StorageUnavailable (no data directory, or WrittenByNewer: nothing of
-    it is lost), DiskFull: then the state is as it was, or this is to be done again.
+    The fact that there were users is kept: without a user, every request is refused. New logs do not reissue numbers
+    of a deleted log with the same name: they begin above all of them, as after a restore.
+    An interrupted call is finished. Raises StorageUnavailable (no data directory, or WrittenByNewer: nothing of it is
+    lost), DiskFull: the state is unchanged, or this must be repeated.
     """
     refuse_foreign(directory)
     if not any((directory / name).exists() for name in (STATE_NAME, JOURNAL, LOGS, ACCEPTED)):
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
     with closing(lock_directory(directory)), refusing(directory, "a new state cannot be made"):
         if not (directory / ACCEPTED).exists():
-            shutil.rmtree(directory / UNFINISHED, ignore_errors=True)  # of one that was interrupted
+            shutil.rmtree(directory / UNFINISHED, ignore_errors=True)  # from an interrupted start
             try:
                 _prepare(directory, directory / UNFINISHED)
                 os.rename(directory / UNFINISHED, directory / ACCEPTED)
@@ -72,7 +72,7 @@ def accept_state_loss(directory: Path) -> list[str]:
 
 
 def _prepare(directory: Path, new: Path) -> None:
-    """Make the new state, durably, with the files of the old one and what is to be told."""
+    """Durably make the new state, with the files of the old one and the report."""
     path, old = directory / STATE_NAME, new / _OLD
     make_directory(old)
     copy_files(path, old / STATE_NAME)
@@ -91,15 +91,15 @@ def _prepare(directory: Path, new: Path) -> None:
 
 
 def _put_in_place(directory: Path, new: Path) -> _Told:
-    """Replace the state by the new one, or go on doing so."""
+    """Replace the state by the new one, or resume doing so."""
     path = directory / STATE_NAME
     told = json_decoder(_Told).decode((new / _TOLD).read_bytes())
     if (new / _OLD).exists():
         os.rename(new / _OLD, directory / told.aside)
-        sync_directory(directory)  # before anything of the old state goes
+        sync_directory(directory)  # before any part of the old state goes
     if (new / STATE_NAME).exists():
-        shutil.rmtree(directory / JOURNAL, ignore_errors=True)  # the next start makes one of the new state
-        for old in files_of(path)[1:4]:  # they are of the old file
+        shutil.rmtree(directory / JOURNAL, ignore_errors=True)  # the next start makes one from the new state
+        for old in files_of(path)[1:4]:  # they belong to the old file
             old.unlink(missing_ok=True)
         sync_directory(directory)
         os.replace(new / STATE_NAME, path)
@@ -117,7 +117,7 @@ def _sync(path: Path) -> None:
 
 
 def _salvaged(directory: Path) -> tuple[list[Entry], list[str]]:
-    """All entries that are sound, and what is said of the others: in the image first, then in the journal."""
+    """All sound entries, and descriptions of the others: from the image first, then from the journal."""
     found, lost, serial, hurt = _salvaged_rows(directory / STATE_NAME)
     if (directory / JOURNAL).exists():
         written, problems = salvaged(directory / JOURNAL)
@@ -138,9 +138,9 @@ def _salvaged(directory: Path) -> tuple[list[Entry], list[str]]:
 
 
 def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str], int | None, set[tuple[str, str]]]:
-    """The sound rows, what is said of the others, up to which change they are, and the names of those that are not.
+    """The sound rows, descriptions of the others, the last change in them, and the names of the unsound ones.
 
-    Up to which change: None if that cannot be known. Raises WrittenByNewer.
+    The last change: None if unknown. Raises WrittenByNewer.
     """
     found: dict[tuple[str, str], Entry] = {}
     hurt: set[tuple[str, str]] = set()
@@ -148,7 +148,7 @@ def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str],
     if not path.exists():
         return {}, [f"{STATE_NAME}, which is missing"], None, hurt
     with closing(read_only(path)) as connection:
-        for order in ("ASC", "DESC"):  # what cannot be reached from one end may be from the other
+        for order in ("ASC", "DESC"):  # rows unreachable from one end may be reachable from the other
             try:
                 if (version := schema_version(connection)) > SCHEMA_VERSION:
                     raise WrittenByNewer(path, f"schema {version}, this one knows {SCHEMA_VERSION}")
@@ -174,13 +174,13 @@ def _serial(connection: sqlite3.Connection) -> int | None:
 
 
 def _floor(directory: Path, entries: Iterable[Entry]) -> Entry:
-    """The number above which each new log begins: how far the logs went that are forgotten is not known."""
+    """The number above which each new log begins: the ends of forgotten logs are unknown."""
     highest = 0
     for kind, _, value, _ in entries:
         if kind == FLOOR_KIND and value.isdigit():
             highest = max(highest, int(value))
     for each in (directory / LOGS).glob(f"*/{META_NAME}"):
-        with suppress(EventLogError, OSError):  # whoever opens it is told
+        with suppress(EventLogError, OSError):  # opening it raises the error
             highest = max(highest, read_meta(each.parent).floor)
     return FLOOR_KIND, EVERY_LOG, str(beyond(highest)).encode(), 1
 
@@ -190,7 +190,7 @@ def _without(entries: Iterable[Entry], kind: str, key: str) -> Iterator[Entry]:
 
 
 def _confirmed(path: Path) -> tuple[int, bool]:
-    """The last change that was confirmed, and whether there were users; where nobody can say so, there were."""
+    """The last confirmed change, and whether there were users; if unknown, there were."""
     try:
         return read_witness(witness_path(path))
     except StorageCorrupted:

@@ -1,8 +1,8 @@
-"""Opening the state of a data directory: its journal and the image in SQLite, each of which can be made from the other.
+"""Opens the state of a data directory: a journal and an image in SQLite, each of which can be rebuilt from the other.
 
-The witness says which change was the last one to be confirmed. A copy that goes so far, whole, is the state, and the
-other one is brought up to it, or made anew where it is damaged, missing or behind; what it was is kept aside. If
-neither goes so far, nothing is guessed: the state is refused.
+The witness has the last confirmed change. A copy that is intact up to it is the state, and the other one is updated, or
+rebuilt if it is damaged, missing or behind; its old files are set aside. If neither reaches that change, nothing is
+guessed: the state is refused.
 
 A directory of an earlier version, and a backup, have no journal: it is made from the image, whole or not at all.
 """
@@ -48,11 +48,11 @@ def open_journaled(
     lock: HeldLock | None = None,
     homed: Homed | None = None,
 ) -> JournalState:
-    """The state of a data directory that this process has locked; made if there is none.
+    """Open, or create, the state of a data directory that this process has locked.
 
-    `fatal` ends the process: writing failed. `clock` gives ms since 1970 UTC. `lock` is closed with the state. With
-    `homed`, the directory is a copy of that home, and is brought up to it.
-    Raises StorageUnavailable, DiskFull, StorageCorrupted: then nothing was changed.
+    `fatal` ends the process after a failed write. `clock` gives ms since 1970 UTC. `lock` is closed with the state.
+    With `homed`, the directory is a copy of that home, and catches up with it.
+    Raises StorageUnavailable, DiskFull, StorageCorrupted: nothing was changed.
     """
     if homed is None and home_of(directory) is not None:
         raise StorageUnavailable(
@@ -68,16 +68,16 @@ def open_journaled(
 
 
 class _Opening:
-    """The two copies of one state, and what becomes of them."""
+    """The opening of the two copies of one state."""
 
     def __init__(self, directory: Path, disk: Disk, clock: Callable[[], int]) -> None:
         self._directory, self._disk, self._clock = directory, disk, clock
         self._image_path, self._journal_path = directory / STATE_NAME, directory / JOURNAL
         self.mended: list[str] = []
-        """What was made anew, and why."""
+        """What was rebuilt, and why."""
 
     def both(self) -> tuple[Journal, SqliteState]:
-        """Journal and image, of the same content."""
+        """Journal and image, with the same content."""
         shutil.rmtree(self._directory / UNFINISHED, ignore_errors=True)
         self._remove_unfinished_image()
         if not self._journal_path.exists():
@@ -104,7 +104,7 @@ class _Opening:
         return journal, self._followed(journal, proven, problems)
 
     def copied(self, homed: Homed) -> tuple[Journal, SqliteState]:
-        """Journal and image of a copy: the home is the truth, and what is behind it, or damaged, is made anew."""
+        """Journal and image of a copy: the home is authoritative, and damaged or outdated parts are rebuilt."""
         shutil.rmtree(self._directory / UNFINISHED, ignore_errors=True)
         self._remove_unfinished_image()
         self._refuse_other(homed)
@@ -133,7 +133,7 @@ class _Opening:
         return journal, image
 
     def _renew_witness(self) -> None:
-        """Of a copy the home is the witness: what stands beside it need only be readable."""
+        """Make the witness of a copy readable; its content does not matter, as the home is the real witness."""
         try:
             read_witness(witness_path(self._image_path))
         except StorageCorrupted:
@@ -144,7 +144,7 @@ class _Opening:
         return Journal(self._journal_path, confirmed=0, disk=self._disk, clock=self._clock, homed=homed)
 
     def _refuse_other(self, homed: Homed) -> None:
-        """Raises StorageUnavailable if the directory is something else than a copy of that home."""
+        """Raises StorageUnavailable if the directory is anything but a copy of that home."""
         problem, home = None, home_of(self._directory)
         if home is not None:
             if home != homed.home.incarnation:
@@ -157,7 +157,7 @@ class _Opening:
             )
 
     def _proven(self) -> tuple[Proven | None, list[str]]:
-        """What can be used of the image, or what is wrong with it. It is not touched."""
+        """The verified image, or its problems. It is not changed."""
         try:
             proven = prove(self._image_path, has_journal=True)
         except StorageCorrupted as error:
@@ -167,7 +167,7 @@ class _Opening:
         return proven, []
 
     def _followed(self, journal: Journal, proven: Proven | None, problems: list[str]) -> SqliteState:
-        """The image, brought up to the journal, which is the state."""
+        """The image, caught up with the journal, which is the state."""
         try:
             if proven is not None and proven.journal != name_of(journal.meta.incarnation):
                 problems.append(f"{self._image_path} is not the image of this journal")
@@ -187,7 +187,7 @@ class _Opening:
             raise
 
     def _image_from(self, journal: Journal, problems: Sequence[str]) -> SqliteState:
-        """An image made anew from the journal, which has everything."""
+        """An image rebuilt from the journal, which has everything."""
         unfinished = self._directory / UNFINISHED_IMAGE
         make_state(unfinished, (), journal.first - 1, had_users=False)
         with closing(SqliteState(unfinished, has_journal=True)) as image:
@@ -203,7 +203,7 @@ class _Opening:
         return SqliteState(self._image_path, has_journal=True)
 
     def _journal_anew(self, proven: Proven, problems: Sequence[str]) -> tuple[Journal, SqliteState]:
-        """A journal made anew from the image, which has everything that was confirmed."""
+        """A journal rebuilt from the image, which has everything confirmed."""
         aside = self._aside([self._journal_path])
         self.mended.append(
             f"{'; '.join(problems)}: it is made anew from {STATE_NAME}, which has all that was confirmed{aside}"
@@ -224,12 +224,12 @@ class _Opening:
         return journal, image
 
     def _aside(self, paths: Sequence[Path]) -> str:
-        """Move what is of no use any more out of the way; answers what to tell of it."""
+        """Move useless files out of the way; returns a description."""
         if not paths:
             return ""
         aside = self._directory / f"state.damaged-{self._clock()}"
         make_directory(aside)
-        for path in reversed(paths):  # the image last: its companions say nothing without it
+        for path in reversed(paths):  # the image last: its companions are useless without it
             os.rename(path, aside / path.name)
         sync_directory(aside)
         sync_directory(self._directory)
@@ -241,7 +241,7 @@ class _Opening:
 
 
 def _all_of(image: SqliteState) -> Iterator[Sequence[Record]]:
-    """The records that make the state that an image has: a snapshot."""
+    """The records of a snapshot with the whole state of an image."""
     first, after = image.serial + 1, ("", "")
     while entries := image.after(*after, count=STEP_ENTRIES, size=STEP_BYTES):
         yield [record_of(entry) for entry in entries]

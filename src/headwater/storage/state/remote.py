@@ -1,8 +1,8 @@
-"""The socket in a data directory, through which commands reach the state while a server has it.
+"""The socket in a data directory through which commands reach the state while a server has it.
 
-One process writes a data directory. So a command beside it asks it: DIR/state.sock is for the directory's owner alone,
-and whoever may write the directory may do everything anyway. One call is one connection: its name and its arguments,
-then the answer, each MessagePack with its length before it. Calls are answered one after the other.
+Only one process writes a data directory, so commands send it their calls. Only the directory's owner can use
+DIR/state.sock, and a user who may write the directory may do everything anyway. One call is one connection: name and
+arguments, then the answer, each as MessagePack after its length. Calls are answered one after the other.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ logger = logging.getLogger("headwater.storage")
 
 SOCKET = "state.sock"
 PATIENCE_S = 5.0
-"""So long a peer may take for its call, or for taking the answer."""
+"""How long a peer may take to send its call, or to receive the answer."""
 CALL_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
 _CALLS = frozenset({"get", "put", "delete", "delete_all", "flush", "items", "had_users", "keep_had_users"})
-"""The methods of StateStore that can be called."""
+"""The callable methods of StateStore."""
 _T = TypeVar("_T")
 
 
@@ -49,7 +49,7 @@ class _Call(msgspec.Struct, array_like=True):
 
 
 class _Answer(msgspec.Struct, array_like=True):
-    """What came of a call: a result, or the name of an error of the core and what it is made of."""
+    """The answer to a call: a result, or the name and arguments of an error of the core."""
 
     result: Any = None
     error: str = ""
@@ -57,10 +57,10 @@ class _Answer(msgspec.Struct, array_like=True):
 
 
 class StateSocket:
-    """Answers calls on a state, in a thread of its own, until `close`."""
+    """Answers calls on a state, in its own thread, until `close`."""
 
     def __init__(self, state: StateStore, directory: Path, threads: Threads) -> None:
-        """Listen; the directory is locked, so that a socket that is there is nobody's. Raises OSError."""
+        """Listen. The directory is locked, so an existing socket is stale. Raises OSError."""
         self._state, self._path = state, directory / SOCKET
         self._path.unlink(missing_ok=True)
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -80,14 +80,14 @@ class StateSocket:
         self._thread = threads.start("state-socket", self._run, self._is_closing)
 
     def close(self) -> None:
-        """Nobody finds the socket any more, and nobody is being answered when this returns."""
+        """Remove the socket and wait for the call being answered."""
         with contextlib.suppress(FileNotFoundError):
-            if self._path.stat().st_ino == self._inode:  # else it belongs to the process that has the directory now
+            if self._path.stat().st_ino == self._inode:  # else the process that now has the directory owns it
                 self._path.unlink()
         self._is_closing.set()
         self._waking.send(b"\0")
         if (peer := self._peer) is not None:
-            with contextlib.suppress(OSError):  # it has just been answered
+            with contextlib.suppress(OSError):  # just answered
                 peer.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         for each in (self._listening, self._waking, self._woken):
@@ -113,7 +113,7 @@ class StateSocket:
         try:
             call = msgpack_decoder(_Call).decode(_receive(peer, CALL_BYTES_MAX))
             _send(peer, msgspec.msgpack.encode(self._answer(call)))
-        except Exception as error:  # whatever a peer sends: it costs its own call alone
+        except Exception as error:  # a bad peer only loses its own call
             logger.warning("%s: a call was given up: %s", self._path, error)
 
     def _answer(self, call: _Call) -> _Answer:
@@ -123,7 +123,7 @@ class StateSocket:
             result = getattr(self._state, call.name)(*call.positional, **call.named)
         except EventLogError as error:
             return _refused(error)
-        except Exception as error:  # whatever it is made of: the server goes on
+        except Exception as error:  # whatever the call contains, the server goes on
             return _refused(StorageUnavailable(f"the server cannot take the call: {error}; use its own version"))
         return _Answer(list(result) if call.name == "items" else result)
 
@@ -137,7 +137,7 @@ class RemoteState(StateStore):
         self.had_users()
 
     def get(self, kind: str, key: str) -> StateEntry | None:
-        """See StateStore. Raises StorageUnavailable, as all that follow do, if the server is gone."""
+        """See StateStore. This and the methods below raise StorageUnavailable if the server is gone."""
         return self._call("get", StateEntry | None, kind, key)  # type: ignore[arg-type]
 
     def put(
@@ -164,7 +164,7 @@ class RemoteState(StateStore):
         self._call("keep_had_users", type(None), had_users)
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Do nothing: each call has its own connection."""
 
     def _call(self, name: str, kind: type[_T], *positional: Any, **named: Any) -> _T:
         call = msgspec.msgpack.encode(_Call(name, list(positional), named))
@@ -189,7 +189,7 @@ class RemoteState(StateStore):
 
 
 def _refused(error: EventLogError) -> _Answer:
-    """The error by its name, and what its parts are called, as the other side makes it again."""
+    """The error as its name and named arguments, from which the other side recreates it."""
     names = inspect.signature(type(error).__init__).parameters
     arguments = [getattr(error, name, None) for name in names if name != "self" and hasattr(error, name)]
     if isinstance(error, StorageUnavailable) and not isinstance(error, NotPrimary):
@@ -207,7 +207,7 @@ def _error(answer: _Answer) -> EventLogError:
 
 @contextlib.contextmanager
 def _reachable(path: Path) -> Iterator[str]:
-    """A name for a socket that is short enough for the system, however long its path is. Raises OSError."""
+    """A name for a socket short enough for the system, however long its path. Raises OSError."""
     if not sys.platform.startswith("linux"):
         yield str(path)
         return

@@ -1,10 +1,10 @@
-"""The rows of the state in SQLite, and what guards them: a checksum of each, and one of them all.
+"""The rows of the state in SQLite, and their guards: a checksum of each row, and one of all rows.
 
-SQLite has no checksums of its own. So each row has a guard, 64 bits of two CRCs over all that it says, looked at
-whenever the row is read; a value that was changed behind our back is told, never used. And there is a summary, one row
-that each transaction replaces: the `digest` is the sum of the guards of all rows, so that a row that has vanished, or
-come back, is missed too; the `serial` counts the transactions, for `storage.state.last_confirmed`. A sum can be kept up
-with what one change takes away and adds, by any process, in the transaction that changes.
+SQLite has no checksums of its own. So each row has a guard, 64 bits of two CRCs over its content, checked on every
+read; a corrupted value is reported, never used. A summary row is replaced by each transaction: its `digest` is the sum
+of the guards of all rows, which detects vanished or resurrected rows; its `serial` counts the transactions, for
+`storage.state.last_confirmed`. Any process can update the sum in its transaction, from the guards that it removes and
+adds.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from zlib import crc32
 import google_crc32c
 
 GUARDED_VERSION = 2
-"""From here on rows have guards."""
+"""From this version on, rows have guards."""
 SCHEMA_VERSION = 3
-"""From here on it is the image of a journal, if there is one: who does not know that must not write it."""
+"""From this version on, it is the image of a journal, if there is one: older code must not write it."""
 ENTRIES = (
     "CREATE TABLE entries (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, "
     "guard INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID"
@@ -42,10 +42,10 @@ Entry = tuple[str, str, bytes, int]
 
 
 class Summary(NamedTuple):
-    """What is known of all rows together, as it is stored."""
+    """The stored summary of all rows."""
 
     serial: int
-    """How many transactions there were."""
+    """The number of transactions."""
     digest: int
     had_users: int
     """0 or 1."""
@@ -53,12 +53,12 @@ class Summary(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """Whether it is what was written. Of a damaged file any field may be of any type."""
+        """Whether it is intact. In a damaged file any field may have any type."""
         return all(isinstance(value, int) for value in self) and self == summary_of(*self[:3])
 
 
 class Examined(NamedTuple):
-    """What was found in a state: nothing of it is to be used if there are problems."""
+    """The result of examining a state: with problems, none of it may be used."""
 
     summary: Summary
     rows: int
@@ -66,7 +66,7 @@ class Examined(NamedTuple):
 
 
 def summary_of(serial: int, digest: int, had_users: int) -> Summary:
-    """The summary that says so. Numbers are taken modulo 2**64, signed."""
+    """The summary with these values. Numbers are taken modulo 2**64, signed."""
     digest = (digest + _HALF) % _MODULUS - _HALF
     return Summary(serial, digest, had_users, _crc32c(_SUMMARY.pack(serial, digest, had_users)))
 
@@ -79,7 +79,7 @@ def guard_of(kind: str, key: str, value: bytes, version: int) -> int:
 
 
 def is_sound(kind: str, key: str, value: bytes, version: int, guard: int) -> bool:
-    """Whether a row is what was put. Of a damaged file any field may be of any type."""
+    """Whether a row is intact. In a damaged file any field may have any type."""
     try:
         return version > 0 and guard == guard_of(kind, key, value, version)
     except (AttributeError, TypeError, UnicodeEncodeError, struct.error):
@@ -93,20 +93,20 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def journal_of(connection: sqlite3.Connection) -> int:
-    """PRAGMA application_id: of which journal it is the image; 0 if of none."""
+    """PRAGMA application_id: the journal that it is the image of; 0 if none."""
     (journal,) = connection.execute("PRAGMA application_id").fetchone()
     return int(journal)
 
 
 def read_only(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, not even when it closes, and that reads texts whatever bytes they have."""
+    """A connection that changes nothing, not even on close, and reads texts whatever their bytes."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, isolation_level=None, timeout=10)
     connection.text_factory = _text
     return connection
 
 
 def examine(connection: sqlite3.Connection) -> Examined:
-    """Look at everything: pages, schema, every row, the summary. All of one moment. Raises sqlite3.Error."""
+    """Check everything in one snapshot: pages, schema, every row, the summary. Raises sqlite3.Error."""
     connection.execute("BEGIN")
     try:
         problems = [str(problem) for (problem,) in connection.execute(f"PRAGMA quick_check({PROBLEMS_MAX})")]
@@ -128,7 +128,7 @@ def all_rows(connection: sqlite3.Connection, order: str = "ASC") -> Iterable[tup
 
 
 def damage_of(kind: object, key: object) -> str:
-    """What is said of a row that is not sound."""
+    """The description of an unsound row."""
     return f"the entry of kind {kind!r} and key {key!r} is not what was put"
 
 

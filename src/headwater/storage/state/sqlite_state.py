@@ -1,7 +1,7 @@
-"""The state store in SQLite: consumers, users, settings, whatever is small and must be remembered.
+"""The state store in SQLite: consumers, users, settings and other small durable data.
 
-WAL, so that another process (the command line) may read and write beside the server. What is there is proved when it is
-opened (`storage.state.rows`, `storage.state.last_confirmed`), and each row again when it is read.
+WAL mode, so that another process (the command line) may read and write beside the server. The content is verified at
+opening (`storage.state.rows`, `storage.state.last_confirmed`), and each row again on every read.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ _AFTER = """
 SELECT kind, key, value, version, guard FROM entries WHERE (kind, key) > (?, ?) ORDER BY kind, key LIMIT ?
 """
 _CHECKPOINT_PAGES = 2000
-"""Twice what SQLite does by itself: each change writes two pages, its own and the summary's."""
+"""Twice SQLite's default: each change writes two pages, its own and the summary's."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Concatenate[SqliteState, _P], _R]:
-    """A method of the state, one at a time, with what SQLite and the system say as errors of the core."""
+    """A method of the state, run one at a time, with errors of SQLite and the system turned into errors of the core."""
 
     @wraps(method)
     def safe(self: SqliteState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -80,20 +80,20 @@ class SqliteState(StateStore):
     """A StateStore in one SQLite file, with its witness beside it. Safe to call from any thread."""
 
     def __init__(self, path: Path, *, has_journal: bool = False, proven: Proven | None = None) -> None:
-        """Open it, or make it, or bring one of 0.1.0 up to date.
+        """Open it, create it, or upgrade one of 0.1.0.
 
-        `has_journal`: it may end before what was confirmed, for there is a journal that it follows. `proven`: what
-        `prove` said of it.
-        Raises StorageUnavailable, StorageCorrupted: then nothing was changed.
+        `has_journal`: it may lack the last confirmed changes, because it follows a journal. `proven`: the result of
+        `prove`.
+        Raises StorageUnavailable, StorageCorrupted: nothing was changed.
         """
         self.path = path
         self._lock = threading.Lock()
         self._is_durable: bool | None = None
         self._summed_up: Summary | None = None
-        """What the last change wrote; if no other process has changed anything since, it is there still."""
+        """The summary written by the last change; still current if no other process has changed anything."""
         self._has_changed = self._is_closed = False
         version = (proven or prove(path, has_journal=has_journal)).version
-        with translating(path), ExitStack() as opened:  # what cannot be used is not left open
+        with translating(path), ExitStack() as opened:  # an unusable one is not left open
             make_file(path)  # before SQLite would, which asks only the umask; its other files get the mode of this one
             for each in files_of(path):
                 tighten(each)
@@ -114,7 +114,7 @@ class SqliteState(StateStore):
 
     @_safely
     def get(self, kind: str, key: str) -> StateEntry | None:
-        """See StateStore. Raises StorageCorrupted, StorageUnavailable, as all that follow do."""
+        """See StateStore. This and the methods below raise StorageCorrupted, StorageUnavailable."""
         value, version, _ = self._find(kind, key)
         return StateEntry(value, version) if version else None
 
@@ -161,7 +161,7 @@ class SqliteState(StateStore):
 
     @_safely
     def count(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         (count,) = self._connection.execute("SELECT count(*) FROM entries").fetchone()
         return int(count)
 
@@ -181,17 +181,17 @@ class SqliteState(StateStore):
 
     @property
     def digest(self) -> int:
-        """Of all entries: see `rows`. Raises StorageCorrupted, StorageUnavailable."""
+        """The digest of all entries: see `rows`. Raises StorageCorrupted, StorageUnavailable."""
         return self._summed().digest
 
     @property
     def file_bytes(self) -> int:
-        """What its file takes, as far as SQLite has brought it together."""
+        """The bytes of its main file, without the WAL."""
         return self.path.stat().st_size
 
     @_safely
     def after(self, kind: str, key: str, *, count: int, size: int) -> list[Entry]:
-        """The entries behind that one, by kind and key: so many, or fewer whose values have about so many bytes."""
+        """The entries after that one, by kind and key: at most `count`, with values of about `size` bytes together."""
         found: list[Entry] = []
         for row in self._cursor.execute(_AFTER, (kind, key, count)):
             if not is_sound(*row):
@@ -204,9 +204,9 @@ class SqliteState(StateStore):
 
     @_safely
     def apply(self, entries: Iterable[Entry], serial: int, had_users: bool, *, is_durable: bool = False) -> None:
-        """Have these entries, as one change of that number; those of version 0 are gone.
+        """Apply these entries as one change with that number; those of version 0 are deleted.
 
-        The number is that of a journal, which knows of the change already: nothing is confirmed by it.
+        The number is that of a journal, which already has the change: this confirms nothing.
         """
         with _Change(self, is_durable, confirms=False):
             change = 0
@@ -225,9 +225,9 @@ class SqliteState(StateStore):
 
     @_safely
     def belong_to(self, journal: int) -> None:
-        """From now on it is the image of that journal (32 bits, signed; 0: of none), durably with the next change.
+        """Make it the image of that journal (32 bits, signed; 0: none), durably with the next change.
 
-        Versions that know of no journal leave it alone.
+        Versions that do not know journals leave it alone.
         """
         if schema_version(self._connection) < SCHEMA_VERSION:
             self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -236,18 +236,18 @@ class SqliteState(StateStore):
 
     @_safely
     def confirm(self, serial: int, had_users: bool) -> None:
-        """The change of that number is durable in a journal, and is not to be missed from now on."""
+        """Record the change with that number as durable in a journal."""
         self._tell(serial, had_users)
 
     @_safely
     def flush(self) -> None:
-        """See StateStore. A durable transaction syncs the whole WAL, and so what came before it."""
+        """See StateStore. A durable transaction syncs the whole WAL, with all earlier ones."""
         with _Change(self):
             self._sum_up(0)
 
     @_safely
     def copy_to(self, path: Path) -> None:
-        """A consistent copy in another file, proved, with a witness of its own, while others go on."""
+        """Make a consistent, verified copy in another file, with its own witness, while others go on."""
         copy_state(self.path, path)
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class SqliteState(StateStore):
             self._last_confirmed.close()
 
     def _find(self, kind: str, key: str) -> tuple[bytes, int, int]:
-        """Value, version and guard; zeros where there is no such entry."""
+        """Value, version and guard; zeros if there is no such entry."""
         row: tuple[bytes, int, int] | None = self._cursor.execute(_FIND, (kind, key)).fetchone()
         if row is None:
             return b"", 0, 0
@@ -279,9 +279,9 @@ class SqliteState(StateStore):
         return summary
 
     def _sum_up(self, change: int, had_users: int | None = None) -> None:
-        """Each change ends with it: the next serial number, and a digest with what has changed."""
+        """End a change: write the next serial number and the updated digest."""
         last, self._has_changed = self._summed_up, True
-        if last is None or not self._follow(last, change, had_users):  # others have changed something
+        if last is None or not self._follow(last, change, had_users):  # another process has changed something
             self._follow(self._summary(), change, had_users)
 
     def _follow(self, last: Summary, change: int, had_users: int | None) -> bool:
@@ -294,15 +294,15 @@ class SqliteState(StateStore):
         return self._summed_up or self._summary()
 
     def _tell(self, serial: int, had_users: bool) -> None:
-        """What has been confirmed is not to be missed from now on."""
+        """Record the confirmed change in the witness."""
         try:
             self._last_confirmed.tell(serial, had_users)
-        except OSError as error:  # the change is durable all the same, and the next one is told of too
+        except OSError as error:  # the change is durable anyway, and the next one is recorded too
             logger.error("%s: %s; a loss of state could go unnoticed", self._last_confirmed.path, error.strerror)
 
 
 class _Change:
-    """BEGIN IMMEDIATE ... COMMIT, so that a read in it still holds when it writes; then the witness is told."""
+    """BEGIN IMMEDIATE ... COMMIT, so that its reads still hold when it writes; then updates the witness."""
 
     def __init__(self, state: SqliteState, is_durable: bool = True, confirms: bool = True) -> None:
         self._state, self._is_durable, self._confirms = state, is_durable, confirms
@@ -321,7 +321,7 @@ class _Change:
             if not kind:
                 state._cursor.execute("COMMIT")
         finally:
-            if state._connection.in_transaction:  # where there is no space, SQLite has ended it itself
+            if state._connection.in_transaction:  # out of space, SQLite has ended it itself
                 state._cursor.execute("ROLLBACK")
                 kind = kind or BaseException
             if kind:
@@ -332,10 +332,10 @@ class _Change:
 
 
 def copy_state(source: Path, target: Path, *, has_journal: bool = False) -> None:
-    """A consistent copy in another file, proved, with a witness of its own, while others go on.
+    """Make a consistent, verified copy in another file, with its own witness, while others go on.
 
-    `has_journal`: the copy may end before what was confirmed, as its source may.
-    The source stays as it is, one of 0.1.0 too; the copy has the newest schema. Raises StorageUnavailable,
+    `has_journal`: the copy may lack the last confirmed changes, as its source may.
+    The source stays unchanged, even one of 0.1.0; the copy has the newest schema. Raises StorageUnavailable,
     StorageCorrupted.
     """
     prove(source, has_journal=has_journal)
