@@ -101,8 +101,7 @@ class Container:
         return self.shared.settings.connections_max + SURPLUS_MAX - len(self.connections)
 
     def has_room(self, place: str, opening: int = 0) -> bool:
-        """Whether one more connection from that place is admitted, or may at least log in; `opening` others are being
-        opened."""
+        """Whether one more from that place is admitted beside the `opening` ones, or may at least log in."""
         if not self._is_full(opening):
             return True
         if self.shared.guard.is_open or len(self._surplus) >= SURPLUS_MAX:

@@ -81,8 +81,7 @@ class AmqpServer:
         await self._container.nodes.note_run()
 
     async def stop(self) -> None:
-        """Stop accepting, wait until producers' messages are on disk, close every connection, and release
-        everything."""
+        """Stop accepting, wait until producers' messages are on disk, then close every connection and clean up."""
         for server in self._servers:
             server.close()
         with contextlib.suppress(TimeoutError):
