@@ -156,8 +156,7 @@ class GroupLink(LinkEnd):
         return self._named
 
     def has_sent(self, messages: int, unsettled: int, at: int) -> None:
-        """Count messages that a part has sent, and how many are unsettled; `at` is the last one's time, in ms since
-        1970."""
+        """Count messages sent by a part, and the unsettled ones; `at` is the last one's time, in ms since 1970."""
         self.deliveries += messages
         self._unsettled += unsettled
         self.message_at = at

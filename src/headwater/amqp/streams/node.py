@@ -1,5 +1,4 @@
-"""The node of one log, shared by its producers and consumers. Appends keep their order; commits wake waiting
-readers."""
+"""The node of one log, shared by its producers and consumers. Appends keep their order; commits wake readers."""
 
 from __future__ import annotations
 
