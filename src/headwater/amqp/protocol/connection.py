@@ -216,8 +216,7 @@ class Connection(Negotiation):
     # Called by sessions and links
 
     def send(self, channel: int, performative: Performative) -> None:
-        """Send a frame without payload. If it is too large for the peer, even when shortened, the connection is
-        closed."""
+        """Send a frame without payload. If even its shortened form is too large for the peer, close the connection."""
         if self._is_close_sent and not isinstance(performative, Close):
             return
         body = encode_performative(performative)

@@ -59,8 +59,7 @@ class Negotiation:
         self._send_sasl(sasl.SaslInit(mechanism=mechanism, initial_response=response, hostname=hostname))
 
     def sasl_challenge(self, challenge: bytes) -> None:
-        """Ask the client for more (server only). Then call `receive_data(b"", now)`: its answer may have arrived
-        already."""
+        """Ask the client for more (server only). Then call `receive_data(b"", now)`: its answer may be here already."""
         self._owes_verdict = False
         self._send_sasl(sasl.SaslChallenge(challenge=challenge))
 

@@ -191,8 +191,7 @@ class Session:
         return delivery_id
 
     def send_part(self) -> bool:
-        """Make the next transfer of a large delivery, if the window allows; returns whether there may be another
-        now."""
+        """Make the next transfer of a large delivery, if the window allows; returns whether another may follow now."""
         if not self._large or self._remote_window <= 0:
             return False
         large = self._large[0]
@@ -437,8 +436,7 @@ class Session:
         self._open_window()
 
     def _open_window(self) -> None:
-        """Open the incoming window by at least half: as far as deliveries may be unsettled, regardless of link
-        credit."""
+        """Open the incoming window by at least half: up to the limit on unsettled deliveries, regardless of credit."""
         room = self.connection.settings.unsettled_max - len(self._received)
         if min(self._incoming_window_max, room) - self._incoming_window >= self._incoming_window_max >> 1:
             self._incoming_window = min(self._incoming_window_max, room)
