@@ -18,8 +18,7 @@ from ...core.settings import EARLIEST, LATEST, check_log_name
 INFO = "$info"
 _STARTS = {f"${start}": start for start in (EARLIEST, LATEST)}
 _GROUP = re.compile(r"\$group/((?:[^/%]|%[0-9A-Fa-f]{2})+)")
-"""The rest of a consumer group's address, after the log. In the name, `/` and `%` must be escaped, and others may
-be."""
+"""The rest of a consumer group's address, after the log. In the name, `/` and `%` must be escaped, others may be."""
 MANAGEMENT, EVENTS = "$management", "$events"
 CLAIMS = "$cbs"
 """Where clients of Azure's services send tokens (claims-based security). Not supported."""

@@ -71,7 +71,7 @@ PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 TICK_S = 0.5
 """The interval of `tick` for connections and nodes."""
 LARGE_FILTER_BYTES = 4096
-"""Filters of at least this size are parsed in a thread: the largest take some tens of ms."""
+"""Filters larger than this are parsed in a thread: the largest take some tens of ms."""
 LinkKey = tuple[str, str, str, bool]
 """Identifies a link across connections: user, container, name and direction (2.6.1)."""
 T = TypeVar("T")

@@ -60,8 +60,7 @@ one."""
 TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 """The initial size of a turn, and its size if every frame is expensive."""
 TURN_S = 0.01
-"""Target CPU time of a turn: longer than the steps of scanning consumers, so input that arrives together is appended
-together."""
+"""Target CPU time of a turn: longer than a scanning step, so that input that arrives together is appended together."""
 WRITE_BYTES_MAX = FREE_BYTES
 """Unwritten output at which consumers of the connection pause; one more piece may be pending (`Share.piece_bytes`)."""
 ANSWERS_BYTES_MAX = 2**20

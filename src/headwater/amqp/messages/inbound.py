@@ -182,8 +182,7 @@ def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:
 
 
 def _target_partition(message: bytes, spans: Spans) -> str | None:
-    """The delivery annotation event-streams-target-partition: a symbol or a string, depending on the sender's
-    library."""
+    """The delivery annotation event-streams-target-partition: symbol or string, depending on the sender's library."""
     at, stop = spans[DELIVERY_ANNOTATIONS]
     if message.find(TARGET_PARTITION, at, stop) < 0:
         return None
@@ -225,8 +224,7 @@ def _type_of(subject: bytes) -> str:
 
 
 def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, str]:
-    """Add the producer's own time: creation-time is when the message was created, not when the log stored it
-    (5.1.2)."""
+    """Add the producer's own time: creation-time is when the message was created, not when it was stored (5.1.2)."""
     text = timestamp_text(int.from_bytes(created[1:], signed=True))
     return attributes if text is None else {**attributes, "time": text}
 
