@@ -72,8 +72,7 @@ class Fields(Protocol):
 
 
 def well_known(section: str, name: str) -> str | None:
-    """The field's name in the standard's spelling (`_` is accepted for `-`), or None if the section has no such
-    field."""
+    """The field's name in the standard's spelling (`_` is accepted for `-`); None if the section has no such field."""
     fields = WELL_KNOWN.get(section)
     if fields is None:
         return name

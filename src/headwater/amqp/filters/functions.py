@@ -92,8 +92,7 @@ FUNCTIONS = {
 
 
 def _jms_id(value: object) -> str | None:
-    """A correlation-id as JMS shows it (AMQP JMS mapping, 3.2.1.1): text unchanged, any other type named in a
-    prefix."""
+    """A correlation-id as JMS shows it (AMQP JMS mapping, 3.2.1.1): text unchanged, other types named in a prefix."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, UUID):

@@ -82,8 +82,7 @@ def either(left: Plan, right: Plan) -> Plan:
 
 
 def _is_exact_union(left: Plan, right: Plan) -> bool:
-    """Whether the hull of two exact plans contains nothing else: they differ in numbers only, which overlap or
-    touch."""
+    """Whether the hull of two exact plans contains nothing else: only their numbers differ, and overlap or touch."""
     if not (left.is_exact and right.is_exact) or replace(left, after=right.after, upto=right.upto) != right:
         return False
     return all(one.upto is None or other.after <= one.upto for one, other in ((left, right), (right, left)))

@@ -54,8 +54,7 @@ def answer_message(answer: Answer, request: RequestMessage) -> bytes:
 
 
 def amqp_number(value: object) -> object:
-    """A number as AMQP type: whole numbers are longs; an epoch, which may be any ulong, is a ulong only if
-    necessary."""
+    """A number as AMQP type: integers are longs; an epoch, which may be any ulong, is a ulong only if necessary."""
     return ULong(value) if isinstance(value, int) and value > LONG_MAX else value
 
 
