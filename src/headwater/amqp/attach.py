@@ -52,7 +52,7 @@ def check_is_served(link: Link) -> None:
     """Refuse requests that clients make of other servers, and that this one does not support.
 
     Raises ConnectionFault for `$cbs`, because clients wait for it for minutes if only its links are refused; LinkFault
-    for a shared subscription, before any of it is stored.
+    for a shared subscription, before any of it is remembered.
     """
     assert link.remote is not None
     source = link.remote.source

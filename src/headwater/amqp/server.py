@@ -96,7 +96,7 @@ class AmqpServer:
             connection.abort()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
-                await self._container.empty.wait()  # what they leave behind is stored, too
+                await self._container.empty.wait()  # what they leave behind is remembered, too
         self._container.shared.lingering.close()
         if self._ticking is not None:
             self._ticking.cancel()

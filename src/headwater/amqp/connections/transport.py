@@ -187,7 +187,7 @@ class Transport(asyncio.BufferedProtocol):
 
     @property
     def remembered_as(self) -> str:
-        """The name under which state that outlives its links is stored: a container's, of a user."""
+        """The name under which state that outlives its links is remembered: a container's, of a user."""
         user = self.user.name if self.user else ""
         return f"{user}@{self.container_id}" if user else self.container_id
 

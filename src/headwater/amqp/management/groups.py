@@ -136,7 +136,7 @@ def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
 
 
 async def positions_of(container: Container, log: str) -> Positions:
-    """The stored positions of a log's receivers, without opening the log. A node's own belong to the loop, which must
+    """The remembered positions of a log's receivers, without opening the log. A node's own belong to the loop, which must
     call this.
 
     Raises LogNotFound, StorageCorrupted, StorageUnavailable.

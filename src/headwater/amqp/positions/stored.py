@@ -1,4 +1,4 @@
-"""The stored state of one log's receivers: sources that outlive their links, positions of consumer groups, epochs.
+"""The remembered state of one log's receivers: sources that outlive their links, positions of consumer groups, epochs.
 
 It is kept in memory, loaded once from the `StateStore`, and written behind. Only `load` and `store` block; call them in
 a thread: the node takes `changes()` on its event loop, has a thread `store` them, one such call at a time, and then
@@ -92,7 +92,7 @@ class GroupRecord(NamedTuple):
 
 
 class Positions:
-    """The stored state of one log incarnation's receivers."""
+    """The remembered state of one log incarnation's receivers."""
 
     def __init__(self, termini_max: int, abandoned_ms: int | None = None, down_ms: int = 0) -> None:
         """`termini_max` limits the sources, and the positions of groups: one for each partition read.
@@ -125,7 +125,7 @@ class Positions:
             self._share = None
 
     def remembered(self, container: str, link: str) -> Remembered | None:
-        """The stored source of that receiver, if any."""
+        """The remembered source of that receiver, if any."""
         return self._remembered.get((container, link))
 
     def attached(
@@ -140,10 +140,10 @@ class Positions:
         source: bytes = b"",
         is_another: bool = False,
     ) -> Remembered:
-        """The source of a receiver that attaches: the stored one, or a new one that starts after that number.
+        """The source of a receiver that attaches: the remembered one, or a new one that starts after that number.
 
-        With `is_another` it is always new, and replaces the stored one. Its expiry, timeout, durability and the source
-        itself are always updated. Raises LinkFault: names that cannot be stored, too many sources, or too large ones.
+        With `is_another` it is always new, and replaces the remembered one. Its expiry, timeout, durability and the source
+        itself are always updated. Raises LinkFault: names that cannot be kept, too many sources, or too large ones.
         """
         known = self._remembered.get((container, link))
         remembered = known
@@ -180,11 +180,11 @@ class Positions:
                 self.closed(remembered)
 
     def durable(self) -> list[Remembered]:
-        """All stored sources, attached or not."""
+        """All remembered sources, attached or not."""
         return list(self._remembered.values())
 
     def all(self) -> Iterator[Position]:
-        """Every stored position: of sources, and of groups."""
+        """Every remembered position: of sources, and of groups."""
         yield from (remembered.position for remembered in self._remembered.values())
         yield from self._groups.values()
 
@@ -230,7 +230,7 @@ class Positions:
     # Groups
 
     def group_position(self, group: str, partition: int, *, after: int, is_reset: bool = False) -> Position:
-        """The position of a consumer group in a partition: the stored one, or a new one that starts after that number.
+        """The position of a consumer group in a partition: the remembered one, or a new one that starts after that number.
 
         With `is_reset` it is always new. Raises LinkFault: too many.
         """
@@ -351,14 +351,11 @@ def load(
         positions._stored[key] = value
         if sort == _TERMINUS:
             expiry = Expiry.of(value["expiry"])
-            source = b64decode(value.get("source", ""))  # 0.1.0 did not store it
+            source = b64decode(value.get("source", ""))  # not in 0.1.0
             at = Position(value["after"])
             remembered = Remembered(first, second, at, expiry, value["timeout_s"], True, source, is_loaded=True)
             remembered.expires_at = value["expires_at"]
-            remembered.left_at, remembered.down_ms = (
-                value.get("left_at"),
-                value.get("down_ms", 0),
-            )  # 0.1 did not store them
+            remembered.left_at, remembered.down_ms = value.get("left_at"), value.get("down_ms", 0)  # not in 0.1
             positions._remembered[first, second] = remembered
             positions._sources_bytes += len(source)
             positions.ended(remembered, Expiry.CONNECTION_CLOSE, since_ms)

@@ -237,8 +237,8 @@ class Sender(Link):
     def drained(self) -> None:
         """Report that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).
 
-        Also report it if messages used up the credit, since a receiver may wait for it. The report follows the last
-        transfer.
+        If messages use up the credit, this is reported without a call, since a receiver may wait for it. The report
+        follows the last transfer.
         """
         if self.session.is_sending(self):
             self._owes_drained = True

@@ -148,7 +148,7 @@ class Session:
         self.send(flow)
 
     def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
-        """The id of a new delivery, stored if it is unsettled. Raises LinkFault if there is no room for that."""
+        """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no room for that."""
         delivery_id = self._next_delivery_id
         if unsettled is not None:
             if not delivery_id % COVERED_STEP:
@@ -481,9 +481,7 @@ class Session:
                 self.connection.settings.give(large.held_bytes)
                 continue
             kept.append(large)
-            if (
-                large.first is not None and next_id is not None
-            ):  # ids are consecutive, and the peer has not seen this one
+            if large.first is not None and next_id is not None:  # ids are consecutive; the peer has not seen this one
                 sent = self._sent.pop(large.first.delivery_id or 0, None)
                 if sent is not None:
                     self._sent[next_id] = sent

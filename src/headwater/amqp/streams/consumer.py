@@ -102,7 +102,7 @@ class ConsumerLink(LinkEnd):
 
     @property
     def container(self) -> str:
-        """The container name under which its position would be stored."""
+        """The container name under which its position would be remembered."""
         return self._transport.remembered_as
 
     @property

@@ -1,6 +1,6 @@
 """Links of consumers: where they start, what they filter, and the answers to their attaches (4.3, 4.5, 5).
 
-A plain link starts where its filter says, else where its address or its log says. A durable link resumes at its stored
+A plain link starts where its filter says, else where its address or its log says. A durable link resumes at its remembered
 position. A member of a consumer group resumes at the group's position in its partition; the group's rules assign the
 partition, perhaps later.
 """
@@ -206,7 +206,7 @@ class PositionKeeper:
                     source=encoded_source(self._attaching.source),
                 )
             except LinkFault:
-                return  # too many are stored; this one did not ask for more
+                return  # too many are remembered; this one did not ask for more
             remembered.position = self._position
         if remembered is not None:
             node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
@@ -339,7 +339,7 @@ def is_kept(source: Source) -> bool:
 
 
 async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
-    """Whether the receiver wants other events than the stored source: then it is another subscription.
+    """Whether the receiver wants other events than the remembered source: then it is another subscription.
 
     Only filters without a position are compared: a position says where a new subscription starts.
     """

@@ -216,7 +216,7 @@ class Part(ConsumerLink):
     """Reads one partition of a group link, from the group's position."""
 
     def __init__(self, shared: GroupLink, partition: int) -> None:
-        """Raises LinkFault if too many positions of groups are stored."""
+        """Raises LinkFault if too many positions of groups are remembered."""
         attaching, node = shared.attaching, shared.node
         position = node.positions.group_position(shared.group, partition, after=attaching.start)
         super().__init__(

@@ -129,7 +129,7 @@ class EventLogNode:
         run: UptimeRun | None = None,
         memory: MemoryAccount | None = None,
     ) -> EventLogNode:
-        """The node of a log, with its stored consumers; without any unless `remembers`."""
+        """The node of a log, with what it remembers of its consumers; nothing unless `remembers`."""
 
         def load_all() -> tuple[str, Positions]:
             incarnation = log.info().incarnation
@@ -165,7 +165,7 @@ class EventLogNode:
         return wall_clock_ms()
 
     def is_attached(self, remembered: Remembered) -> bool:
-        """Whether a link is attached to this stored source."""
+        """Whether a link is attached to this remembered source."""
         return remembered.expires_at is None and any(
             consumer.position is remembered.position for consumer in self.consumers
         )
@@ -328,9 +328,7 @@ class EventLogNode:
                 except Exception as error:
                     self.is_changed = True  # tried again with the next tick
                     told = {"log": self.log.name, "problem": str(error)}
-                    is_ours = not isinstance(
-                        error, EventLogError
-                    )  # otherwise the storage refuses, as it does a former primary
+                    is_ours = not isinstance(error, EventLogError)  # else the storage refused, as for a former primary
                     _logger.error("positions were not stored", exc_info=is_ours, extra={"fields": told})
                     return error
                 self.positions.stored(changes)

@@ -128,9 +128,7 @@ class Nodes:
         """Record that this run continues, or has until now; also before a primary gives up its turn."""
         try:
             await asyncio.to_thread(downtime.note, self.store.state, self._run, wall_clock_ms())
-        except (
-            Exception
-        ) as error:  # the storage refuses, as it does a former primary; the next run counts more as downtime
+        except Exception as error:  # storage refused, as for a former primary; the next run counts more as downtime
             is_ours = not isinstance(error, EventLogError)
             _logger.warning(
                 "the time of this run was not stored", exc_info=is_ours, extra={"fields": {"problem": str(error)}}

@@ -1,4 +1,4 @@
-"""Stored sources, as receivers find them again: without naming them, and with their unsettled deliveries.
+"""Remembered sources, as receivers find them again: without naming them, and with their unsettled deliveries.
 
 An attach without a source asks for the one that its link had (2.6.3, 2.6.13): this is how JMS clients unsubscribe. A
 source of durability unsettled-state reports which deliveries await their outcome (2.7.3, 3.5.5).
@@ -72,7 +72,7 @@ def decoded_source(remembered: Remembered, log: str) -> Source:
 
 
 async def find_terminus(nodes: Nodes, transport: Transport, link: Sender) -> tuple[EventLogNode, Source]:
-    """The log and the source of an earlier link of that name. Raises LinkFault if none is stored.
+    """The log and the source of an earlier link of that name. Raises LinkFault if none is remembered.
 
     It searches the logs that the peer may read: those in use, and the stored state of the others. It opens only the log
     that it finds.
