@@ -136,8 +136,8 @@ def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
 
 
 async def positions_of(container: Container, log: str) -> Positions:
-    """The remembered positions of a log's receivers, without opening the log. A node's own belong to the loop, which must
-    call this.
+    """The remembered positions of a log's receivers; opens no log. A node's own belong to the loop, which must call
+    this.
 
     Raises LogNotFound, StorageCorrupted, StorageUnavailable.
     """

@@ -142,8 +142,9 @@ class Positions:
     ) -> Remembered:
         """The source of a receiver that attaches: the remembered one, or a new one that starts after that number.
 
-        With `is_another` it is always new, and replaces the remembered one. Its expiry, timeout, durability and the source
-        itself are always updated. Raises LinkFault: names that cannot be kept, too many sources, or too large ones.
+        With `is_another` it is always new, and replaces the remembered one. Its expiry, timeout, durability and the
+        source itself are always updated. Raises LinkFault: names that cannot be kept, too many sources, or too large
+        ones.
         """
         known = self._remembered.get((container, link))
         remembered = known
@@ -230,7 +231,7 @@ class Positions:
     # Groups
 
     def group_position(self, group: str, partition: int, *, after: int, is_reset: bool = False) -> Position:
-        """The position of a consumer group in a partition: the remembered one, or a new one that starts after that number.
+        """A consumer group's position in a partition: the remembered one, or a new one that starts after that number.
 
         With `is_reset` it is always new. Raises LinkFault: too many.
         """

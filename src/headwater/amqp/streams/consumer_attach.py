@@ -1,8 +1,8 @@
 """Links of consumers: where they start, what they filter, and the answers to their attaches (4.3, 4.5, 5).
 
-A plain link starts where its filter says, else where its address or its log says. A durable link resumes at its remembered
-position. A member of a consumer group resumes at the group's position in its partition; the group's rules assign the
-partition, perhaps later.
+A plain link starts where its filter says, else where its address or its log says. A durable link resumes at its
+remembered position. A member of a consumer group resumes at the group's position in its partition; the group's rules
+assign the partition, perhaps later.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Consumer groups: who reads which partition (event streams 4.5). State and rules only; time is passed in, in seconds.
 
 Every call returns actions. The caller performs them in order, before those of any later call. A partition never has
-more than one owner, because the action that ends the old owner's turn precedes the one that names the new.
+more than one owner, because the action that ends the old ownership precedes the one that names the new owner.
 
 - A link that names its partition gets it if it has no owner, or if the link's epoch is strictly greater than the
   recorded one (4.5.2). An epoch below the recorded one is refused even without an owner: it belongs to a consumer
