@@ -124,8 +124,7 @@ class Client(Closing):
         waits: bool = True,
         **fields: Any,
     ) -> Receiver:
-        """Attach a link from an address; `fields` are fields of the attach, `source` fields of its source. Raises
-        AmqpError.
+        """Attach a link from an address; `fields` belong to the attach, `source` to its source. Raises AmqpError.
 
         Without `waits`, it does not wait for the answer to the attach.
         """
@@ -178,8 +177,7 @@ class Client(Closing):
             self._socket.sendall(data)
 
     def pump(self, timeout_s: float) -> bool:
-        """Write, read once, and handle the input; returns whether there was any. Raises AmqpError if the peer
-        closes."""
+        """Write, read once, handle the input; returns whether there was any. Raises AmqpError if the peer closes."""
         self.flush()
         self._socket.settimeout(max(timeout_s, 0.0001))
         try:

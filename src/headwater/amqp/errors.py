@@ -1,9 +1,9 @@
-"""Which AMQP condition each error becomes: the one table.
+"""The AMQP condition of each error, in one table.
 
-MessageFault      one received message is at fault: the outcome `rejected` of its delivery, and nothing more
-InvalidFilter     a source filter is at fault: its link is refused
-AmqpError         what says its condition itself
-EventLogError     what the core says: see the table; for a rejected delivery, or a link that is refused or closed
+MessageFault      a received message is invalid: its delivery is rejected, and nothing more
+InvalidFilter     a source filter is invalid: its link is refused
+AmqpError         an error with its own condition
+EventLogError     an error of the core: see the table; for a rejected delivery, or a link that is refused or closed
 """
 
 from __future__ import annotations

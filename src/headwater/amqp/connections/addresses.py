@@ -1,9 +1,9 @@
 """Addresses of this container: `LOG` is the event log, `LOG/$info` the information on it (event streams, 6).
 
-`LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver without a position starts. `LOG/$group/NAME`
-is the log as one consumer group receives it; NAME is percent-encoded. `queue://LOG` and `topic://LOG`, the form of
-ActiveMQ clients, are the log: it is served as either. `$management` and `$events` belong to the server as a whole,
-`$reply/...` are created on demand.
+`LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver without a position starts.
+`LOG/$group/NAME` is the log as one consumer group receives it; NAME is percent-encoded.
+`queue://LOG` and `topic://LOG`, the form of ActiveMQ clients, are the log: it is served as either.
+`$management` and `$events` belong to the server as a whole, `$reply/...` are created on demand.
 """
 
 from __future__ import annotations

@@ -94,8 +94,7 @@ class Shared:
         *,
         takes_messages: bool = True,
     ) -> None:
-        """`name` is the container's id; `turns` shares the loop's time; `takes_messages`: whether to offer links
-        without target.
+        """`name` is the container's id; `turns` shares the loop's time; `takes_messages`: offer links without target.
 
         `memory` is the budget of what all connections hold.
         """

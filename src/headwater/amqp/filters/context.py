@@ -32,7 +32,7 @@ class FilterLimits:
 
     expression_chars_max: int = 4096
     terms_max: int = 1000
-    """Words and operators of expressions, fields of property filters, members of groups, of all filters together; a
+    """Tokens of expressions, fields of property filters, members of groups, of all filters together; a
     function that scans whole texts counts as several (`Function.terms`)."""
     searches_max: int = 16
     """LIKE patterns, in all filters together, that search for a `_` between two `%`: the most expensive operation."""

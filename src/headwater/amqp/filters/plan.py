@@ -1,8 +1,8 @@
 """The part of a filter that a log's index and positions can answer, so that little is left to evaluate.
 
 A plan is a superset of the events for which a predicate is true (or false, under a NOT); an exact plan contains no
-others. The translation is sound, because an event's type is its property `cloudEvents:type`, if it has one, and its tags are the
-value of `cloudEvents:tags`. It is not exact, because an event may have a type without that property (an AMQP subject).
+others. Plans are sound, because an event's type is its property `cloudEvents:type`, if it has one, and its tags are
+the value of `cloudEvents:tags`; not exact, because an event may have a type without that property (an AMQP subject).
 """
 
 from __future__ import annotations
