@@ -136,8 +136,7 @@ def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
 
 
 async def positions_of(container: Container, log: str) -> Positions:
-    """The remembered positions of a log's receivers; opens no log. A node's own belong to the loop, which must call
-    this.
+    """The remembered positions of a log's receivers; opens no log. Call it on the loop, which owns a node's positions.
 
     Raises LogNotFound, StorageCorrupted, StorageUnavailable.
     """

@@ -229,7 +229,7 @@ class Links(_OfServer):
 
 
 def _times(end: LinkEnd) -> Attributes:
-    """The times of its last messages, and what it has been waiting for since when."""
+    """Its attach and message times, what it is waiting for, and since when."""
     waits_for = end.waits_for
     since = max(end.attached_at, end.message_at, end.outcome_at if waits_for == "outcomes" else 0)
     return {

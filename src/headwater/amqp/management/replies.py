@@ -47,7 +47,7 @@ class Replies(LinkEnd):
         self.is_paired = False
         """Whether it comes from `$management`, so that the link's name identifies it too."""
         self.bytes_max = (link.remote and link.remote.max_message_size) or None
-        """The largest message that the receiver takes (2.7.3); None = any."""
+        """The largest message that the receiver accepts (2.7.3); None = any."""
 
     @property
     def waiting(self) -> int:

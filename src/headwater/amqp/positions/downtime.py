@@ -1,7 +1,6 @@
 """How long no server ran: downtime does not count for an absent receiver, because it could not come back.
 
-One entry of the `StateStore` holds, in ms, the time until which a server is known to have run, and the downtime before
-that.
+One entry of the `StateStore` holds, in ms, until when a server is known to have run, and the downtime before that.
 """
 
 from __future__ import annotations

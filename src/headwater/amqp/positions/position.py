@@ -1,9 +1,9 @@
 """The progress of a receiver: which deliveries await their outcome, and which must be sent again.
 
 Deliveries are identified by the sequence number of their event. The position is below the lowest delivery without a
-final outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final; `released`, and `modified`
-without it, send the event again: twice at once, then after a pause that doubles each time. Presettled deliveries are
-final at once.
+final outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final, and so are presettled
+deliveries; `released`, and `modified` without it, send the event again: twice at once, then after a pause that doubles
+each time.
 """
 
 from __future__ import annotations

@@ -63,8 +63,7 @@ class ConnectionOpened(Event):
 
 @dataclass(slots=True)
 class ConnectionClosed(Event):
-    """The connection is over: the peer closed, or broke the protocol (then `is_fault`; the peer was notified, if
-    possible).
+    """The connection is over: the peer closed, or broke the protocol (then `is_fault`; it was notified, if possible).
 
     Send the remaining output of `data_to_send`, and close the transport.
     """
