@@ -51,7 +51,7 @@ def source_filter(
     limits: FilterLimits = DEFAULT_LIMITS,
     now: Clock = wall_clock_ms,
 ) -> SourceFilter:
-    """Parse the filters of a source, all of which must be true.
+    """Parse the filters of a source; an event must pass them all.
 
     `latest` is the head at attach: the value of `@latest` for the life of the link. `now` is the clock of UTC(), in ms.
     Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.

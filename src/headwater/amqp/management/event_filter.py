@@ -1,4 +1,4 @@
-"""The filters of a link from `$events`: which notifications a listener wants, in which form, and of which types.
+"""The filters of a link from `$events`: which notifications a listener wants, their form, and their types.
 
 A predicate is first evaluated on what all events of a type share: the subject, the attribute `eventType`, and the
 attributes that the type does not have, which are null. If it depends on another field, every outcome is possible. So
@@ -150,7 +150,7 @@ class EventFilter:
 
 
 def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimits = DEFAULT_LIMITS) -> EventFilter:
-    """Parse the filters of a source, all of which must be true; takes a while for large ones.
+    """Parse the filters of a source; a notification must pass them all. Takes a while for large ones.
 
     Raises InvalidFilter: one is invalid, or there are more than allowed, or two transformations.
     """

@@ -1,4 +1,4 @@
-"""The header section of a message (AMQP part 3, 3.2.1): what is stored of it, and how it counts redeliveries."""
+"""The header section of a message (AMQP part 3, 3.2.1): its stored form, and its count of redeliveries."""
 
 from __future__ import annotations
 

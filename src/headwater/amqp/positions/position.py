@@ -37,7 +37,7 @@ class Position:
         self._failures: dict[int, int] = {}
         """By number of each delivery without a final outcome: how often it has failed."""
         self._again: set[int] = set()
-        """Numbers to send again; those that got their outcome meanwhile are skipped."""
+        """Numbers to send again; numbers with an outcome by now are skipped."""
         self._again_heap: list[int] = []
         """Those of them that may be sent now."""
         self._pausing: list[tuple[float, int]] = []

@@ -32,7 +32,7 @@ MANDATORY: Final = "mandatory"
 
 
 class Composite:
-    """Base of all composite types: equality by fields, and a `repr` of those that differ from their default."""
+    """Base of all composite types: equality by fields, and a `repr` without fields at their default."""
 
     __slots__ = ()
 

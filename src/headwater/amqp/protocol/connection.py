@@ -387,7 +387,7 @@ class Connection(Negotiation):
             session.on_detach(performative)
 
     def _session(self, channel: int, *, is_detach: bool = False) -> Session | None:
-        """The session of a frame; None if the frame is to be ignored. Raises ConnectionFault."""
+        """The session of a frame; None if the frame is ignored. Raises ConnectionFault."""
         session = self._by_remote_channel.get(channel)
         if session is None:
             if self._is_close_sent or (is_detach and channel in self._ended_channels):

@@ -234,7 +234,7 @@ class Session:
     def give_outcome(
         self, link: Receiver, first: int, last: int, state: DeliveryState | Described | None, *, is_settled: bool
     ) -> None:
-        """Send the outcome of deliveries. Those that the sender settled itself meanwhile do not matter."""
+        """Send the outcome of deliveries. Deliveries settled by the sender meanwhile are ignored."""
         if is_settled:
             received = self._received
             for delivery_id in range(first, (last if first <= last else last + SERIAL + 1) + 1):

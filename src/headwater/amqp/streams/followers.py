@@ -1,4 +1,4 @@
-"""Who reads which log over AMQP, and how far they are: groups, durable links and plain receivers."""
+"""The readers of each log over AMQP, and their positions: groups, durable links and plain receivers."""
 
 from __future__ import annotations
 
