@@ -1,4 +1,4 @@
-"""What an attach leads to: a log, what is known of it (`LOG/$info`), or a node of the server."""
+"""Attaches a link to a log, to information on a log (`LOG/$info`), or to a node of the server."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from .streams.producer import attach_producer
 from .streams.termini import find_terminus, sources_elsewhere
 
 SHARED = Symbol("shared")
-"""The source capability by which several receivers ask for one subscription (JMS 2.0)."""
+"""The source capability by which several receivers share one subscription (JMS 2.0)."""
 
 
 async def attach(container: Container, management: ManagementNode, transport: Transport, link: Link) -> None:
-    """Answer a peer's attach. Raises AmqpError or EventLogError where it is refused."""
+    """Answer a peer's attach. Raises AmqpError or EventLogError if it is refused."""
     assert link.remote is not None
     if container.is_stopping:
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
     check_is_served(link)
     if isinstance(link, Receiver):
         if link.remote.target is None and container.nodes.suspended.holds(key := transport.key(link)):
-            link.remote.target = Target(address=container.nodes.suspended.address(key))  # the one that it had (2.6.3)
+            link.remote.target = Target(address=container.nodes.suspended.address(key))  # the target it had (2.6.3)
         if not isinstance(link.remote.target, Target):
             raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
         await _attach_sender(container, management, transport, link, link.remote.target)
@@ -49,10 +49,10 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
 
 
 def check_is_served(link: Link) -> None:
-    """Refuse requests of clients of other servers that are not served here.
+    """Refuse requests that clients make of other servers, and that this one does not support.
 
     Raises ConnectionFault for `$cbs`, because clients wait for it for minutes if only its links are refused; LinkFault
-    for a shared subscription, before anything of it is remembered.
+    for a shared subscription, before any of it is remembered.
     """
     assert link.remote is not None
     source = link.remote.source
@@ -67,12 +67,12 @@ def check_is_served(link: Link) -> None:
 
 
 async def _attach_again(container: Container, transport: Transport, link: Sender) -> None:
-    """The peer wants to receive from the source that its link had (2.6.3); JMS clients close it then: unsubscribe."""
+    """Attach again to the source that the link had (2.6.3). JMS clients then close it to unsubscribe."""
     assert link.remote is not None
     node, source = await find_terminus(container.nodes, transport, link)
     if not link.is_waiting:
         return  # the peer has changed its mind meanwhile, made a mistake, or gone
-    link.remote.source = source  # whoever asks what the link is about finds it there
+    link.remote.source = source  # so that later reads of the link find its source
     transport.steal(link)
     await attach_consumer(transport, link, source, node)
 
@@ -80,7 +80,7 @@ async def _attach_again(container: Container, transport: Transport, link: Sender
 async def _attach_sender(
     container: Container, management: ManagementNode, transport: Transport, link: Receiver, target: Target
 ) -> None:
-    """The peer wants to send."""
+    """Attach a peer that wants to send."""
     address = server_node(target.address)
     if target.dynamic:
         management.attach_mailbox(transport, link, target)
@@ -95,7 +95,7 @@ async def _attach_sender(
 async def _attach_receiver(
     container: Container, management: ManagementNode, transport: Transport, link: Sender, source: Source
 ) -> None:
-    """The peer wants to receive."""
+    """Attach a peer that wants to receive."""
     address = server_node(source.address)
     if address == EVENTS:
         await attach_listener(management, transport, link, source)
@@ -106,7 +106,7 @@ async def _attach_receiver(
 
 
 async def attach_reader(container: Container, transport: Transport, link: Sender, source: Source) -> None:
-    """The peer wants to receive from a log, for a group of it perhaps, or what is known of it."""
+    """Attach a receiver to a log, perhaps for a consumer group, or to information on the log."""
     address = parse_address(source.address or "")
     node = await container.nodes.node(transport, address.log, Right.READ)
     if not link.is_waiting:

@@ -1,4 +1,4 @@
-"""A small blocking AMQP client on the same engine: for programs, tests and demonstrations that want no other library.
+"""A small blocking AMQP client on the same engine, for programs, tests and demonstrations without another library.
 
     with Client("amqp://localhost") as client:
         sender = client.sender("orders")
@@ -7,7 +7,7 @@
             ...
         reply = client.manage("READ", type="io.headwater.log", name="orders")
 
-One thread uses one client. Whatever the peer refuses is raised as the AmqpError that it gave.
+Use a client from one thread only. If the peer refuses a request, its error is raised as AmqpError.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ READ_BYTES = 256 * 1024
 
 
 class Delivery(NamedTuple):
-    """A message that was received, and what settles it."""
+    """A received message, with the means to settle it."""
 
     message: Message
     received: Received
     link: Receiver
 
     def settle(self, state: Any = None) -> None:
-        """Give it an outcome: accepted, unless another is given."""
+        """Settle it with this outcome; the default is accepted."""
         if not self.received.is_settled:
             self.link.link.settle(self.received.id, self.received.id, Accepted() if state is None else state)
 
 
 class Reply(NamedTuple):
-    """What a management node answers."""
+    """The answer of a management node."""
 
     status: int
     """As in HTTP; 200 to 299 is success."""
@@ -103,14 +103,14 @@ class Client(Closing):
         try:
             self._open(unquote(parts.username or ""), unquote(parts.password or ""))
             self.session = self.engine.begin()
-            """The session of all links."""
+            """The session that all links share."""
             self.wait(lambda: self.session.remote is not None)
         except BaseException:
             self._socket.close()
             raise
 
     def sender(self, address: str | None, *, name: str | None = None, **fields: Any) -> Sender:
-        """A link to an address; `fields` are those of the attach. Raises AmqpError."""
+        """Attach a link to an address; `fields` are fields of the attach. Raises AmqpError."""
         return Sender(self, address, name or f"sender-{next(self._names)}", fields)
 
     def receiver(
@@ -124,18 +124,18 @@ class Client(Closing):
         waits: bool = True,
         **fields: Any,
     ) -> Receiver:
-        """A link from an address; `fields` are those of the attach, `source` those of the source. Raises AmqpError.
+        """Attach a link from an address; `fields` belong to the attach, `source` to its source. Raises AmqpError.
 
-        Without `waits`, the answer to the attach is not waited for.
+        Without `waits`, it does not wait for the answer to the attach.
         """
         filters = None if filter is None else {Symbol(key): value for key, value in filter.items()}
         terminus = Source(address=address, filter=filters, **(source or {}))
         return Receiver(self, terminus, name or f"receiver-{next(self._names)}", credit, fields, waits)
 
     def manage(self, operation: str, body: Any = None, **properties: Any) -> Reply:
-        """Ask `$management` for an operation; `properties` (type, name, ...) go beside it. Raises AmqpError.
+        """Send a request to `$management`; `properties` (type, name, ...) are its other properties. Raises AmqpError.
 
-        An operation that is refused is an answer like others: look at its status.
+        A refusal does not raise: check the status of the reply.
         """
         if self._management is None:
             self._management = self.sender("$management"), self.receiver("$management", credit=10)
@@ -157,27 +157,27 @@ class Client(Closing):
         raise TimeoutError("the management node has not answered in time")
 
     def close(self) -> None:
-        """Close in order, if the peer is still there."""
+        """Close the connection properly, if the peer is still there."""
         try:
             if not self.engine.is_over:
                 self.engine.close()
                 self.wait(lambda: self.engine.is_over)
         except (OSError, AmqpError, TimeoutError):
-            pass  # it is closed one way or the other
+            pass  # closed one way or the other
         finally:
             self._socket.close()
 
     def drop(self) -> None:
-        """Let go of the connection without a word, as a crash would."""
+        """Drop the connection without closing it, as a crash would."""
         self._socket.close()
 
     def flush(self) -> None:
-        """Write what is to be written."""
+        """Write pending output."""
         if data := self.engine.data_to_send():
             self._socket.sendall(data)
 
     def pump(self, timeout_s: float) -> bool:
-        """Write, read once, and deal with what came; whether anything did. Raises AmqpError if the peer closes."""
+        """Write, read once, handle the input; returns whether there was any. Raises AmqpError if the peer closes."""
         self.flush()
         self._socket.settimeout(max(timeout_s, 0.0001))
         try:
@@ -195,7 +195,7 @@ class Client(Closing):
         return True
 
     def wait(self, is_done: Callable[[], bool], timeout_s: float | None = None) -> None:
-        """Pump until it is done. Raises TimeoutError, AmqpError."""
+        """Pump until `is_done` returns true. Raises TimeoutError, AmqpError."""
         until = time.monotonic() + (self.timeout_s if timeout_s is None else timeout_s)
         while not is_done():
             if self._error is not None:
@@ -206,7 +206,7 @@ class Client(Closing):
             self.pump(min(left, 0.5))
 
     def adopt(self, link: Any, end: Sender | Receiver) -> None:
-        """Call this end with what happens on the link."""
+        """Pass the events of this link to `end`."""
         self._ends[link] = end
 
     def _open(self, name: str, password: str) -> None:
@@ -243,14 +243,14 @@ class Client(Closing):
 
 
 class Sender:
-    """A link on which messages are sent."""
+    """A link that sends messages."""
 
     def __init__(self, client: Client, address: str | None, name: str, fields: Mapping[str, Any]) -> None:
         fields = {"source": Source(address=name), **fields}
         self._client = client
         self._tags = itertools.count(1)
         self.states: dict[int, Any] = {}
-        """Outcomes that nobody has asked for yet, by delivery."""
+        """Outcomes not yet asked for, by delivery."""
         self.error: AmqpError | None = None
         self.link: SendingLink = client.session.attach_sender(name, target=Target(address=address), **fields)
         client.adopt(self.link, self)
@@ -261,12 +261,12 @@ class Sender:
             raise self.error
 
     def send(self, message: Message | bytes) -> Any:
-        """Send, and wait for the outcome."""
+        """Send a message and wait for its outcome."""
         (state,) = self.send_all([message])
         return state
 
     def send_all(self, messages: Sequence[Message | bytes], *, is_settled: bool = False) -> list[Any]:
-        """Send as credit allows, and wait for the outcomes, which come in the order of the messages."""
+        """Send as credit allows, and wait for the outcomes; returns them in the order of the messages."""
         tags = []
         for message in messages:
             encoded = message if isinstance(message, bytes) else encode_message(message)
@@ -292,7 +292,7 @@ class Sender:
         self._client.wait(lambda: self.link.is_over)
 
     def deal(self, event: Event) -> None:
-        """What has happened on the link."""
+        """Handle an event of the link."""
         if isinstance(event, OutcomesReceived):
             self.states.update((tag, event.state) for tag in event.contexts)
         elif isinstance(event, LinkDetached):
@@ -300,7 +300,7 @@ class Sender:
 
 
 class Receiver:
-    """A link on which messages are received; credit is given anew as messages are taken."""
+    """A link that receives messages; it renews credit as messages are taken."""
 
     def __init__(
         self, client: Client, source: Source, name: str, credit: int, fields: Mapping[str, Any], waits: bool
@@ -328,7 +328,7 @@ class Receiver:
             raise self.error
 
     def take(self, count: int, timeout_s: float = 10.0) -> list[Delivery]:
-        """So many deliveries, or what has come in that time. Raises AmqpError if the link is detached before."""
+        """Return `count` deliveries, or those that arrive in time. Raises AmqpError if the link is detached first."""
         until = time.monotonic() + timeout_s
         while len(self._received) < count and (left := until - time.monotonic()) > 0:
             if self.error is not None:
@@ -340,7 +340,7 @@ class Receiver:
         return [Delivery(decode_message(each.payload or b""), each, self) for each in taken]
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Deliveries for ever, each accepted when the next is asked for."""
+        """Iterate over deliveries without end; each is accepted when the next is requested."""
         while True:
             for delivery in self.take(1, self._client.timeout_s):
                 yield delivery
@@ -352,7 +352,7 @@ class Receiver:
         self._client.wait(lambda: self.link.is_over)
 
     def deal(self, event: Event) -> None:
-        """What has happened on the link."""
+        """Handle an event of the link."""
         if isinstance(event, MessagesReceived):
             self._received += self.link.take()
         elif isinstance(event, LinkDetached):

@@ -1,4 +1,4 @@
-"""The AMQP container: its connections, and the nodes that they lead to."""
+"""The AMQP container: its connections, and the nodes they reach."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .streams.node import EventLogNode
 from .streams.nodes import Nodes
 
 SURPLUS_MAX = 16
-"""Connections above the limit that may log in: an administrator is served, everybody else is sent away."""
+"""Connections above the limit that may log in: administrators are served, all others are disconnected."""
 SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
-"""Of these, the ones of one place."""
+"""How many of these may come from one place."""
 MEMORY_BYTES = 2**30
-"""The budget of a container that was given none."""
+"""The memory budget of a container that was given none."""
 
 
 class Container:
@@ -48,12 +48,12 @@ class Container:
         remembers: bool = True,
         sent_away: Callable[[], ConnectionFault | None] = lambda: None,
     ) -> None:
-        """`bus` gets the notifications of connections, links and partitions; `turns` deals the time of the loop.
+        """`bus` receives notifications of connections, links and partitions; `turns` shares the time of the loop.
 
-        `memory` is the budget for what connections hold, on this event loop; without it they have one of their own.
+        `memory` is the budget for what connections hold on this event loop; by default the container has its own.
 
-        `spans` gets what producers had appended, where somebody collects that.
-        For `remembers` see `Nodes`. `sent_away`: with what a connection is closed as soon as it is open, if it is.
+        `spans` receives the spans of producers' appends, if they are collected. For `remembers` see `Nodes`.
+        `sent_away` is the fault with which every new connection is closed at once, if set.
         """
         self._sent_away = sent_away
         self.shared = Shared(
@@ -69,19 +69,19 @@ class Container:
         self.statistics = self.shared.statistics
         self._refused = RefusedConnections(self.shared.bus, PROTOCOL)
         self._surplus: dict[Transport, str] = {}
-        """Connections above the limit, and their places."""
+        """Connections above the limit, with their places."""
         self.nodes = Nodes(store, self.shared, self._on_log_closed, remembers=remembers)
         self.connections: set[Transport] = set()
         self.numbered: dict[int, Transport] = {}
-        """The same, by what the server calls them, in that order."""
+        """The connections by their numbers, ascending."""
         self.empty = asyncio.Event()
-        """Set while there is no connection."""
+        """Set while there are no connections."""
         self.empty.set()
         self.is_stopping = False
-        """Whether nothing new is taken."""
+        """Whether new connections are refused."""
 
     def admit(self, transport: Transport) -> str | None:
-        """Take one more connection; answers why not, or None if it is taken."""
+        """Admit one more connection; returns the reason if it is refused, None if it is admitted."""
         place = place_of(transport.peer)
         if self.is_stopping or not self.has_room(place):
             self.statistics.connections_refused += 1
@@ -97,11 +97,11 @@ class Container:
 
     @property
     def room(self) -> int:
-        """How many more connections there may be."""
+        """How many more connections are allowed."""
         return self.shared.settings.connections_max + SURPLUS_MAX - len(self.connections)
 
     def has_room(self, place: str, opening: int = 0) -> bool:
-        """Whether one more from that place is taken, beside the ones being opened, or may log in at least."""
+        """Whether one more from that place is admitted beside the `opening` ones, or may at least log in."""
         if not self._is_full(opening):
             return True
         if self.shared.guard.is_open or len(self._surplus) >= SURPLUS_MAX:
@@ -109,12 +109,12 @@ class Container:
         return Counter(self._surplus.values())[place] < SURPLUS_OF_PLACE_MAX
 
     def refuse(self, place: str, reason: str) -> None:
-        """Count and notify of a connection from there that is not even opened."""
+        """Count and report a connection from that place that is refused before it opens."""
         self.statistics.connections_refused += 1
         self._refused.tell(place, reason)
 
     def sent_away(self, transport: Transport) -> ConnectionFault | None:
-        """See Owner: above the limit an administrator alone is served."""
+        """See Owner: above the limit only administrators are served."""
         if transport in self._surplus and (transport.user is None or not transport.user.may(Right.MANAGE, "*")):
             self.statistics.connections_refused += 1
             most = self.shared.settings.connections_max
@@ -126,7 +126,7 @@ class Container:
         return len(self.connections) + opening - len(self._surplus) >= self.shared.settings.connections_max
 
     def forget(self, transport: Transport) -> None:
-        """A connection is over."""
+        """Forget a connection that is over."""
         self.connections.discard(transport)
         self._surplus.pop(transport, None)
         self.numbered.pop(transport.number, None)
@@ -134,13 +134,13 @@ class Container:
             self.empty.set()
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Handle the passage of time."""
         for transport in tuple(self.connections):
             transport.tick(now)
         self.nodes.tick(now)
 
     async def finish(self) -> None:
-        """Take nothing more, and wait until what was taken is on disk and answered, and listeners are served."""
+        """Admit nothing more; wait until accepted messages are on disk and answered, and listeners are served."""
         self.is_stopping = True
         for transport in tuple(self.connections):
             transport.stop_reading()

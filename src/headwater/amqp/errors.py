@@ -1,9 +1,9 @@
-"""Which AMQP condition each error becomes: the one table.
+"""The AMQP condition of each error, in one table.
 
-MessageFault      one received message is at fault: the outcome `rejected` of its delivery, and nothing more
-InvalidFilter     a source filter is at fault: its link is refused
-AmqpError         what says its condition itself
-EventLogError     what the core says: see the table; for a rejected delivery, or a link that is refused or closed
+MessageFault      a received message is invalid: its delivery is rejected, and nothing more
+InvalidFilter     a source filter is invalid: its link is refused
+AmqpError         an error with its own condition
+EventLogError     an error of the core: see the table; for a rejected delivery, or a link that is refused or closed
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .protocol.types import Symbol
 
 
 class MessageFault(Exception):
-    """What is wrong with a received message: its delivery is rejected with this condition and description."""
+    """A received message is invalid: its delivery is rejected with this condition and description."""
 
     def __init__(self, condition: Symbol, description: str) -> None:
         self.condition, self.description = condition, description
@@ -36,7 +36,7 @@ class Refusal(NamedTuple):
 
 
 def refusal_of(error: core.EventLogError | MessageFault | InvalidFilter | AmqpError) -> Refusal:
-    """The AMQP error of an error."""
+    """The AMQP error for an error."""
     if isinstance(error, MessageFault):
         return Refusal(error.condition, error.description, {})
     if isinstance(error, AmqpError):
@@ -54,7 +54,7 @@ def refusal_of(error: core.EventLogError | MessageFault | InvalidFilter | AmqpEr
 
 
 def link_fault(error: core.EventLogError) -> LinkFault:
-    """With what a link is refused, or a delivery rejected, for an error of the log."""
+    """The fault for an error of the log, with which a link is refused or a delivery rejected."""
     refusal = refusal_of(error)
     return LinkFault(refusal.condition, refusal.description, refusal.info or None)
 
@@ -62,7 +62,7 @@ def link_fault(error: core.EventLogError) -> LinkFault:
 class _Row(NamedTuple):
     condition: Symbol
     info: tuple[str, ...] = ()
-    """Attributes of the error that a program may want."""
+    """Attributes of the error that are useful to programs."""
     detail: Callable[[Any], str] = str
 
 

@@ -1,8 +1,8 @@
-"""What a server that is not the primary serves over AMQP, and where it sends everything else (part 2, 2.8.16, 2.8.18).
+"""What a server that is not the primary serves over AMQP, and where it redirects the rest (part 2, 2.8.16, 2.8.18).
 
-Its port for reading has receivers of which nothing outlives the connection: they need nobody who decides for all
-servers. All else is answered with the primary's address: there by `amqp:link:redirect`, at the port of the primary's
-AMQP by `amqp:connection:redirect`.
+Its read-only port serves receivers without state beyond the connection, so no server has to coordinate them. It answers
+everything else with the primary's address: `amqp:link:redirect` at this port, `amqp:connection:redirect` at the port of
+the primary's AMQP.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .protocol.types import Int, Symbol
 from .streams.link_properties import binding_of
 
 PORTS = {"amqp": 5672, "amqps": 5671}
-"""By the scheme of an address, where it names no port."""
+"""Default ports by URL scheme."""
 HOSTNAME, NETWORK_HOST, PORT, ADDRESS = (Symbol(name) for name in ("hostname", "network-host", "port", "address"))
 
 
@@ -35,13 +35,13 @@ class Elsewhere(NamedTuple):
     """What a server knows of the primary, and of itself."""
 
     primary: Callable[[], str | None]
-    """The URL of the primary's AMQP; None where there is none, or it advertises none."""
+    """The URL of the primary's AMQP; None if there is no primary, or it advertises none."""
     stale: Callable[[str | None], str | None]
-    """Why nothing is to be read here at present, or nothing of that log; None if it may be."""
+    """Why this server cannot serve reads now, or reads of that log; None if it can."""
 
 
 async def attach_reading(container: Container, elsewhere: Elsewhere, transport: Transport, link: Link) -> None:
-    """Answer a peer's attach at the port for reading. Raises AmqpError or EventLogError where it is refused."""
+    """Answer a peer's attach at the read-only port. Raises AmqpError or EventLogError if it is refused."""
     assert link.remote is not None
     if container.is_stopping:
         raise LinkFault(conditions.LINK_DETACH_FORCED, "the server is stopping")
@@ -78,7 +78,7 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
 
 
 def address_asked(link: Link) -> str | None:
-    """The address that an attach names, if it names one."""
+    """The address that an attach names, if any."""
     assert link.remote is not None
     asked = link.remote.source if isinstance(link, Sender) else link.remote.target
     found = getattr(asked, "address", None)
@@ -86,7 +86,7 @@ def address_asked(link: Link) -> str | None:
 
 
 def link_redirect(elsewhere: Elsewhere, why: str, asked: str | None) -> LinkFault:
-    """Where a link is to be attached instead; where that is not known, just why not here."""
+    """The fault that redirects a link; if the target is unknown, it only says why the link is refused here."""
     url = elsewhere.primary()
     if url is None:
         return LinkFault(conditions.NOT_ALLOWED, f"{why}; {unknown()}")
@@ -95,7 +95,7 @@ def link_redirect(elsewhere: Elsewhere, why: str, asked: str | None) -> LinkFaul
 
 
 def connection_redirect(url: str | None) -> ConnectionFault:
-    """Where a peer is to connect instead of to a server that stands by."""
+    """The fault that redirects a connection away from a replica."""
     why = "this server stands by, and is not the primary"
     if url is None:
         return ConnectionFault(conditions.CONNECTION_FORCED, f"{why}; {unknown()}")
@@ -103,12 +103,12 @@ def connection_redirect(url: str | None) -> ConnectionFault:
 
 
 def unknown() -> str:
-    """What a peer is told where the primary cannot be named."""
+    """The error text for peers if the primary's address is unknown."""
     return "there is no primary at present, or it does not advertise an address of AMQP (advertise: amqp=URL)"
 
 
 def redirect_info(url: str) -> dict[Symbol, object]:
-    """What an error says of the container that is meant."""
+    """The `info` of a redirect error: the container to connect to."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     return {HOSTNAME: host, NETWORK_HOST: host, PORT: Int(parts.port or PORTS.get(parts.scheme, PORTS["amqp"]))}

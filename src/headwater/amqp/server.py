@@ -1,4 +1,4 @@
-"""AMQP over TCP and TLS: accepts connections, keeps them alive, and ends them in order."""
+"""AMQP over TCP and TLS: accepts connections, sends heartbeats, and closes connections in order."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .protocol import conditions
 _logger = logging.getLogger("headwater.amqp")
 
 BACKLOG = 2048
-"""Connections that wait to be accepted; asyncio listens anew, and with 100 unless this is given."""
+"""Connections that may wait to be accepted. asyncio calls listen again, with 100 unless this is given."""
 FINISH_S = 5.0
-"""How long what producers have sent may take to reach the disk when the server stops."""
+"""How long messages from producers may take to reach the disk when the server stops."""
 
 
 class AmqpReception(Reception):
-    """What the event loop asks before it opens a connection."""
+    """What the event loop calls before it opens a connection."""
 
     def __init__(self, container: Container, attach: Attach) -> None:
         super().__init__(lambda: Transport(container, attach))
@@ -40,7 +40,7 @@ class AmqpReception(Reception):
 
     def refuse(self, place: str, reason: str) -> bytes:
         self._container.refuse(place, reason)
-        return b""  # a peer that begins with SASL would understand no other header than that
+        return b""  # a peer that begins with SASL would understand no other header
 
 
 class AmqpServer:
@@ -54,7 +54,7 @@ class AmqpServer:
         tls: ssl.SSLContext | None,
         threads: Threads | None = None,
     ) -> None:
-        """`attach` answers the attaches of peers; `threads` sees to it that the ticks go on."""
+        """`attach` answers the attaches of peers; `threads` keeps the ticks going."""
         self._threads = threads or Threads()
         self._container, self._sockets, self._tls = container, sockets, tls
         self._attach = attach
@@ -62,7 +62,7 @@ class AmqpServer:
         self._ticking: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Accept connections."""
+        """Start accepting connections."""
         loop = asyncio.get_running_loop()
         timeout_s = self._container.shared.settings.login_ms / 1000 if self._tls else None
         for bound in self._sockets:
@@ -81,7 +81,7 @@ class AmqpServer:
         await self._container.nodes.note_run()
 
     async def stop(self) -> None:
-        """Accept nothing more, let what producers have sent reach the disk, close every connection, and let go."""
+        """Stop accepting, wait until producers' messages are on disk, then close every connection and clean up."""
         for server in self._servers:
             server.close()
         with contextlib.suppress(TimeoutError):
@@ -103,7 +103,7 @@ class AmqpServer:
         await self._container.nodes.close()
 
     async def cut_off(self) -> None:
-        """Accept nothing more, and wait for no peer."""
+        """Stop accepting, without waiting for any peer."""
         for server in self._servers:
             server.close()
         self._container.is_stopping = True
@@ -120,5 +120,5 @@ class AmqpServer:
             await asyncio.sleep(TICK_S)
             try:
                 self._container.tick(loop.time())
-            except Exception:  # one connection's trouble must not end the heartbeats of all others
+            except Exception:  # an error in one connection must not stop the heartbeats of the others
                 _logger.exception("a tick failed")

@@ -1,4 +1,4 @@
-"""The settings of AMQP: every limit of what a peer controls, and how the server paces."""
+"""The AMQP settings: limits on everything a peer controls, and the server's pacing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class AmqpSettings:
     read_port: int | None = setting(
         None, whole_number(0, 65535), "TCP port of AMQP for receivers alone, also at a replica of a shared home"
     )
-    """TCP port of AMQP where a server of a [shared home](../guides/replicas.md#reading-over-amqp) serves receivers
-    without a group or a durable position, also while it is a replica. Not set: none; 0 takes any free one."""
+    """TCP port where a server of a [shared home](../guides/replicas.md#reading-over-amqp) serves AMQP receivers without
+    a group or a durable position, also while it is a replica. Not set: none; 0 takes any free port."""
     connections_max: int = setting(10_000, whole_number(1, 1_000_000), "connections at the same time; more are refused")
     sessions_max: int = setting(256, whole_number(1, 65_536), "sessions of one connection")
     links_max: int = setting(256, whole_number(1, 65_536), "links of one session")
     frame_bytes_max: int = setting(
         64 * KIB, byte_count(512, 16 * MIB), "largest frame; a larger message comes in several"
     )
-    # Peers are asked to speak twice as often.
+    # Peers are asked to send twice as often.
     idle_ms: int = setting(
         120_000, duration_ms(2000, 86_400_000), "a connection from which nothing comes for so long is closed"
     )
@@ -34,8 +34,8 @@ class AmqpSettings:
         5000, whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome"
     )
     held_bytes_max: int = 16 * MIB
-    """What one connection's producers may have under way, in memory; no more is read from it meanwhile. Where memory is
-    short, reading pauses earlier."""
+    """Memory for what one connection's producers have in flight; the server stops reading from the connection at this
+    limit. It pauses earlier if memory is short."""
     groups_max: int = 1000
     """Consumer groups of one log with a link or a recorded epoch."""
     group_pending_max: int = setting(
@@ -54,19 +54,19 @@ class AmqpSettings:
         whole_number(0, 10_000_000),
         "durable subscriptions that one log remembers, and as many positions of consumer groups",
     )
-    """Durable subscriptions that one log remembers, and as many positions of consumer groups (one for each
+    """Durable subscriptions that one log remembers; also the limit for positions of consumer groups (one per
     partition)."""
     abandoned_ms: int | None = setting(
         None,
         duration_ms(1000, 315_360_000_000),
         "a durable subscription without a receiver for so long is forgotten; not set: never",
     )
-    """A durable subscription that has no receiver for so long is forgotten, whatever its expiry policy. Time in which
-    the server does not run does not count. Not set: never."""
+    """A durable subscription without a receiver for this long is forgotten, whatever its expiry policy. Time while the
+    server is down does not count. Not set: never."""
     listener_events_max: int = setting(
         10_000,
         whole_number(100, 1_000_000),
         "notifications that may wait for a listener to `$events`, before the oldest are lost",
     )
     info_pause_ms: int = 1000
-    """Between two messages of `$info` to one receiver."""
+    """Pause between two messages of `$info` to one receiver."""

@@ -1,9 +1,9 @@
-"""Addresses of this container: `LOG` is the event log, `LOG/$info` what is to be known of it (event streams, 6).
+"""Addresses of this container: `LOG` is the event log, `LOG/$info` the information on it (event streams, 6).
 
-`LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver begins that names no position.
+`LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver without a position starts.
 `LOG/$group/NAME` is the log as one consumer group receives it; NAME is percent-encoded.
-`queue://LOG` and `topic://LOG`, as clients of ActiveMQ write addresses, are the log: it is served as either.
-`$management` and `$events` are of the server as a whole, `$reply/...` are made on demand.
+`queue://LOG` and `topic://LOG`, the form of ActiveMQ clients, are the log: it is served as either.
+`$management` and `$events` belong to the server as a whole, `$reply/...` are created on demand.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ...core.settings import EARLIEST, LATEST, check_log_name
 INFO = "$info"
 _STARTS = {f"${start}": start for start in (EARLIEST, LATEST)}
 _GROUP = re.compile(r"\$group/((?:[^/%]|%[0-9A-Fa-f]{2})+)")
-"""The rest of a consumer group's address, after the log. In its name `/` and `%` are escaped, and others may be."""
+"""The rest of a consumer group's address, after the log. In the name, `/` and `%` must be escaped, others may be."""
 MANAGEMENT, EVENTS = "$management", "$events"
 CLAIMS = "$cbs"
-"""Where clients of Azure's services send tokens (claims-based security). It is not served."""
+"""Where clients of Azure's services send tokens (claims-based security). Not supported."""
 REPLY = "$reply/"
-"""Addresses of reply nodes begin so; a client may make one up, or have it made (dynamic)."""
+"""Prefix of reply node addresses; a client may make one up, or request one (dynamic)."""
 _PREFIX = re.compile(r"^(?:amqps?://[^/]*/|queue://|topic://)", re.IGNORECASE)
 _USER_INFORMATION = re.compile(r"(amqps?://)[^/]*@", re.IGNORECASE)
 
@@ -34,13 +34,13 @@ class Address(NamedTuple):
     log: str
     is_info: bool = False
     start: str | None = None
-    """EARLIEST or LATEST where the address says so: where a receiver begins that names no position."""
+    """EARLIEST or LATEST if the address says so: where a receiver without a position starts."""
     group: str | None = None
-    """The consumer group that the address names, decoded; `streams.link_properties.check_group` looks at it."""
+    """The consumer group that the address names, decoded; `streams.link_properties.check_group` validates it."""
 
 
 def server_node(text: str | None) -> str | None:
-    """The address of a node of the server, by itself; None for any other: most likely of a log."""
+    """The address of a node of the server itself; None for any other, most likely a log."""
     path = _path(text or "")
     return path if path in (MANAGEMENT, EVENTS) or path.startswith(REPLY) else None
 
@@ -51,14 +51,14 @@ def is_claims(text: str | None) -> bool:
 
 
 def shown_address(text: str | None) -> str:
-    """An address as others may see it: without the name and the password that a whole URL may hold; empty for none."""
+    """An address safe to show: without the name and password that a URL may contain; empty for none."""
     return _USER_INFORMATION.sub(r"\1", text or "", count=1)
 
 
 def parse_address(text: str) -> Address:
-    """The node of an address, which some clients write as a whole URL, with the kind of node, or with a leading slash.
+    """The node of an address, which some clients write as a URL, with the kind of node, or with a leading slash.
 
-    Raises LogNotFound: no log could have that name.
+    Raises LogNotFound if it is not a valid log name.
     """
     log, _, rest = _path(text).partition("/")
     try:
@@ -81,5 +81,5 @@ def _group(rest: str) -> str | None:
 
 
 def _path(text: str) -> str:
-    """An address without what some clients write before it."""
+    """An address without the prefixes that some clients add."""
     return _PREFIX.sub("", text, count=1).removeprefix("/")

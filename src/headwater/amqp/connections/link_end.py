@@ -1,4 +1,4 @@
-"""This side's end of a link, which the connection calls with whatever happens on the link."""
+"""This side's end of a link; the connection calls it with the link's events."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ..protocol.types import Described
 
 
 class Ending(IntEnum):
-    """What has ended when a link is over, the smaller ones with the greater."""
+    """What ended a link, from smaller to greater; the greater includes the smaller."""
 
     CLOSED = 0
-    """The link, closed by the peer for good."""
+    """The link, permanently closed by the peer."""
     DETACHED = 1
     """The link; it may be attached again."""
     SESSION = 2
@@ -24,7 +24,7 @@ class Ending(IntEnum):
 
 
 class LinkEnd:
-    """One end of one link; all calls come on the event loop."""
+    """One end of one link; all calls are on the event loop."""
 
     log: LocalLog | None = None
     """The log on which the link depends."""
@@ -33,34 +33,34 @@ class LinkEnd:
     attached_at: int = 0
     """When it was attached, in ms since 1970."""
     message_at: int = 0
-    """When a message last went over it, likewise; 0 if none did."""
+    """When a message was last transferred over it, likewise; 0 if none was."""
     outcome_at: int = 0
     """When the peer last gave an outcome, likewise."""
 
     @property
     def waits_for(self) -> str | None:
-        """What must come before the next message goes over the link; None where that is not known."""
+        """What the next message over the link is waiting for; None if unknown."""
         return None
 
     @property
     def has_more(self) -> bool:
-        """Whether more is about to be sent: the server does not close the connection before."""
+        """Whether it is about to send more: the server does not close the connection before."""
         return False
 
     def on_messages(self) -> None:
-        """Messages have come: take them from the link."""
+        """Messages have arrived: take them from the link."""
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
-        """The receiver has given what was sent an outcome; `contexts` were given to `Sender.send`."""
+        """The receiver has sent an outcome for deliveries; `contexts` were given to `Sender.send`."""
 
     def on_settlement(self, settlement: Settlement) -> None:
-        """Of a link whose owner settles: the outcomes that have just come are to be settled, soon."""
+        """On a link whose owner settles: settle the outcomes that have just arrived, soon."""
 
     def on_ready(self) -> None:
-        """Credit has come, or the session's window or the connection has room again: more may be sent."""
+        """More may be sent: there is credit, or room in the session's window or the connection."""
 
     def on_settled(self, tags: Sequence[bytes]) -> None:
-        """The sender has settled what was given an outcome (rcv-settle-mode second)."""
+        """The sender has settled deliveries that had an outcome (rcv-settle-mode second)."""
 
     def on_detached(self, ending: Ending) -> None:
-        """The link is over. Nothing comes any more."""
+        """The link is over. There are no further calls."""

@@ -1,6 +1,6 @@
-"""SASL (part 5) on the guard: ANONYMOUS where everybody may do everything, PLAIN, EXTERNAL for a client certificate.
+"""SASL (part 5) on the guard: ANONYMOUS if every client has all rights, PLAIN, EXTERNAL for a client certificate.
 
-Where an issuer's tokens log in, OAUTHBEARER (RFC 7628) and XOAUTH2 as well; a token is a password for PLAIN, too.
+If tokens of an issuer are accepted, OAUTHBEARER (RFC 7628) and XOAUTH2 as well; PLAIN also accepts a token as password.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..protocol.connection import Connection
 from ..protocol.sasl import AUTH, OK, SYS_TEMP, parse_bearer, parse_plain
 
 BEARERS = ("OAUTHBEARER", "XOAUTH2")
-"""Mechanisms whose response holds a bearer token."""
+"""Mechanisms whose response contains a bearer token."""
 
 
 class Login:
@@ -23,7 +23,7 @@ class Login:
     def __init__(self, guard: Guard, peer: str, tls: ssl.SSLObject | None) -> None:
         self._guard, self._peer = guard, peer
         self._certified = common_name(tls.getpeercert()) if tls is not None else None
-        """The name in the client certificate, which the TLS layer has verified."""
+        """The name in the client certificate, verified by the TLS layer."""
         self.mechanism = ""
         self.user: User | None = ANYBODY if guard.is_open else None
         self.is_refused = False
@@ -31,14 +31,14 @@ class Login:
 
     @property
     def mechanisms(self) -> tuple[str, ...]:
-        """What is offered. Some clients take the first that they know, and EXTERNAL before any other."""
+        """The offered mechanisms. Some clients take the first that they know, and EXTERNAL before any other."""
         offered = ("EXTERNAL",) if self._certified else ()
         if self._guard.is_open:
             return (*offered, "PLAIN", "ANONYMOUS")
         return (*offered, "PLAIN", *BEARERS) if self._guard.takes_tokens else (*offered, "PLAIN")
 
     async def answer(self, engine: Connection, mechanism: str, response: bytes | None) -> None:
-        """Answer an init, or a response: with a challenge if the client has said nothing yet, or with the verdict."""
+        """Answer an init or a response: with a challenge if it had no initial response, otherwise with the verdict."""
         self.mechanism = mechanism
         is_offered = mechanism in self.mechanisms
         if is_offered and mechanism != "ANONYMOUS" and response is None:
@@ -55,7 +55,7 @@ class Login:
         engine.sasl_outcome(outcome)
 
     def malformed(self, name: str = "") -> Unauthenticated:
-        """What the peer has said is no login, so that there is nothing to be checked; it is a refusal all the same."""
+        """The refusal of a malformed login, which needs no check but still counts as refused."""
         return self._guard.refused(name, self._peer)
 
     async def _authenticate(self, mechanism: str, response: bytes) -> User:
@@ -66,7 +66,7 @@ class Login:
         if mechanism == "EXTERNAL":
             assert self._certified is not None
             if response and response != self._certified.encode():
-                raise self.malformed(self._certified)  # a certificate speaks for its own name only
+                raise self.malformed(self._certified)  # a certificate is valid for its own name only
             return self._guard.trusted(self._certified, self._peer)
         if mechanism in BEARERS:
             try:
@@ -79,5 +79,5 @@ class Login:
         except DecodeError:
             raise self.malformed() from None
         if identity not in ("", name):
-            raise self.malformed(name)  # nobody may act as somebody else (RFC 4616, 2)
+            raise self.malformed(name)  # acting for another user is not allowed (RFC 4616, 2)
         return await self._guard.authenticate(Credentials(name, password), self._peer)

@@ -24,35 +24,35 @@ Fault = ErrorCondition | Described | None
 
 
 class Peer(Protocol):
-    """What notifications say of the other side of a connection."""
+    """The data on the other side of a connection that notifications contain."""
 
     peer: str
     """Its address."""
     port: int | None
     user: User | None
     number: int
-    """What the server calls the connection."""
+    """The server's number for the connection."""
 
     @property
     def mechanism(self) -> str:
-        """By which SASL mechanism it has logged in; empty if there was no SASL."""
+        """The SASL mechanism of its login; empty without SASL."""
 
     @property
     def tls(self) -> str | None:
-        """The version of TLS, if it is used."""
+        """The TLS version, if TLS is used."""
 
     def link_name(self, link: Link) -> str | None:
-        """What the server calls a link of the connection, as entities have it; None if it has no number."""
+        """The server's name for a link of the connection, as in entities; None if it has no number."""
 
     @property
     def container_id(self) -> str:
-        """What it calls itself."""
+        """Its container id."""
 
 
 class ConnectionNotifier:
-    """Emits those of one connection: each beginning once, and then its end once.
+    """Emits the notifications of one connection: each start once, then its end once.
 
-    The connection is given with each call: it must be gone when it is over, and would not be if it were held here.
+    The connection is passed with each call: a reference held here would keep it alive when it is over.
     """
 
     def __init__(self, bus: Bus) -> None:
@@ -68,12 +68,12 @@ class ConnectionNotifier:
         self._bus.emit(NotificationType.CONNECTION_OPENED, **_of_connection(peer))
 
     def refused(self, reason: str, fault: Fault = None) -> None:
-        """Why the connection is not going to be opened. The first reason counts, and is emitted when it has ended."""
+        """Set why the connection will not be opened. The first reason counts, and is emitted when it has ended."""
         if not self._is_open and not self._refusal:
             self._refusal, self._fault = reason, fault
 
     def failed(self, fault: Fault) -> None:
-        """With which error the connection is going to end. The first one counts."""
+        """Set the error with which the connection will end. The first one counts."""
         self._fault = self._fault or fault
 
     def ended(self, peer: Peer) -> None:
@@ -91,13 +91,13 @@ class ConnectionNotifier:
             )
 
     def adopted(self, peer: Peer, link: Link, end: LinkEnd) -> None:
-        """A link has an end. It is attached then, unless it must wait for its turn."""
+        """A link has an end. It is attached now, unless it must wait for its turn."""
         if not link.is_waiting:
             self._attached[link] = end
             self._bus.emit_built(NotificationType.LINK_ATTACHED, lambda: _of_link(peer, link, _log(end)))
 
     def link_refused(self, peer: Peer, link: Link, fault: ErrorCondition) -> None:
-        """This side has answered an attach with an error, or ended a link with it."""
+        """This side has answered an attach with an error, or ended a link with one."""
         if link in self._attached:
             self.link_ended(peer, link, fault)
         else:
@@ -107,7 +107,7 @@ class ConnectionNotifier:
             )
 
     def link_ended(self, peer: Peer, link: Link, fault: Fault = None) -> None:
-        """A link is over. Nothing is emitted if it was never attached, or that it ended was emitted already."""
+        """A link is over. Emits nothing if it was never attached, or its end was already emitted."""
         end = self._attached.pop(link, None)
         if end is not None:
             self._bus.emit_built(
@@ -154,14 +154,14 @@ def _log(end: LinkEnd) -> str | None:
 
 
 def _address(link: Link) -> str:
-    """What the peer has asked for, without passwords."""
+    """The address that the peer asked for, without passwords."""
     assert link.remote is not None
     terminus = link.remote.source if link.is_sender else link.remote.target
     return shown_address(terminus.address) if isinstance(terminus, Source | Target) else ""
 
 
 def _named(address: str) -> str | None:
-    """The log that an address names, whether there is one or not."""
+    """The log that an address names, whether or not it exists."""
     try:
         return parse_address(address).log
     except LogNotFound:

@@ -1,4 +1,4 @@
-"""How a sender is told that one of its messages was refused: the outcome `rejected`, or an error of the link."""
+"""How a sender learns that a message was refused: the outcome `rejected`, or an error of the link."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ DELIVERY_TAG = Symbol("delivery-tag")
 
 
 def refuse(transport: Transport, link: Receiver, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
-    """Reject a delivery. Where that would tell nobody, the link ends with the fault, whose info names the delivery.
+    """Reject a delivery. If the sender would not see the outcome, end the link with the fault and the delivery's tag.
 
-    That is so where its sender has settled it already, or lists outcomes and not this one (the anonymous terminus
-    extension, 2.2.2; core 2.7.3). What came on the link before its end is stored all the same.
+    That is the case if the sender has already settled the delivery, or lists outcomes without this one (the anonymous
+    terminus extension, 2.2.2; core 2.7.3). Messages that arrived on the link before are still stored.
     """
     info = dict(fault.info or {}) if isinstance(fault, AmqpError) else {}
     if delivery.is_settled or not may_reject(link):
@@ -30,9 +30,9 @@ def refuse(transport: Transport, link: Receiver, delivery: Delivery, fault: Amqp
 
 
 def may_reject(link: Receiver) -> bool:
-    """Whether the sender takes the outcome `rejected`: its source lists it, or says nothing of outcomes at all.
+    """Whether the sender accepts the outcome `rejected`: its source lists it, or lists no outcomes at all.
 
-    The latter is what most clients send, and they all take it.
+    Most clients send no list, and they all accept it.
     """
     source = link.remote.source if link.remote is not None else None
     return not isinstance(source, Source) or not source.outcomes or REJECTED in source.outcomes

@@ -1,4 +1,4 @@
-"""What all connections of one container share: limits, counters, guard, loop, notifications, and links by name."""
+"""State shared by all connections of one container: limits, counters, guard, loop, notifications, and links by name."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from .login import Login
 
 @dataclass(slots=True)
 class AmqpStatistics:
-    """Counters since the server started. Live, not to be changed by who reads them."""
+    """Counters since the server started. Live; callers must not change them."""
 
     connections: int = 0
-    """Taken; those that are open are the container's `connections`."""
+    """Admitted; the open ones are in the container's `connections`."""
     connections_refused: int = 0
     """Because there were too many, or the server was stopping."""
     faults: int = 0
@@ -42,18 +42,18 @@ class AmqpStatistics:
     messages_received: int = 0
     messages_rejected: int = 0
     messages_appended: int = 0
-    """Of those that were received: events of a log now, and not recognised as appended before."""
+    """Received messages that are now events of a log, and were not recognized as duplicates."""
     messages_sent: int = 0
     messages_sent_again: int = 0
-    """Of those that were sent: given back by their receiver before."""
+    """Sent messages that their receiver had given back before."""
     notifications_skipped: int = 0
-    """Because a filter failed on one, or it has no encoding: the server's fault, whose log says more."""
+    """Because a filter failed on one, or it has no encoding: a server error; the server's log has details."""
 
 
 RELAY = "ANONYMOUS-RELAY"
-"""Links without target address, to which messages are sent."""
+"""Links without a target address, to which messages are sent."""
 EVENT_STREAMS = "AMQP_EVENT_STREAMS_V1_0"
-"""A client that uses the event stream extensions desires it in its open (3.1)."""
+"""A client that uses the event stream extensions requests it in its open (3.1)."""
 CAPABILITIES = tuple(
     Symbol(name)
     for name in (
@@ -66,21 +66,21 @@ CAPABILITIES = tuple(
         RELAY,
     )
 )
-"""What is offered in the open: event streams (3.1), the filters that are there, and links without target address."""
+"""Capabilities offered in the open: event streams (3.1), the supported filters, and links without a target address."""
 PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 TICK_S = 0.5
-"""How often `tick` is called for connections and nodes."""
+"""The interval of `tick` for connections and nodes."""
 LARGE_FILTER_BYTES = 4096
-"""Filters from which on they are read in a thread: the largest take some tens of ms."""
+"""Filters larger than this are parsed in a thread: the largest take some tens of ms."""
 LinkKey = tuple[str, str, str, bool]
-"""What identifies a link beyond its connection: user, container, name and direction (2.6.1)."""
+"""Identifies a link across connections: user, container, name and direction (2.6.1)."""
 T = TypeVar("T")
 Expel = Callable[[Link, Symbol, str], None]
 """Detaches a link from this side, with a condition and a description."""
 
 
 class Shared:
-    """What all connections of one container share, on its event loop."""
+    """State shared by all connections of one container, on its event loop."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Shared:
         *,
         takes_messages: bool = True,
     ) -> None:
-        """`name` is the container's own; `turns` deals the time of the loop; `takes_messages`: links without target.
+        """`name` is the container's id; `turns` shares the loop's time; `takes_messages`: offer links without target.
 
         `memory` is the budget of what all connections hold.
         """
@@ -105,15 +105,15 @@ class Shared:
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
         self.lingering = LingeringConnections()
-        """Connections that are over, whose peer may still send."""
+        """Connections that are over, but whose peer may still send."""
         self.reads = TurnReads()
         self._filters = FairSemaphore(1)
-        """For large filters. A thread takes as much of the interpreter's time as the loop has, so there is one."""
+        """For large filters. One at a time, since a thread takes as much of the interpreter's time as the loop has."""
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}
-        """Attached links, each with what detaches it."""
+        """Attached links, each with the function that detaches it."""
 
     def engine(self, login: Login, share: Share, now: float) -> Connection:
-        """The engine of a new connection, which holds what its share of the memory allows."""
+        """The engine of a new connection, which holds as much as its share of the memory allows."""
         settings = self.settings
         limits = ConnectionSettings(
             frame_bytes_max=settings.frame_bytes_max,
@@ -129,9 +129,9 @@ class Shared:
         return Connection(limits, self.name, is_server=True, now=now)
 
     async def read_filter(self, flow: Flow, link: Link, given: object, read: Callable[[], T]) -> T | None:
-        """What `read` makes of a filter that was given, on a thread where it is large; raises what it raises.
+        """The result of `read` for a filter, in a thread if the filter is large; raises what `read` raises.
 
-        None where the peer does not wait for it any more: it has detached meanwhile, made a mistake, or gone.
+        None if the peer no longer waits for it: it has detached meanwhile, made a mistake, or gone.
         """
         if not given or len(encode(given)) <= LARGE_FILTER_BYTES:
             return read()
@@ -139,9 +139,9 @@ class Shared:
         return found if link.is_waiting else None
 
     def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:
-        """One link of a key: an older one, on another connection, is detached (2.6.1).
+        """Register a link, and detach an older one with the same key on another connection (2.6.1).
 
-        From now on `detached` must be called when this link is over, also if it is refused.
+        From now on call `detached` when this link is over, also if it is refused.
         """
         old = self._links.get(key)
         self._links[key] = link, expel
@@ -149,6 +149,6 @@ class Shared:
             old[1](old[0], conditions.LINK_STOLEN, f"link {link.name!r} was attached anew on another connection")
 
     def detached(self, key: LinkKey, link: Link) -> None:
-        """A link is over."""
+        """Unregister a link that is over."""
         if self._links.get(key, (None, None))[0] is link:
             del self._links[key]

@@ -55,68 +55,67 @@ from .shared import TICK_S, LinkKey, Shared
 _logger = logging.getLogger("headwater.amqp")
 
 TURN_BYTES = 64 * 1024
-"""What is dealt with of one peer before it is the turn of others, at most: a tiny frame may take as long as a large
+"""The most input of one peer that is processed before others get their turn: a tiny frame may take as long as a large
 one."""
 TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
-"""How much it is at first, and where every frame costs much."""
+"""The initial size of a turn, and its size if every frame is expensive."""
 TURN_S = 0.01
-"""CPU time that it should take: longer than the steps of those who scan, what comes together is appended together."""
+"""Target CPU time of a turn: longer than a scanning step, so that input that arrives together is appended together."""
 WRITE_BYTES_MAX = FREE_BYTES
-"""What may wait to be written before consumers of the connection pause; one piece more may be on its way
-(`Share.piece_bytes`)."""
+"""Unwritten output at which consumers of the connection pause; one more piece may be pending (`Share.piece_bytes`)."""
 ANSWERS_BYTES_MAX = 2**20
-"""What may wait to be written before the peer is not read any more: it does not read what it is answered."""
+"""Unwritten output at which reading from the peer stops, because it does not read the answers."""
 LINGERING_MAX = 1000
-"""Detached links of one connection of which something is remembered until it is over."""
+"""Detached links of one connection with state that is kept until the connection is over."""
 ATTACH_BYTES = 128 * 1024
-"""What an attach takes, at most, whose log is being opened: more of them are read when some are answered."""
+"""The most memory for an attach whose log is being opened; more attaches are read when some are answered."""
 LINKS_IN_A_TURN = 64
-"""Of how many links of one connection something is done in one step: let go when it is gone, say."""
+"""How many links of one connection are handled in one step, for example when the connection ends."""
 CLOSE_S = 5.0
-"""How long a peer may take to answer our close, and to read what was written before it."""
+"""How long a peer may take to answer our close, and to read the output before it."""
 
 
 _DOING = "amqp", "frames"
 
 
 class _Pause(Flag):
-    """Why nothing is read from a peer."""
+    """Why reading from a peer is paused."""
 
     LOGIN = auto()
-    """Its login is looked at; what it sends meanwhile waits."""
+    """Its login is being checked; further input waits."""
     HELD = auto()
-    """What it has sent is not on the disk yet."""
+    """Its messages are not on the disk yet."""
     UNREAD = auto()
-    """It does not read what it is answered."""
+    """It does not read the answers."""
     STOPPING = auto()
     TURN = auto()
-    """It is the turn of others, before what it has sent already is dealt with."""
+    """Other peers take their turn before its pending input is processed."""
 
 
 _NOT_PAUSED = _Pause(0)
 
 
 class Owner(Protocol):
-    """Who has the connections: the container."""
+    """The owner of the connections: the container."""
 
     shared: Shared
 
     def admit(self, transport: Transport) -> str | None:
-        """Take one more connection; answers why not, or None if it is taken."""
+        """Admit one more connection; returns the reason if it is refused, None if it is admitted."""
 
     def forget(self, transport: Transport) -> None:
-        """A connection is over."""
+        """Forget a connection that is over."""
 
     def sent_away(self, transport: Transport) -> ConnectionFault | None:
-        """With what a connection is closed as soon as it is open; None if it is served."""
+        """The fault with which a connection is closed as soon as it is open; None if it is served."""
 
 
 Attach = Callable[["Transport", Link], Awaitable[None]]
-"""Answers a peer's attach. Raises AmqpError or EventLogError where it is refused."""
+"""Answers a peer's attach. Raises AmqpError or EventLogError if it is refused."""
 
 
 _buffer = memoryview(bytearray(READ_BYTES))
-"""Where bytes are read to, of whichever connection: they are taken from there at once."""
+"""The read buffer of all connections: its content is consumed at once."""
 
 
 class Transport(asyncio.BufferedProtocol):
@@ -127,18 +126,18 @@ class Transport(asyncio.BufferedProtocol):
         self.shared = owner.shared
         self._owner, self._attach = owner, attach
         self._settings, self._loop = owner.shared.settings, owner.shared.loop
-        # This connection: who the peer is, its engine, its end
+        # This connection: the peer, the engine, the end
         self.peer = ""
         """The peer's address."""
         self.port: int | None = None
         self.tls: str | None = None
-        """The version of TLS, if it is used."""
+        """The TLS version, if TLS is used."""
         self.user: User | None = None
-        """Who the peer is, once it is known."""
+        """The authenticated user; None before the login."""
         self.number = 0
-        """What the server calls this connection: it counts from 1."""
+        """The server's number for this connection, from 1."""
         self.opened_at = 0
-        """When it was taken, in ms since 1970."""
+        """When it was accepted, in ms since 1970."""
         self.engine: Connection
         self._transport: asyncio.Transport
         self._login: Login
@@ -147,27 +146,27 @@ class Transport(asyncio.BufferedProtocol):
         self._closing_at: float | None = None
         self._is_lost = False
         self._lingers = False
-        """Whether it is over before the peer knows: it may still send, and then reads why."""
+        """Whether it is over before the peer knows: the peer may still send, and then reads the reason."""
         self.share = Share(owner.shared.memory, self)
-        """What it holds in memory."""
+        """The memory it holds."""
         self._tasks: set[asyncio.Task[None]] = set()
         # This connection: bytes in and out
         self.bytes_received = self.bytes_sent = 0
         self.held_bytes = 0
-        """What producers have sent and has not reached the disk."""
+        """Bytes from producers that have not reached the disk."""
         self._resumes_at = 0
-        """Reading goes on, if too much was held, when no more than this is."""
+        """If too much was held, reading resumes when no more than this is held."""
         self.has_room = True
         """Whether more may be written."""
         self._unsent_bytes = 0
-        """Bytes that wait to be written and are counted, which it is while the peer reads too slowly."""
+        """Unwritten bytes that are counted, as they are while the peer reads too slowly."""
         self._sent_at_pause = self._least_unsent = 0
-        """Bytes that had been written when it began to read too slowly, and how little of that has waited since."""
+        """Bytes written when the peer began to read too slowly, and the least of them unsent since."""
         self._unread: deque[bytes] = deque()
-        """What has come and waits for the peer's next turn."""
+        """Input that waits for the peer's next turn."""
         self._slices = Slices()
         self._is_last = False
-        """Whether the peer has closed its side, and nothing comes after what is unread."""
+        """Whether the peer has closed its side, and nothing follows the unread input."""
         self._sizer = BatchSizer(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
         self._pauses = _NOT_PAUSED
         self._is_turn_due = False
@@ -176,30 +175,30 @@ class Transport(asyncio.BufferedProtocol):
         # Its sessions and links
         self._ends: dict[Link, LinkEnd] = {}
         self._numbers: dict[Link, int] = {}
-        """What the server calls the links of this connection: they count from 1."""
+        """The server's numbers for the links of this connection, from 1."""
         self._by_number: dict[int, Link] = {}
         self._links_counted = self._sessions_counted = 0
         self._lingering: list[tuple[Session | None, Callable[[Ending], None]]] = []
 
     @property
     def container_id(self) -> str:
-        """What the peer calls itself."""
+        """The peer's container id."""
         return self.engine.remote.container_id if self.engine.remote else ""
 
     @property
     def remembered_as(self) -> str:
-        """By which name what outlives its links is remembered: a container's, of a user."""
+        """The name under which state that outlives its links is remembered: a container's, of a user."""
         user = self.user.name if self.user else ""
         return f"{user}@{self.container_id}" if user else self.container_id
 
     @property
     def mechanism(self) -> str:
-        """By which SASL mechanism the peer has logged in; empty if there was no SASL."""
+        """The SASL mechanism of the peer's login; empty without SASL."""
         return self._login.mechanism
 
     @property
     def flow(self) -> Flow:
-        """Its share of the loop's time: that of its user, once who it is is known."""
+        """Its share of the loop's time: that of its user, once known."""
         if self._flow is None:
             flow = self.shared.turns.flow(self.user.name if self.user else "", self.peer)
             if self.user is None:
@@ -209,12 +208,12 @@ class Transport(asyncio.BufferedProtocol):
 
     @property
     def links(self) -> list[tuple[int, Link, LinkEnd]]:
-        """The links that are attached, with their numbers, in the order in which they were."""
+        """The attached links, with their numbers, in the order of attachment."""
         return [(self._numbers[link], link, end) for link, end in self._ends.items()]
 
     @property
     def link_numbers(self) -> list[int]:
-        """The numbers of the links that are attached: of very many they are here long before the links are."""
+        """The numbers of the attached links: if there are very many, much faster than `links`."""
         return list(self._by_number)
 
     @property
@@ -224,36 +223,36 @@ class Transport(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Whether what the peer has sent is not on the disk yet, or something is about to be sent to it."""
+        """Whether input from the peer is not on the disk yet, or output is about to be sent."""
         return self.held_bytes > 0 or any(end.has_more for end in self._ends.values())
 
     def link(self, number: int) -> tuple[Link, LinkEnd] | None:
-        """The link of that number, if it is attached."""
+        """The link with that number, if it is attached."""
         link = self._by_number.get(number)
         return None if link is None else (link, self._ends[link])
 
     def link_name(self, link: Link) -> str | None:
-        """What the server calls a link of this connection, with what it belongs to; None while it has no number."""
+        """The server's name for a link of this connection, including the connection; None while it has no number."""
         number = self._numbers.get(link)
         return None if number is None else f"{self.number}/{self.session_number(link.session)}/{number}"
 
     @property
     def sessions(self) -> list[tuple[int, Session]]:
-        """The sessions, with their numbers, which count from 1 as they are first asked for."""
+        """The sessions, with their numbers, which are assigned from 1 on first use."""
         return [(self.session_number(session), session) for session in self.engine.sessions]
 
     def session_number(self, session: Session) -> int:
-        """What the server calls that session of this connection."""
+        """The server's number for that session of this connection."""
         if session.context is None:
             self._sessions_counted += 1
             session.context = self._sessions_counted
         return int(session.context)
 
-    # What asyncio calls
+    # Called by asyncio
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has connected."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         address = transport.get_extra_info("peername")
         self.peer, self.port = (str(address[0]), int(address[1])) if address else ("", None)
@@ -278,7 +277,7 @@ class Transport(asyncio.BufferedProtocol):
         self.data_received(bytes(_buffer[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """The peer has sent something."""
+        """Handle input from the peer."""
         self.bytes_received += len(data)
         if self.shared.reads.are_over(len(data)):
             self._pause(_Pause.TURN)
@@ -294,11 +293,11 @@ class Transport(asyncio.BufferedProtocol):
             self._receive(data)
 
     def eof_received(self) -> bool:
-        """The peer has closed its side: so does this one, when it has dealt with what came before."""
+        """The peer has closed its side: close this one too, after the pending input is processed."""
         if self._transport.get_extra_info("ssl_object") is None:
             self._is_last = bool(self._unread)
             return self._is_last
-        while self._unread:  # over TLS there is no waiting
+        while self._unread:  # over TLS this cannot wait
             data = self._unread.popleft()
             self.share.give(len(data))
             self._receive(data)
@@ -324,7 +323,7 @@ class Transport(asyncio.BufferedProtocol):
         self.share.stalls()
 
     def resume_writing(self) -> None:
-        """What waited is written."""
+        """The pending output has been written."""
         self.has_room = True
         self.share.flows()
         self.share.give(self._unsent_bytes)
@@ -334,7 +333,7 @@ class Transport(asyncio.BufferedProtocol):
             self.flush()
         self._wake(iter(tuple(self._ends.values())))
 
-    # What its share of the memory calls
+    # Called by its share of the memory
 
     def unsent_bytes(self) -> int:
         """See `core.loop.memory.Reader`. Bytes written after the pause began, such as a heartbeat, do not count."""
@@ -347,10 +346,10 @@ class Transport(asyncio.BufferedProtocol):
         self._notifier.failed(ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, reason))
         self._transport.abort()
 
-    # What the container and the ends of links call
+    # Called by the container and the ends of links
 
     def flush(self) -> None:
-        """Write what the engine has to say, now; of large deliveries, a piece, as often as the peer takes one."""
+        """Write the engine's output now; of large deliveries, one piece each time the peer accepts one."""
         if self._is_lost:
             return
         if data := self.engine.data_to_send(self.share.piece_bytes if self.has_room else 0):
@@ -369,7 +368,7 @@ class Transport(asyncio.BufferedProtocol):
             self._hang_up()
 
     def flush_soon(self) -> None:
-        """Write when all that is to be said now was said; at once if that is much: `has_room` is to be true."""
+        """Write after the current step, or at once if there is much output, to keep `has_room` true."""
         if self.engine.bytes_to_send > min(WRITE_BYTES_MAX, self.share.piece_bytes):
             self.flush()
         elif not self._is_flushing:
@@ -377,15 +376,15 @@ class Transport(asyncio.BufferedProtocol):
             self._loop.call_soon(self._flush)
 
     def key(self, link: Link) -> LinkKey:
-        """What identifies a link beyond its connection."""
+        """Identifies a link across connections."""
         return self.user.name if self.user else "", self.container_id, link.name, link.is_sender
 
     def steal(self, link: Link) -> None:
-        """A link of this peer is about to be attached: a link of its name on another connection is detached (2.6.1)."""
+        """Before a link of this peer is attached: detach a link of its name on another connection (2.6.1)."""
         self.shared.steal(self.key(link), link, self.expel)
 
     def adopt(self, link: Link, end: LinkEnd) -> None:
-        """The link is attached: from now on its end is called with the link's events."""
+        """The link is attached: its end receives the link's events from now on."""
         self.shared.statistics.links += 1
         if link.is_sender:
             self.share.begin_answer()
@@ -427,13 +426,13 @@ class Transport(asyncio.BufferedProtocol):
                 self.expel(link, condition, description)
 
     def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
-        """A link is over, and somebody wants to know when its session and its connection are."""
+        """A link is over; call `on_ended` when its session and its connection are."""
         while len(self._lingering) >= LINGERING_MAX:
             self._lingering.pop(0)[1](Ending.CONNECTION)
         self._lingering.append((session, on_ended))
 
     def stop_reading(self) -> None:
-        """Take nothing more from the peer, before it is closed."""
+        """Stop reading from the peer, before it is closed."""
         self._pause(_Pause.STOPPING)
 
     def spawn(self, work: Any) -> None:
@@ -443,9 +442,9 @@ class Transport(asyncio.BufferedProtocol):
         task.add_done_callback(self._tasks.discard)
 
     def hold(self, size: int) -> None:
-        """So many bytes of this peer are on their way to the disk; too many, and nothing more is read.
+        """Count bytes of this peer on their way to the disk; at the limit, reading pauses.
 
-        Where memory is short, fewer are too many: what reaches the disk makes room.
+        If memory is short, the limit is lower: bytes that reach the disk make room.
         """
         self.held_bytes += size
         if self.held_bytes > FREE_BYTES:
@@ -455,13 +454,13 @@ class Transport(asyncio.BufferedProtocol):
                 self._pause(_Pause.HELD)
 
     def release(self, size: int) -> None:
-        """So many bytes have arrived."""
+        """Count bytes that have reached the disk."""
         self.held_bytes -= size
         if self.held_bytes <= self._resumes_at:
             self._resume(_Pause.HELD)
 
     def tick(self, now: float) -> None:
-        """Time has passed: keep the connection alive, or give it up."""
+        """Handle the passage of time: keep the connection alive, or give it up."""
         if self._closing_at is not None:
             if now >= self._closing_at:
                 self._transport.abort()
@@ -482,16 +481,16 @@ class Transport(asyncio.BufferedProtocol):
             self.flush()
 
     def close(self, condition: Symbol, description: str, info: Mapping[Symbol, object] | None = None) -> None:
-        """Close in order; the peer is cut off if it does not answer. `info` are further facts of the error."""
+        """Close properly; the peer is disconnected if it does not answer. `info` are further facts of the error."""
         error = ErrorCondition(condition, description, info and dict(info))
         self._notifier.failed(error)
         self.engine.close(error)
         self._closing_at = self._loop.time() + CLOSE_S
         self.flush()
-        self._resume(self._pauses & ~_Pause.TURN)  # its answer is waited for; nothing else that it sends means anything
+        self._resume(self._pauses & ~_Pause.TURN)  # only the peer's answer matters now; other input is ignored
 
     def abort(self) -> None:
-        """Cut the peer off."""
+        """Disconnect the peer at once."""
         self._transport.abort()
 
     # Bytes in
@@ -505,7 +504,7 @@ class Transport(asyncio.BufferedProtocol):
         self._sizer.took(len(data), turns.cpu() - began)
 
     def _take_turn(self) -> None:
-        """Deal with some of what has come; the rest waits until others have had their turn."""
+        """Process some of the pending input; the rest waits until others have had their turn."""
         self._is_turn_due = False
         if self._unread and self._pauses in (_Pause.TURN, _NOT_PAUSED):
             data, size = self._unread.popleft(), max(self._sizer.size, TURN_BYTES_MIN)
@@ -526,7 +525,7 @@ class Transport(asyncio.BufferedProtocol):
             self._is_turn_due = True
             self.shared.turns.soon(self.flow, self._take_turn)
 
-    # What the events mean
+    # Events
 
     def _handle(self, events: list[Event]) -> None:
         for event in events:
@@ -572,7 +571,7 @@ class Transport(asyncio.BufferedProtocol):
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
-            self._pause(_Pause.LOGIN)  # at once: what comes before the verdict waits in the operating system
+            self._pause(_Pause.LOGIN)  # at once: input before the verdict waits in the operating system
             self.spawn(self._authenticate(event.mechanism, event.response))
         elif isinstance(event, SaslResponded):
             self._pause(_Pause.LOGIN)
@@ -614,7 +613,7 @@ class Transport(asyncio.BufferedProtocol):
         try:
             await self._login.answer(self.engine, mechanism, response)
         finally:
-            self._connected_at += self._loop.time() - began  # the peer is not to blame for that
+            self._connected_at += self._loop.time() - began  # this delay is not the peer's fault
             self._resume(_Pause.LOGIN)
         self.user = self._login.user
         self._belong()
@@ -624,7 +623,7 @@ class Transport(asyncio.BufferedProtocol):
         self.flush()
 
     def _belong(self) -> None:
-        """Its bytes are those of the user; where there are no users, of the address; before the login, no owner."""
+        """Charge its bytes to the user; without users, to the address; before the login, to no owner."""
         user, owner = self.user, None
         if user is not None:
             is_administrator = bool(user.name) and user.may(Right.MANAGE, "*")
@@ -632,7 +631,7 @@ class Transport(asyncio.BufferedProtocol):
         self.share.belong(owner)
 
     def _has_no_memory(self, size: int) -> None:
-        """There is no room for the input: the connection ends."""
+        """There is no memory for the input: end the connection."""
         problem = str(self.share.refusal(size, f"what you sent ({size} bytes)"))
         if self.engine.remote is None:
             self._notifier.refused("limit", ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
@@ -677,7 +676,7 @@ class Transport(asyncio.BufferedProtocol):
             end.on_detached(ending)
 
     def _abandon(self, then: Callable[[], None]) -> None:
-        """Let go of all links, so many in one turn of the loop: a peer may have tens of thousands."""
+        """Release all links, some per turn of the loop: a peer may have tens of thousands."""
         for link in tuple(islice(self._ends, LINKS_IN_A_TURN)):
             self._let_go(link, Ending.CONNECTION)
         if self._ends:
@@ -689,7 +688,7 @@ class Transport(asyncio.BufferedProtocol):
         then()
 
     def _wake(self, ends: Iterator[LinkEnd]) -> None:
-        """Let those go on that waited for room, so many in one turn of the loop."""
+        """Resume ends that waited for room, some per turn of the loop."""
         for number, end in enumerate(ends, start=1):
             end.on_ready()
             if number == LINKS_IN_A_TURN:
@@ -712,7 +711,7 @@ class Transport(asyncio.BufferedProtocol):
         self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
 
     def _linger(self) -> None:
-        """Hand the connection over, unless it holds so much that it has to be counted still."""
+        """Hand the connection over, unless it holds so much that it must still be counted."""
         if self._transport.is_closing() or self._transport.get_write_buffer_size() > FREE_BYTES:
             self._hang_up()
         else:
@@ -722,7 +721,7 @@ class Transport(asyncio.BufferedProtocol):
     def _on_closed(self, event: ConnectionClosed) -> None:
         if event.is_fault or self.engine.ended_in is Stage.SASL:
             self._lingers = True
-            self._loop.call_soon(self._linger)  # when it was written why
+            self._loop.call_soon(self._linger)  # after the reason has been written
         self._abandon(partial(self._tell_of_close, event))
 
     def _tell_of_close(self, event: ConnectionClosed) -> None:

@@ -1,8 +1,8 @@
-"""Source filters of the event stream node: what a receiver asks for when it attaches.
+"""Source filters of the event stream node, which receivers set when they attach.
 
-Kept are the filters of Event Stream Extensions (CSD01, 5.2), the SQL filter, the property filters and the groups of
-AMQP Filter Expressions (FILTEX), message selectors (apache.org:selector-filter), and DCB queries.
-`docs/conformance/amqp-filters.md` says what is kept of each.
+Supported are the filters of Event Stream Extensions (CSD01, 5.2), the SQL filter, the property filters and the groups
+of AMQP Filter Expressions (FILTEX), message selectors (apache.org:selector-filter), and DCB queries.
+`docs/conformance/amqp-filters.md` says how much of each.
 """
 
 from .comparisons import EARLIEST, LATEST

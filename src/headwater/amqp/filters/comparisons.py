@@ -1,7 +1,7 @@
-"""Making comparison nodes: those with an offset become ranges of numbers, those of constants are decided at once.
+"""Builds comparison nodes: those with an offset become ranges of numbers, those of constants are decided at once.
 
-An offset in a filter may be any text (event streams 5.1.1: its syntax is opaque, its order is lexicographic), so a
-text that is no offset of ours is still a bound: `greatest_not_above` says between which numbers it lies.
+An offset in a filter may be any text (event streams 5.1.1: its syntax is opaque, its order is lexicographic), so a text
+that is not one of our offsets is still a bound: `greatest_not_above` finds the numbers between which it lies.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def comparison(operator: str, left: Node, right: Node, latest: int) -> Node:
 
 
 def folded(node: syntax.Compare | syntax.Arithmetic | syntax.Sign | syntax.Call) -> Node:
-    """The constant that a node of constants is, else the node."""
+    """The constant value of a node of constants, else the node."""
     if isinstance(node, syntax.Compare):
         parts: tuple[Node, ...] = (node.left, node.right)
     elif isinstance(node, syntax.Arithmetic):
@@ -46,11 +46,11 @@ def folded(node: syntax.Compare | syntax.Arithmetic | syntax.Sign | syntax.Call)
 def _offset_comparison(operator: str, comparand: object, latest: int) -> Node:
     if comparand is None:
         return Constant(None)
-    if not isinstance(comparand, str):  # unlike kinds are different, and in no order
+    if not isinstance(comparand, str):  # different kinds are unequal and unordered
         return Constant(operator == "<>")
     if comparand == EARLIEST:
         return Constant(operator in (">", ">=", "<>"))
-    if comparand == LATEST:  # greater than every offset there is, but what comes later is greater still
+    if comparand == LATEST:  # greater than every present offset, but less than later ones
         if operator in ("=", "<>"):
             return Constant(operator == "<>")
         return _within(latest, None) if operator in (">", ">=") else _within(0, latest)
@@ -73,13 +73,13 @@ def greatest_not_above(text: str) -> tuple[int, bool]:
         if char > "9":
             return int(digits[:place] + "9" * rest), False
         return int(digits[:place] + "0" * rest) - 1, False
-    if len(digits) < OFFSET_DIGITS:  # every offset that begins with it is longer, and so above it
+    if len(digits) < OFFSET_DIGITS:  # every offset with this prefix is longer, and so above it
         return int(digits.ljust(OFFSET_DIGITS, "0")) - 1, False
     return int(digits), len(text) == OFFSET_DIGITS
 
 
 def _within(after: int, upto: int | None) -> Node:
-    """The range; a constant where it holds all numbers (they begin with 1) or none."""
+    """The range; a constant if it contains all numbers (they begin with 1) or none."""
     after = max(after, 0)
     if upto is not None:
         return OffsetRange(after, upto) if after < upto else Constant(False)
@@ -95,4 +95,4 @@ def _no_clock() -> int:
 
 
 _NO_FIELDS: Any = None
-"""What constants are evaluated against: they ask for no field."""
+"""For evaluating constants, which use no fields."""

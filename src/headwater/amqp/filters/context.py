@@ -1,4 +1,4 @@
-"""Reading one source's filters: how much of them is taken, what is wrong with one, what is known on the way."""
+"""State while one source's filters are parsed: limits, errors, and findings."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .values import SEARCH_CHARS_MAX, TEXT_CHARS_MAX, Pattern
 
 
 class InvalidFilter(ValueError):
-    """A source filter breaks its grammar, or a limit; on the wire `amqp:invalid-field`.
+    """A source filter has a syntax error, or exceeds a limit; on the wire `amqp:invalid-field`.
 
-    `filter_name` is its key in the filter map, `position` the character (from 1) where its text goes wrong, or None
-    where the filter is not a text.
+    `filter_name` is its key in the filter map, `position` the character (from 1) where its text is invalid, or None if
+    the filter is not a text.
     """
 
     def __init__(self, filter_name: str, problem: str, position: int | None = None) -> None:
@@ -28,16 +28,16 @@ class InvalidFilter(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FilterLimits:
-    """How much the filters of a source may ask for (FILTEX 7): what a peer sends is bounded in every direction."""
+    """Limits on the filters of a source (FILTEX 7): all input from a peer is bounded."""
 
     expression_chars_max: int = 4096
     terms_max: int = 1000
-    """Words and signs of expressions, fields of property filters, members of groups, of all filters together; a
-    function that goes through whole texts counts as several (`Function.terms`)."""
+    """Tokens of expressions, fields of property filters, members of groups, of all filters together; a
+    function that scans whole texts counts as several (`Function.terms`)."""
     searches_max: int = 16
-    """Patterns of LIKE, in all filters together, that look for a `_` between two `%`: what costs most."""
+    """LIKE patterns, in all filters together, that search for a `_` between two `%`: the most expensive operation."""
     depth_max: int = 32
-    """How deep parentheses, NOT, signs, function calls and groups nest, all together."""
+    """The nesting of parentheses, NOT, signs, function calls and groups, all together."""
     list_items_max: int = 256
     """Members of an IN list, of a group, fields of one property filter, entries of the filter map."""
     query_chars_max: int = 65_536
@@ -45,13 +45,13 @@ class FilterLimits:
 
 
 CASE_TERMS = 25
-"""As so many words LOWER and UPPER count, so that all of a source take some ms of one event at most."""
+"""How many words LOWER and UPPER count as, so that all filters of a source take a few ms per event at most."""
 DEFAULT_LIMITS = FilterLimits()
 
 
 @dataclass
 class Budget:
-    """What the filters of a source have used of the limits that hold for all of them together."""
+    """How much of the common limits the filters of a source have used."""
 
     terms: int = 0
     searches: list[Pattern] = field(default_factory=list)
@@ -60,38 +60,38 @@ class Budget:
 
 @dataclass
 class Context:
-    """State of reading one entry of a filter map."""
+    """State while one entry of a filter map is parsed."""
 
     filter_name: str
     latest: int
-    """The head when the link attached: what @latest means."""
+    """The head when the link attached: the value of @latest."""
     attached_at: int
     """The time when the link attached (ms)."""
     limits: FilterLimits
     budget: Budget
     names_position: bool = False
-    """Whether an offset or a timestamp was named."""
+    """Whether the filters contain an offset or a timestamp."""
     is_delivery_filter: bool = False
-    """Whether it is, or holds, one of the two delivery filters that the event streams draft defines (5.2)."""
+    """Whether it is, or contains, one of the two delivery filters that the event streams draft defines (5.2)."""
     is_conjunct: bool = True
-    """Whether what is read now must be true for the whole to be true; else the index cannot answer it alone."""
+    """Whether the current part must be true for the whole to be true; otherwise the index alone cannot answer it."""
     depth: int = 0
 
     def fault(self, problem: str, position: int | None = None) -> InvalidFilter:
-        """The error that says so of this entry."""
+        """The error for a problem in this entry."""
         return InvalidFilter(self.filter_name, problem, position)
 
     def spend(self, terms: int, position: int | None = None) -> None:
-        """So many terms more. Raises InvalidFilter where that is too many."""
+        """Count terms. Raises InvalidFilter if there are too many."""
         self.budget.terms += terms
         if self.budget.terms > self.limits.terms_max:
             counted = f"more than {self.limits.terms_max} words, signs and members in all filters"
             raise self.fault(f"{counted} (each LOWER and UPPER counts as {CASE_TERMS} more)", position)
 
     def spend_search(self, pattern: Pattern, position: int) -> None:
-        """One searching pattern more. Raises InvalidFilter where that is too many.
+        """Count a searching pattern. Raises InvalidFilter if there are too many.
 
-        They share what all of them look at: so that the filters of a source take a few ms of one event at most.
+        The patterns share one search limit, so that the filters of a source take a few ms per event at most.
         """
         searches = self.budget.searches
         searches.append(pattern)
@@ -103,7 +103,7 @@ class Context:
 
     @contextmanager
     def nested(self, position: int | None = None) -> Iterator[None]:
-        """One level deeper. Raises InvalidFilter where that is too deep."""
+        """Enter a nesting level. Raises InvalidFilter if it is too deep."""
         self.depth += 1
         if self.depth > self.limits.depth_max:
             raise self.fault(f"nested more than {self.limits.depth_max} levels deep", position)
@@ -112,13 +112,13 @@ class Context:
 
     @contextmanager
     def no_conjunct(self) -> Iterator[None]:
-        """What is read within need not be true for the whole to be true."""
+        """A scope whose content need not be true for the whole to be true."""
         before, self.is_conjunct = self.is_conjunct, False
         yield
         self.is_conjunct = before
 
     def field(self, section: str, name: str) -> Field:
-        """The node of a field, remembered where it is a position."""
+        """The node of a field; notes whether it is a position."""
         if section == DELIVERY_ANNOTATIONS and name in (OFFSET, TIMESTAMP):
             self.names_position = True
         return Field(section, name)

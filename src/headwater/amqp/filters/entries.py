@@ -1,7 +1,7 @@
-"""The entries of a filter map: which filter one is, by its descriptor, and what it becomes.
+"""The entries of a filter map: the filter of each, found by its descriptor, and its tree.
 
-AMQP 3.5.8 has every entry described. Some clients send the bare value under a key that says what it is; that is taken
-too, where the key is the descriptor's name or what clients are known to write.
+AMQP 3.5.8 requires every entry to be described. Some clients send the bare value under a key that names the filter;
+that is accepted too, if the key is the descriptor's name or one that clients are known to write.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ Reader: TypeAlias = Callable[[object, Context], Node]
 
 
 class Unsupported(Exception):
-    """A filter, or one within a group, that this node does not know."""
+    """This node does not support a filter, or one within a group."""
 
 
 def read_entry(key: object, given: object, context: Context) -> Node:
-    """What an entry of the map asks for. Raises InvalidFilter, or Unsupported where it is of no kind known here."""
+    """The tree of an entry of the map. Raises InvalidFilter, or Unsupported if its kind is unknown."""
     if isinstance(given, Described):
         return _read(given, context)
     reader = _BY_KEY.get(key) if isinstance(key, str) else None
@@ -78,7 +78,7 @@ def _selector(given: object, context: Context) -> Node:
 
 
 def _query(given: object, context: Context) -> Node:
-    """A DCB query, which the index answers: so nothing but conjunctions may hold it."""
+    """A DCB query, which the index answers: so it may be nested in conjunctions only."""
     if not context.is_conjunct:
         raise context.fault("the index answers a query; it cannot stand in an any or a not filter")
     if isinstance(given, bytes):
@@ -116,7 +116,7 @@ def _any(given: object, context: Context) -> Node:
 
 
 def _not(given: object, context: Context) -> Node:
-    """The filter itself, or a list of just that one."""
+    """The filter itself, or a list of exactly one."""
     members = [given] if isinstance(given, Described) else _members(given, context)
     if len(members) != 1:
         raise context.fault(f"a not filter has one filter, {len(members)} given")
@@ -125,7 +125,7 @@ def _not(given: object, context: Context) -> Node:
 
 
 def descriptor_of(key: object, given: object) -> object:
-    """What says which filter an entry of the map is, symbolic where it is known: its descriptor, or its key."""
+    """The descriptor of a map entry, or its key; symbolic if it is known."""
     descriptor = given.descriptor if isinstance(given, Described) else key
     return _NAMES.get(descriptor, descriptor) if isinstance(descriptor, str | int) else descriptor
 
@@ -161,7 +161,7 @@ _FILTERS: list[tuple[str, int | None, Reader]] = [
     (QUERY_FILTER, None, _query),
 ]
 FILTERS = {name: code for name, code, _ in _FILTERS}
-"""The filters of this node: symbolic descriptor -> numeric one, if it has any."""
+"""The filters of this node: symbolic descriptor -> numeric one, if it has one."""
 
 _NAMES: dict[object, str] = {code: name for name, code, _ in _FILTERS if code is not None}
 _READERS: dict[str | int, Reader] = {}

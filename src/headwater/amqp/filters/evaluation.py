@@ -1,7 +1,7 @@
-"""From trees to closures: what is left of a filter is evaluated once per event, so nothing is looked up twice.
+"""From trees to closures, evaluated once per event for the part of a filter that the log cannot answer.
 
-Every closure takes the Fields of a message and gives a value; a predicate gives True, False, or None for unknown.
-Chains of AND, OR and arithmetic are flat, so closures nest no deeper than a filter's own nesting.
+Every closure takes the Fields of a message and returns a value; a predicate returns True, False, or None for unknown.
+Chains of AND, OR and arithmetic are flat, so closures nest no deeper than the filter itself.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def matcher(predicates: Sequence[Node], now: Clock) -> Callable[[Fields], bool]:
 
 
 def evaluator(node: Node, now: Clock) -> Evaluate:
-    """The closure that gives a node's value."""
+    """The closure that evaluates a node."""
     compiler: Callable[[Any, Clock], Evaluate] = _COMPILERS[type(node)]
     return compiler(node, now)
 
@@ -131,7 +131,7 @@ def _compare(node: syntax.Compare, now: Clock) -> Evaluate:
 
 
 def _compare_with(operator: str, read: Evaluate, constant: object) -> Evaluate:
-    """By far the most frequent node: what is of the constant's own class takes the short way."""
+    """By far the most frequent node: values of the constant's own class take a fast path."""
     test = OPERATORS[operator]
     like = (str,) if isinstance(constant, str) else (int, float)
 
@@ -220,7 +220,7 @@ def _or(node: syntax.Or, now: Clock) -> Evaluate:
 
 
 def _junction(terms: list[Evaluate], decisive: bool) -> Evaluate:
-    """AND and OR in three values: one decisive term decides, else one that is neither makes it unknown."""
+    """AND and OR in three-valued logic: one decisive term decides, otherwise any unknown term makes it unknown."""
     neutral = not decisive
 
     def evaluate(fields: Fields) -> bool | None:

@@ -1,4 +1,4 @@
-"""What filters see of a message: its sections by the names that filters give them, and its offset."""
+"""A message as filters see it: its sections by the names used in filters, and its offset."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OFFSET = "event-streams-offset"
 TIMESTAMP = "event-streams-timestamp"
 
 OFFSET_DIGITS = 20
-"""An offset is a sequence number as a symbol of so many decimal digits, so that text order is log order."""
+"""An offset is a sequence number as a symbol of this many decimal digits, so that text order is log order."""
 
 WELL_KNOWN = {
     HEADER: frozenset({"durable", "priority", "ttl", "first-acquirer", "delivery-count"}),
@@ -40,18 +40,18 @@ WELL_KNOWN = {
         ]
     ),
 }
-"""The fields of the two sections that have a fixed set of them (AMQP 3.2.1, 3.2.4)."""
+"""The fields of the two sections with a fixed set of fields (AMQP 3.2.1, 3.2.4)."""
 
 
 class Fields(Protocol):
-    """One message as filters see it. An implementation decodes a section when it is first asked for."""
+    """One message as filters see it. Implementations decode a section on first use."""
 
     def header(self) -> Mapping[str, object]:
-        """`durable`, `priority`, `ttl`, `first-acquirer`, `delivery-count`; what is absent has its default."""
+        """`durable`, `priority`, `ttl`, `first-acquirer`, `delivery-count`; absent fields have their default."""
         ...
 
     def properties(self) -> Mapping[str, object]:
-        """`message-id` and so on, by their hyphenated names; what is absent is missing."""
+        """`message-id` and so on, by their hyphenated names; without absent fields."""
         ...
 
     def delivery_annotations(self) -> Mapping[object, object]:
@@ -72,7 +72,7 @@ class Fields(Protocol):
 
 
 def well_known(section: str, name: str) -> str | None:
-    """The field's name as the standard spells it (`_` is taken for `-`), or None where the section has none such."""
+    """The field's name in the standard's spelling (`_` is accepted for `-`); None if the section has no such field."""
     fields = WELL_KNOWN.get(section)
     if fields is None:
         return name
@@ -81,9 +81,9 @@ def well_known(section: str, name: str) -> str | None:
 
 
 def other_spelling(name: str) -> str | None:
-    """`cloudEvents_type` for `cloudEvents:type` and the other way round: CloudEvents' AMQP binding has both prefixes.
+    """`cloudEvents_type` for `cloudEvents:type` and vice versa: CloudEvents' AMQP binding has both prefixes.
 
-    Message selectors cannot write the colon, so that one attribute must be found under either spelling.
+    Message selectors cannot contain the colon, so an attribute must be found under either spelling.
     """
     if name.startswith("cloudEvents") and name[11:12] in (":", "_"):
         return f"cloudEvents{'_' if name[11] == ':' else ':'}{name[12:]}"

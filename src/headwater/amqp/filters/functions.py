@@ -1,11 +1,11 @@
-"""The functions of the SQL filter, and the identifiers of message selectors with what JMS makes of their values.
+"""The functions of the SQL filter, and the identifiers of message selectors with JMS's conversions of their values.
 
-A function that is given a null, or what it cannot take, is null. UTC() is not here: it has no arguments and needs a
-clock (`syntax.Now`).
+A function returns null for null, or for an argument that it cannot handle. UTC() is not here: it has no arguments and
+needs a clock (`syntax.Now`).
 
 Selectors (JMS 3.8.1.1; AMQP JMS mapping; the Apache selector filter): a bare identifier is an application property.
-`amqp.` and a field's name with `_` for `-` is that field of the header or the properties. JMS's own names reach us
-too, because its clients send a selector as it was written.
+`amqp.` and a field's name with `_` for `-` is that field of the header or the properties. JMS's own names arrive too,
+because JMS clients send selectors unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .syntax import Call, Function, Node
 from .values import TEXT_CHARS_MAX, Kind, kind_of
 
 UNICODE_CHARS_MAX = 4096
-"""The longest text of letters beyond ASCII that LOWER and UPPER look at: each takes up to 60 ns, others 1 ns."""
+"""The longest non-ASCII text that LOWER and UPPER process: its letters take up to 60 ns each, others 1 ns."""
 
 
 def _lower(text: object) -> object:
@@ -49,7 +49,7 @@ def _right(text: object, count: object) -> object:
 
 
 def _substring(text: object, start: object, count: object = math.inf) -> object:
-    """From a character on (the first is 1), so many of them, or all; what lies before the first is not there."""
+    """`count` characters from `start` (the first is 1), or all; positions before the first are empty."""
     first = _whole(start)
     if not isinstance(text, str) or first is None:
         return None
@@ -60,7 +60,7 @@ def _substring(text: object, start: object, count: object = math.inf) -> object:
 
 
 def _date(value: object) -> object:
-    """A timestamp: of a text as ISO 8601 (UTC where it names no zone), of a number of milliseconds, of itself."""
+    """A timestamp from an ISO 8601 text (UTC without a zone), a number of milliseconds, or a timestamp."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -92,7 +92,7 @@ FUNCTIONS = {
 
 
 def _jms_id(value: object) -> str | None:
-    """A correlation-id as JMS shows it (AMQP JMS mapping, 3.2.1.1): text as it is, any other type named."""
+    """A correlation-id as JMS shows it (AMQP JMS mapping, 3.2.1.1): text unchanged, other types named in a prefix."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, UUID):
@@ -103,7 +103,7 @@ def _jms_id(value: object) -> str | None:
 
 
 def _jms_message_id(value: object) -> str | None:
-    """A message-id as JMS shows it: the same, but every one begins with `ID:`."""
+    """A message-id as JMS shows it: the same, but always with the prefix `ID:`."""
     if isinstance(value, str) and not value.startswith("ID:"):
         return f"ID:AMQP_NO_PREFIX:{value}"
     return _jms_id(value)
@@ -114,7 +114,7 @@ def _jms_delivery_mode(durable: object) -> str:
 
 
 def _jms_user_id(value: object) -> str | None:
-    """The binary user-id as text, as JMS has it; null where it is none."""
+    """The binary user-id as text, as in JMS; null if it is not text."""
     try:
         return value.decode() if isinstance(value, bytes) else None
     except UnicodeDecodeError:
@@ -139,12 +139,12 @@ _JMS: dict[str, tuple[str, str, Function | None]] = {
     "JMSXDeliveryCount": (HEADER, "delivery-count", Function("JMSXDeliveryCount", 1, 1, _jms_delivery_count)),
 }
 _JMS_REFUSED = frozenset({"JMSDestination", "JMSReplyTo", "JMSExpiration", "JMSRedelivered", "JMSDeliveryTime"})
-"""Header fields that JMS lets no selector name (3.8.1.1)."""
+"""Header fields that JMS does not allow in selectors (3.8.1.1)."""
 _AMQP = {f"amqp.{name.replace('-', '_')}": (section, name) for section, names in WELL_KNOWN.items() for name in names}
 
 
 def selector_field(identifier: str, context: Context) -> Node:
-    """What an identifier names. Raises ValueError where it names nothing that a selector may."""
+    """The field of an identifier. Raises ValueError if a selector may not use it."""
     if identifier.startswith("amqp."):
         if identifier not in _AMQP:
             raise ValueError(f"{identifier} is no field; there are {', '.join(sorted(_AMQP))}")

@@ -1,6 +1,6 @@
 """Text of a filter to tokens, for the SQL filters and for message selectors.
 
-One expression per language, whose every repetition is possessive: a text is read once, whatever it is.
+One expression per language, with possessive repetitions only: any text is read only once.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SECTIONS = {
 
 
 class TokenKind(Enum):
-    """What a token is; its value is of the type named."""
+    """The kinds of tokens, with the type of the value of each."""
 
     KEYWORD = "keyword"  # str, in capitals
     NAME = "name"  # str
@@ -47,7 +47,7 @@ class TokenKind(Enum):
 
 
 class Token(NamedTuple):
-    """A token; `position` counts characters from 1. A field has its section too."""
+    """A token; `position` counts characters from 1. A field also has its section."""
 
     kind: TokenKind
     value: str | int | float | bytes | None
@@ -67,7 +67,7 @@ class Token(NamedTuple):
 
 
 class Language(NamedTuple):
-    """What tells the languages apart, as far as reading tokens goes."""
+    """The lexical differences between the languages."""
 
     pattern: re.Pattern[str]
     keywords: frozenset[str]
@@ -106,7 +106,7 @@ SELECTOR = Language(
 
 
 def tokens(text: str, language: Language, context: Context) -> list[Token]:
-    """The tokens of a text, the last of which is the END. Raises InvalidFilter."""
+    """The tokens of a text, ending with END. Raises InvalidFilter."""
     allowed = context.limits.expression_chars_max
     if len(text) > allowed:
         raise context.fault(f"{len(text)} characters given, at most {allowed} are allowed", allowed + 1)

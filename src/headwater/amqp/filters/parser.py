@@ -46,7 +46,7 @@ _CONSTANTS = {"TRUE": True, "FALSE": False, "INF": math.inf, "NAN": math.nan}
 
 
 def parse_sql(text: str, context: Context) -> Node:
-    """The predicate of an SQL filter (FILTEX 6). Raises InvalidFilter with the position of what does not fit."""
+    """The predicate of an SQL filter (FILTEX 6). Raises InvalidFilter with the position of the error."""
     return _SqlParser(text, context).parse()
 
 
@@ -56,12 +56,12 @@ def parse_event_streams_sql(text: str, context: Context) -> Node:
 
 
 def parse_selector(text: str, context: Context) -> Node:
-    """The predicate of a message selector (JMS 3.8.1). Raises InvalidFilter. A blank one is no selector: true."""
+    """The predicate of a message selector (JMS 3.8.1). Raises InvalidFilter. A blank selector is true."""
     return _SelectorParser(text, context).parse() if text.strip() else Constant(True)
 
 
 class _Parser:
-    """The common grammar. A method consumes the tokens of the production that it is named for."""
+    """The common grammar. Each method consumes the tokens of the production in its name."""
 
     language: Language
 
@@ -71,7 +71,7 @@ class _Parser:
         self._at = 0
 
     def parse(self) -> Node:
-        """The whole text as a predicate."""
+        """Parse the whole text as a predicate."""
         found = self._predicate()
         if self._token.kind is not TokenKind.END:
             raise self._unexpected("an operator, or the end")
@@ -268,7 +268,7 @@ class _SqlParser(_Parser):
 
 
 class _EventStreamsParser(_SqlParser):
-    """What is left out of the grammar is refused, so that what passes here passes at every other node."""
+    """Refuses everything outside the subset, so that filters accepted here work on every other node."""
 
     def _negation(self) -> Node:
         if token := self._took("TRUE", "FALSE"):

@@ -1,8 +1,8 @@
-"""What the index and the positions of a log can answer of a filter, so that little is left to evaluate.
+"""The part of a filter that a log's index and positions can answer, so that little is left to evaluate.
 
-A plan is a superset of the events for which a predicate is true (or false, under a NOT); an exact one holds no other.
-Sound, because an event's type is its property `cloudEvents:type` where it has one, and its tags are what
-`cloudEvents:tags` says; not exact, because an event may have a type without that property (an AMQP subject).
+A plan is a superset of the events for which a predicate is true (or false, under a NOT); an exact plan contains no
+others. Plans are sound, because an event's type is its property `cloudEvents:type`, if it has one, and its tags are
+the value of `cloudEvents:tags`; not exact, because an event may have a type without that property (an AMQP subject).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class Plan:
 EVERYTHING = Plan()
 NOTHING = Plan(upto=0)
 ANYTHING = Plan(is_exact=False)
-"""All events may match; which do, is not known."""
+"""All events may match; it is unknown which do."""
 
 
 def plan(node: Node, wanted: bool = True) -> Plan:
-    """The plan of the events for which a predicate is `wanted`; where it is unknown, it is neither true nor false."""
+    """The plan of the events for which a predicate is `wanted`; an unknown predicate is neither true nor false."""
     planner: Callable[[Any, bool], Plan] | None = _PLANNERS.get(type(node))
     return ANYTHING if planner is None else planner(node, wanted)
 
@@ -67,7 +67,7 @@ def both(left: Plan, right: Plan) -> Plan:
 
 
 def either(left: Plan, right: Plan) -> Plan:
-    """The events of either plan, and perhaps others."""
+    """The events of either plan, and possibly others."""
     if _is_empty(left) or _is_empty(right):
         return right if _is_empty(left) else left
     query = _query_of_either(left.query, right.query)
@@ -82,7 +82,7 @@ def either(left: Plan, right: Plan) -> Plan:
 
 
 def _is_exact_union(left: Plan, right: Plan) -> bool:
-    """Whether the hull of two exact plans holds nothing else: they differ in numbers only, which overlap or touch."""
+    """Whether the hull of two exact plans contains nothing else: only their numbers differ, and overlap or touch."""
     if not (left.is_exact and right.is_exact) or replace(left, after=right.after, upto=right.upto) != right:
         return False
     return all(one.upto is None or other.after <= one.upto for one, other in ((left, right), (right, left)))
@@ -114,7 +114,7 @@ def _not(node: syntax.Not, wanted: bool) -> Plan:
 
 
 def _is_true(node: syntax.IsTrue, wanted: bool) -> Plan:
-    """Not true is false or unknown; but ranges and constants other than null are never unknown."""
+    """Not true means false or unknown; but ranges and constants other than null are never unknown."""
     operand = node.operand
     if wanted or isinstance(operand, syntax.OffsetRange):
         return plan(operand, wanted)
@@ -170,7 +170,7 @@ def _of_types(types: list[str]) -> Plan:
 def _of_tags(text: str) -> Plan:
     try:
         tags = [tag for tag in decode_tags(text) if not check_tag(tag)]
-    except InvalidEvent:  # tags are never written so
+    except InvalidEvent:  # tags are never written in this form
         return ANYTHING
     return Plan(Query.where(exact_tags=tags[:QUERY_TERMS_MAX]), is_exact=False) if tags else ANYTHING
 
@@ -188,7 +188,7 @@ def _recorded(operator: str, ms: object) -> Plan:
 
 
 def _earliest(node: Node) -> int | float | None:
-    """The least that UTC(), or UTC() plus and minus constants, ever is: what it is at attach."""
+    """The minimum of UTC(), or of UTC() plus and minus constants: its value at attach."""
     if isinstance(node, syntax.Now):
         return node.attached_at
     if not isinstance(node, syntax.Arithmetic) or not isinstance(node.first, syntax.Now):
@@ -202,7 +202,7 @@ def _earliest(node: Node) -> int | float | None:
 
 
 def _query_of_both(left: Query, right: Query) -> Query | None:
-    """Alternatives pair by pair; None where there are more than a query may have."""
+    """Pairwise combinations of alternatives; None if they exceed the limit of a query."""
     if left.items is None or right.items is None or left == right:
         return right if left.items is None else left
     if len(left.items) * len(right.items) > QUERY_ITEMS_MAX:
@@ -224,7 +224,7 @@ def _item_of_both(left: QueryItem, right: QueryItem) -> QueryItem | None:
 
 
 def _query_of_either(left: Query, right: Query) -> Query | None:
-    """All alternatives, those of types alone as one; None where there are more than a query may have."""
+    """All alternatives, with those of types alone merged; None if they exceed the limit of a query."""
     if left.items is None or right.items is None:
         return ALL
     items = dict.fromkeys([*left.items, *right.items])
@@ -235,14 +235,14 @@ def _query_of_either(left: Query, right: Query) -> Query | None:
 
 
 def _inner(closer: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
-    """The bound of both: none where neither has one."""
+    """The bound of both; None if neither has one."""
     if left is None or right is None:
         return right if left is None else left
     return closer(left, right)
 
 
 def _outer(farther: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
-    """The bound of either: none where one has none."""
+    """The bound of either; None if one has none."""
     return None if left is None or right is None else farther(left, right)
 
 

@@ -1,11 +1,11 @@
-"""Filters that say of fields what they are to be: property filters, the event streams annotations filter, bindings.
+"""Filters with references for fields: property filters, the event streams annotations filter, bindings.
 
-A reference of a property filter (FILTEX 4) that is null matches anything. Any other matches an equal value: numbers
-whatever their width, text whether symbol or string. What is absent is null, or has its default (header). Text that
-begins with `&p:` or `&s:` is a prefix or a suffix, `&&` stands for one `&`.
+A null reference in a property filter (FILTEX 4) matches anything. Any other matches an equal value: numbers of any
+width, text as symbol or string. An absent field is null, or has its default (header). Text that begins with `&p:` or
+`&s:` is a prefix or a suffix; `&&` stands for one `&`.
 
-Three mimic bindings of older AMQP's exchanges (Apache's registered filters): direct and topic look at the subject,
-headers at application-properties. There is no third value in any of them: what does not match, is false.
+Three filters mimic bindings of older AMQP's exchanges (Apache's registered filters): direct and topic use the subject,
+headers the application-properties. They have no unknown: anything that does not match is false.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ def _matches(section: str, name: str, reference: object, context: Context) -> No
 
 
 def direct_binding(given: object, context: Context) -> Node:
-    """The subject is that very text; a message without subject does not match. Raises InvalidFilter."""
+    """The subject equals the text; a message without a subject does not match. Raises InvalidFilter."""
     return IsTrue(comparison("=", _SUBJECT, Constant(_text(given, context)), context.latest))
 
 
 def topic_binding(given: object, context: Context) -> Node:
-    """The subject's words, with dots between, fit the pattern: `*` is one word, `#` any number. Raises InvalidFilter.
+    """The subject's words, separated by dots, match the pattern: `*` is one word, `#` any number. Raises InvalidFilter.
 
-    A message without subject matches only `#`.
+    A message without a subject matches only `#`.
     """
     pattern = _text(given, context)
     context.spend(pattern.count(".") + 1)
@@ -112,9 +112,9 @@ def topic_binding(given: object, context: Context) -> Node:
 
 
 def headers_binding(given: object, context: Context) -> Node:
-    """All, or any (`x-match`), of the map's entries are properties: equal, or just there where the map has null.
+    """All, or any (`x-match`), of the map's entries are properties: equal, or only present if the map has null.
 
-    Other keys that begin with `x-` are reserved, and not looked at. Raises InvalidFilter.
+    Other keys that begin with `x-` are reserved, and ignored. Raises InvalidFilter.
     """
     entries = _map(given, "entries", context)
     mode = entries.get(MATCH, "all")
@@ -149,7 +149,7 @@ def _text(given: object, context: Context) -> str:
 
 
 class Topic:
-    """A topic pattern, matched in one step of a bit set for each word of the subject: no pattern makes it slow."""
+    """A topic pattern, matched in one bit set step per word of the subject: no pattern makes it slow."""
 
     def __init__(self, pattern: str) -> None:
         words: list[str] = []
@@ -165,7 +165,7 @@ class Topic:
                 self._literal[word] = self._literal.get(word, 0) | 1 << at
 
     def matches(self, subject: object) -> bool:
-        """Whether a subject fits; one that is no text does not, nor one of more than 16,384 characters."""
+        """Whether a subject matches; false if it is not text, or has more than 16,384 characters."""
         if not isinstance(subject, str) or len(subject) > TEXT_CHARS_MAX:
             return False
         many = self._many

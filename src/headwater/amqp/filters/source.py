@@ -1,4 +1,4 @@
-"""The filters of a source, all together: what the log can answer of them, and what is evaluated on each event."""
+"""All filters of a source together: the part that the log can answer, and the part to evaluate on each event."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from .syntax import And, IndexQuery, Node
 
 @dataclass(frozen=True)
 class SourceFilter:
-    """What a source's filters ask for. The range and the query together are a superset of what can match."""
+    """The parsed filters of a source. The range and the query together are a superset of the matching events."""
 
     accepted: dict[Symbol, object]
-    """The entries in effect, as given, to be echoed; an unsupported one is left out (AMQP 3.5.8)."""
+    """The entries in effect, as given, to be echoed; unsupported ones are left out (AMQP 3.5.8)."""
     selecting: dict[Symbol, object]
-    """Those of them that name no position: which events are wanted, wherever a receiver begins."""
+    """Those without a position: the events wanted, wherever a receiver starts."""
     query: Query
-    """What the index is to answer; ALL if nothing is known."""
+    """The query for the index; ALL if nothing is known."""
     after: int
-    """Only events with a greater number can match; 0 = from the beginning."""
+    """Only events with a greater number can match; 0 = from the start."""
     upto: int | None
     """Only events up to this number can match; 0 = none ever does."""
     recorded_from: int | None
-    """Only events recorded at this time (ms) or later can match. Not in `matches`: turn it into a number."""
+    """Only events recorded at this time (ms) or later can match. Not in `matches`: convert it to a number."""
     recorded_upto: int | None
-    """Only events recorded at this time (ms) at the latest can match. In `matches` too."""
+    """Only events recorded at this time (ms) or earlier can match. In `matches` too."""
     names_position: bool
-    """An offset or a timestamp is named: begin with the earliest event that it lets through."""
+    """The filter contains an offset or a timestamp: start with the earliest event that passes it."""
     is_delivery_filter: bool
-    """One of the two filters that the event streams draft defines is there, which asks for retained events (5.2)."""
+    """It contains one of the two filters that the event streams draft defines, which ask for retained events (5.2)."""
     matches: Callable[[Fields], bool] | None
-    """What is left to be evaluated on each event; None where all the above decide it."""
+    """The rest to evaluate on each event; None if the above decide it."""
 
 
 def source_filter(
@@ -51,10 +51,10 @@ def source_filter(
     limits: FilterLimits = DEFAULT_LIMITS,
     now: Clock = wall_clock_ms,
 ) -> SourceFilter:
-    """What the filters of a source ask for, all of which must be true.
+    """Parse the filters of a source; an event must pass them all.
 
-    `latest` is the head at attach: what `@latest` means for as long as the link lives. `now` is the clock of UTC(), in
-    ms. Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
+    `latest` is the head at attach: the value of `@latest` for the life of the link. `now` is the clock of UTC(), in ms.
+    Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
     """
     accepted, selecting, predicates, is_delivery_filter = _read_entries(given or {}, latest, now(), limits)
     conjuncts = [part for each in predicates for part in _conjuncts(each)]
@@ -103,9 +103,9 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 def _planned(conjuncts: Sequence[Node]) -> tuple[Plan, list[Node]]:
-    """The plan of all, and those that it does not decide.
+    """The plan of all, and the conjuncts that it does not decide.
 
-    Queries come first, because nothing but the index answers them: what does not fit besides is evaluated instead.
+    Queries come first, because only the index can answer them: anything that does not fit besides is evaluated instead.
     """
     found = EVERYTHING
     for each in conjuncts:

@@ -1,7 +1,7 @@
-"""The tree that every kind of filter becomes: SQL, selectors, property filters, groups, queries.
+"""The common tree of all filters: SQL, selectors, property filters, groups, queries.
 
-One tree, so that one planner (`plan`) and one compiler (`evaluation`) serve them all. A node's value is true,
-false or unknown (None) where it is a predicate, else a value of the message or None.
+One tree, so that one planner (`plan`) and one compiler (`evaluation`) serve them all. A predicate node's value is true,
+false or unknown (None); any other's is a value of the message or None.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Function(NamedTuple):
     arguments_max: int
     apply: Callable[..., object]
     terms: int = 0
-    """As how many words it counts besides its own: it goes through a whole text, which may be long."""
+    """How many words it counts as besides its own: it scans a whole text, which may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a section, None where it is absent."""
+    """A field of a section; None if it is absent."""
 
     section: str
     name: str
@@ -50,14 +50,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Now:
-    """The time of evaluation: UTC(). It never lies before `attached_at`, the time at attach (ms)."""
+    """The time of evaluation: UTC(). Never before `attached_at`, the time at attach (ms)."""
 
     attached_at: int
 
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`first`, then operator by operator, from the left."""
+    """`first`, then each operator in turn, from the left."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -65,7 +65,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Sign:
-    """`-operand`, or `+operand`, which only insists on a number."""
+    """`-operand`, or `+operand`, which only requires a number."""
 
     operator: str
     operand: Node
@@ -90,7 +90,7 @@ class OffsetRange:
 
 @dataclass(frozen=True, slots=True)
 class Like:
-    """The text has the pattern."""
+    """The text matches the pattern."""
 
     operand: Node
     pattern: Pattern
@@ -113,14 +113,14 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The field is there, be it null. Never unknown."""
+    """The field is present, even if null. Never unknown."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class IsTrue:
-    """The operand is true, not false nor unknown: property filters know no third value."""
+    """The operand is true, not false nor unknown: property filters have no unknown."""
 
     operand: Node
 
@@ -148,7 +148,7 @@ class Or:
 
 @dataclass(frozen=True, slots=True)
 class IndexQuery:
-    """A DCB query. Only the index answers it, never an evaluation, so it stands in conjunctions alone."""
+    """A DCB query. Only the index answers it, never an evaluation, so it may occur in conjunctions only."""
 
     query: Query
 

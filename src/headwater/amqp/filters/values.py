@@ -1,10 +1,10 @@
-"""Comparing, computing with and matching the values of messages (FILTEX 6, JMS 3.8.1.2).
+"""Comparison, arithmetic and matching of message values (FILTEX 6, JMS 3.8.1.2).
 
-Null makes unknown. Only like kinds compare: numbers of any width, a timestamp being its milliseconds; texts, be they
-strings, symbols or characters; booleans, by = and <> only; binaries. Unlike kinds are different, and in no order. A
-UUID compares with the text that it is written as, since no constant can say a UUID. A decimal, a list, a map, a
-described value compare with nothing: unknown. What cannot be computed is null, so that nothing here ever fails: an
-evaluation error (FILTEX 6) makes a predicate unknown, and the message is not delivered.
+Null makes unknown. Only values of the same kind compare: numbers of any width, including timestamps as milliseconds;
+texts: strings, symbols and characters; booleans, with = and <> only; binaries. Different kinds are unequal and
+unordered. A UUID compares with its text, since there are no UUID constants. A decimal, a list, a map, a described value
+compare with nothing: unknown. A failed computation is null, so nothing here ever raises: an evaluation error (FILTEX 6)
+makes a predicate unknown, and the message is not delivered.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from uuid import UUID
 from ..protocol.types import Decimal32, Decimal64, Decimal128
 
 TEXT_CHARS_MAX = 16_384
-"""The longest text of a message that LIKE, LOWER and UPPER look at, and the longest that + makes."""
+"""The longest text of a message that LIKE, LOWER and UPPER process, and the longest result of +."""
 SEARCH_CHARS_MAX = 32_768
-"""How much all patterns of a source that search look at together, a step of about 0.15 us per character."""
+"""How many characters all searching patterns of a source look at together; each takes about 0.15 us."""
 
 _ANY_ONE = None
 """`_` in a piece of a pattern; every other element is the character itself."""
 
 
 class Kind(Enum):
-    """What a value is, as far as comparing goes."""
+    """The kind of a value, for comparison."""
 
     NUMBER = 1
     TEXT = 2
@@ -50,7 +50,7 @@ OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
 MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """`a op b` is `b MIRRORED[op] a`."""
 NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-"""`NOT a op b` is `a NEGATED[op] b`, unless either is NaN or they are unlike."""
+"""`NOT a op b` is `a NEGATED[op] b`, unless either is NaN or their kinds differ."""
 
 _kinds: dict[type, Kind] = {}
 
@@ -65,7 +65,7 @@ def kind_of(value: object) -> Kind:
 
 
 def compare(operator: str, left: object, right: object) -> bool | None:
-    """What the comparison says; None is unknown."""
+    """The result of the comparison; None is unknown."""
     if left is None or right is None:
         return None
     kind, other = kind_of(left), kind_of(right)
@@ -81,9 +81,9 @@ def compare(operator: str, left: object, right: object) -> bool | None:
 
 
 def compute(operator: str, left: object, right: object) -> object:
-    """The result of + - * / %; dividing by zero is NaN.
+    """The result of + - * / %; division by zero is NaN.
 
-    None where an operand is null or not of a kind to compute with, or the result is too large.
+    None if an operand is null or of an unsuitable kind, or the result is too large.
     """
     if left is None or right is None:
         return None
@@ -93,7 +93,7 @@ def compute(operator: str, left: object, right: object) -> object:
     if kind is Kind.NUMBER:
         try:
             return _ARITHMETIC[operator](left, right)
-        except OverflowError:  # an integer too large for a double meets one
+        except OverflowError:  # an integer that is too large for a double meets one
             return None
     if kind is Kind.TEXT and operator == "+":
         joined = f"{left}{right}"
@@ -125,7 +125,7 @@ def _divided(left: float, right: float) -> float:
 
 
 def _remainder(left: float, right: float) -> float:
-    """With the sign of the dividend, as SQL has it."""
+    """With the sign of the dividend, as in SQL."""
     if not right or math.isnan(left) or math.isnan(right) or math.isinf(left):
         return math.nan
     if isinstance(left, int) and isinstance(right, int):
@@ -146,14 +146,14 @@ _ARITHMETIC: dict[str, Callable[..., float]] = {
 class Pattern:
     """A LIKE pattern: `%` is any run of characters, `_` any one, an escape takes the next literally.
 
-    Matched in time linear in the text, never by a regular expression: a backtracking engine lets a short pattern cost a
-    server minutes. A pattern is cut at its `%` into pieces. The first and the last are anchored; every other is looked
-    for, leftmost first, which is never wrong. A piece without `_` is found by `str.find`, one with `_` by shift-and:
-    one step of a bit set per character.
+    It matches in time linear in the text, without regular expressions: with a backtracking engine, a short pattern
+    could cost minutes. A pattern is split at its `%` into pieces. The first and the last are anchored; the search for
+    every other takes the leftmost match, which is always correct. A piece without `_` is found by `str.find`, one with
+    `_` by shift-and: one step of a bit set per character.
 
-    Raises ValueError where its escape has nothing to escape.
+    Raises ValueError if its escape has nothing to escape.
 
-    `is_search`: it looks for a piece with `_`, and costs a step per character.
+    `is_search`: it searches for a piece with `_`, and takes a step per character.
     """
 
     __slots__ = ("_first", "_last", "_middle", "_tail_chars", "chars_max", "is_search")
@@ -165,21 +165,21 @@ class Pattern:
         self._middle = [_Piece(piece) for piece in pieces[1:-1] if piece]
         self._tail_chars = len(pieces[-1])
         self.chars_max = TEXT_CHARS_MAX
-        """The longest text that it looks at. Less, where many patterns search; see `filters.context`."""
+        """The longest text that it looks at. Less, if many patterns search; see `filters.context`."""
         self.is_search = any(piece.is_mixed for piece in self._middle)
 
     @staticmethod
     def prefix(text: str) -> Pattern:
-        """What begins with the text."""
+        """Matches texts that begin with this one."""
         return Pattern(_literally(text) + "%", "\\")
 
     @staticmethod
     def suffix(text: str) -> Pattern:
-        """What ends with the text."""
+        """Matches texts that end with this one."""
         return Pattern("%" + _literally(text), "\\")
 
     def matches(self, text: str) -> bool | None:
-        """Whether the whole text has the pattern; unknown for a text of more than `chars_max` characters."""
+        """Whether the whole text matches; unknown for a text of more than `chars_max` characters."""
         if len(text) > self.chars_max:
             return None
         first, last = self._first, self._last
@@ -197,7 +197,7 @@ class Pattern:
 
 
 class _Piece:
-    """What stands between two `%`."""
+    """The part between two `%`."""
 
     __slots__ = ("_any_one", "_literal", "_masks", "_runs", "chars", "is_mixed")
 
@@ -217,11 +217,11 @@ class _Piece:
                 self._masks[char] = self._masks.get(char, self._any_one) | 1 << place
 
     def is_at(self, text: str, at: int) -> bool:
-        """Whether the text has the piece at a place; the text must be long enough."""
+        """Whether the piece is in the text at that position; the text must be long enough."""
         return all([text.startswith(run, at + place) for place, run in self._runs])
 
     def end_of_first(self, text: str, start: int, end: int) -> int:
-        """Where the leftmost occurrence between the two places ends, or -1."""
+        """Where the leftmost occurrence between the two positions ends, or -1."""
         if self._literal is not None:
             found = text.find(self._literal, start, end)
             return found + self.chars if found >= 0 else -1

@@ -1,8 +1,8 @@
-"""The filters of a link from `$events`: which notifications a listener wants, in which form, and of which types at all.
+"""The filters of a link from `$events`: which notifications a listener wants, their form, and their types.
 
-A predicate is first evaluated on what is the same for all events of a type: the subject, the attribute `eventType`,
-and the attributes that the type does not have, which are null. Where another field counts, every outcome is possible.
-So the types found include each of an event that can match.
+A predicate is first evaluated on what all events of a type share: the subject, the attribute `eventType`, and the
+attributes that the type does not have, which are null. If it depends on another field, every outcome is possible. So
+the types found include that of every event that can match.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _EVENT_TYPE = "eventType"
 
 
 def possible_types(predicates: Sequence[Node]) -> frozenset[NotificationType]:
-    """The types of which an event can match all predicates."""
+    """The types with events that can match all predicates."""
     outcomes = [_outcomes(each) for each in predicates]
     return frozenset(type for type in NotificationType if all(True in each(type) for each in outcomes))
 
 
 def has_field(predicate: Node, attribute: str) -> bool:
-    """Whether a predicate looks at that attribute."""
+    """Whether a predicate uses that attribute."""
     found = (each for each in _fields(predicate) if isinstance(each, Field))
     return any((each.section, each.name) == (APPLICATION_PROPERTIES, attribute) for each in found)
 
 
 def _outcomes(node: Node) -> Callable[[NotificationType], _Outcomes]:
-    """Every outcome that a predicate may have on an event of a type. What is made of the node is made once."""
+    """Every outcome that a predicate may have on an event of a type. The node is analyzed only once."""
     if isinstance(node, syntax.Not | syntax.IsTrue):
         operand, of_one = _outcomes(node.operand), _negated if isinstance(node, syntax.Not) else _is_true
         return lambda type: frozenset(map(of_one, operand(type)))
@@ -83,16 +83,16 @@ def _joined(left: bool | None, right: bool | None, decisive: bool) -> bool | Non
 
 
 def _is_known(field: object, type: NotificationType) -> bool:
-    """Whether a field has the same value in all events of the type. UTC() never has."""
+    """Whether a field has the same value in all events of the type. UTC() never does."""
     if not isinstance(field, Field):
         return False
     if field.section != APPLICATION_PROPERTIES:
-        return True  # the subject is the name of the type, and there is nothing else
+        return True  # the only property is the subject, which is the name of the type
     return field.name == _EVENT_TYPE or field.name not in CATALOG[type].names
 
 
 def _fields(node: object) -> list[object]:
-    """The fields that a node looks at, wherever in it; and UTC(), which is none."""
+    """All fields in a node, at any depth; also UTC(), which is not a field."""
     if isinstance(node, Field | syntax.Now):
         return [node]
     if isinstance(node, tuple):
@@ -131,28 +131,28 @@ _OF_LOGS = frozenset(
         QUERY_FILTER,
     }
 )
-"""Filters on positions and by the index of a log, of which notifications have neither: not supported here."""
+"""Filters on positions and on the index of a log; notifications have neither, so they are not supported here."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """What a listener asks for."""
+    """The parsed filters of a listener."""
 
     accepted: dict[Symbol, object]
-    """The entries in effect, as given, to be echoed; an unsupported one is left out (AMQP 3.5.8)."""
+    """The entries in effect, as given, to be echoed; unsupported ones are left out (AMQP 3.5.8)."""
     matches: Callable[[Notification], bool] | None
-    """Whether it is wanted; None where all are."""
+    """Whether a notification is wanted; None if all are."""
     types: frozenset[NotificationType]
-    """Only of these can it be wanted."""
+    """Wanted notifications have one of these types."""
     transformation: Transformation | None
     names_lost: bool
-    """Whether it asks how many notifications were lost before: then it is decided when one is sent."""
+    """Whether it uses the number of notifications lost before: then it is evaluated when one is sent."""
 
 
 def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimits = DEFAULT_LIMITS) -> EventFilter:
-    """What the filters of a source ask for, all of which must be true; takes a while for large ones.
+    """Parse the filters of a source; a notification must pass them all. Takes a while for large ones.
 
-    Raises InvalidFilter: one is invalid, or there are more than is allowed, or two transformations.
+    Raises InvalidFilter: one is invalid, or there are more than allowed, or two transformations.
     """
     if given and len(given) > limits.list_items_max:
         problem = f"{len(given)} filters given, at most {limits.list_items_max} are allowed"
@@ -189,7 +189,7 @@ def _predicate(key: object, value: object, context: Context) -> Node:
 
 
 def _has_query(node: Node) -> bool:
-    """Only conjunctions can hold one."""
+    """Only conjunctions can contain one."""
     return isinstance(node, IndexQuery) or (isinstance(node, And) and any(map(_has_query, node.operands)))
 
 

@@ -1,6 +1,6 @@
 """Consumer groups, and receivers whose positions outlive their links, as entities.
 
-Those of a log that has a node come from there, those of any other as they are stored.
+For a log with a node, they come from the node; for any other, from the store.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ConsumerGroups(ReadOnly):
         }
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """See Entities: moves its positions. A group that has members is not moved.
+        """See Entities: moves its positions. A group with members is not moved.
 
         Raises PositionTrimmed, PositionOfOtherIncarnation.
         """
@@ -79,7 +79,7 @@ class ConsumerGroups(ReadOnly):
         return await self.read(user, name)
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: its positions are forgotten. A group that has members is not deleted."""
+        """See Entities: forgets its positions. A group with members is not deleted."""
         log, group = self._key(name)
         self._rights.check_managed(user, log)
         node = await self._idle(user, name)
@@ -87,9 +87,9 @@ class ConsumerGroups(ReadOnly):
         await check_stored(node)
 
     async def _idle(self, user: User, name: str) -> EventLogNode:
-        """The node of the log of a group that has no members, with nothing awaited since that was seen.
+        """The node of the log of a group without members; nothing was awaited since that check.
 
-        Raises OperationRefused where it has some, or there is no such group.
+        Raises OperationRefused if it has members, or there is no such group.
         """
         log, group = self._key(name)
         await self.read(user, name)
@@ -136,7 +136,7 @@ def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
 
 
 async def positions_of(container: Container, log: str) -> Positions:
-    """What is remembered of a log's receivers; opens none. A node's own belong to the loop, where this is called.
+    """The remembered positions of a log's receivers; opens no log. Call it on the loop, which owns a node's positions.
 
     Raises LogNotFound, StorageCorrupted, StorageUnavailable.
     """
@@ -149,7 +149,7 @@ async def positions_of(container: Container, log: str) -> Positions:
 
 
 async def check_stored(node: EventLogNode) -> None:
-    """Have a change stored before it is answered. Raises OperationRefused where that fails."""
+    """Store a change before it is answered. Raises OperationRefused if that fails."""
     if await node.store_all() is not None:
         problem = "the change is made, and lost if the server ends now: it cannot be stored at present; see its log"
         raise OperationRefused(Status.OUTCOME_UNKNOWN, problem)
@@ -160,7 +160,7 @@ def _groups(positions: Positions) -> list[str]:
 
 
 class DurableLinks(ReadOnly):
-    """Durable links of all logs, for who manages the server: they name users and their containers."""
+    """Durable links of all logs, for managers of the server only: they name users and their containers."""
 
     def __init__(self, container: Container, rights: LogRights) -> None:
         self._container, self._rights, self._guard = container, rights, container.shared.guard
@@ -197,7 +197,7 @@ class DurableLinks(ReadOnly):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: its position is forgotten. One that has a link is not deleted."""
+        """See Entities: forgets its position. A durable link that is attached is not deleted."""
         self._guard.authorize(user, Right.MANAGE, "*")
         log, _, _ = await self._found(name)
         node = await self._container.nodes.node_of(log)

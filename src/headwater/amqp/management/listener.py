@@ -1,4 +1,4 @@
-"""A link from `$events`: notifications go out as far as there is credit; what waits is bounded, the oldest is lost."""
+"""A link from `$events`: sends notifications as credit allows; the queue is bounded, and drops the oldest."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ from .transformation import TRANSFORMATION, Transformation, read_transformation
 _logger = logging.getLogger("headwater.amqp")
 
 TURN = 64
-"""What one listener is sent before it is the turn of others."""
+"""The most that one listener is sent before others get their turn."""
 LISTENERS_MAX = 64
-"""Links from `$events` of one connection: each has a queue."""
+"""Links from `$events` per connection: each has a queue."""
 WAITING_MIN = 1000
-"""Notifications that may wait for any listener, however many its connection has."""
+"""Notifications that may wait for any listener, however many listeners its connection has."""
 NOTIFICATION_BYTES = 2048
-"""What a notification that waits takes in memory, roughly."""
+"""Approximate memory of a waiting notification."""
 COUNTED_STEP = 32
-"""Room is taken, and given back, for so many notifications together."""
+"""Memory is reserved and released for this many notifications at a time."""
 _OF_ANYBODY = frozenset(entry.type for entry in CATALOG.values() if entry.scope is not Scope.SERVER)
-"""What somebody can see who may not manage the server."""
+"""The types visible without the right to manage the server."""
 _DOING = "amqp", f"listener to {EVENTS}"
 UNSETTLED = 0
 """snd-settle-mode (2.8.2)."""
@@ -83,7 +83,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
 
 
 class NotificationLink(LinkEnd):
-    """One link on which notifications go out."""
+    """One link that sends notifications."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class NotificationLink(LinkEnd):
         self._unsettled_max = transport.shared.settings.unsettled_max
         self._is_turn_due = self._is_over = False
         self._counted = 0
-        """So many notifications that wait have their room."""
+        """The number of waiting notifications with reserved memory."""
         self._queue: NotificationQueue | None = None
 
     def start(self, wanted: EventFilter) -> None:
@@ -120,13 +120,13 @@ class NotificationLink(LinkEnd):
         return self._queue is not None and not self._queue.is_empty and self._room() > 0
 
     def on_ready(self) -> None:
-        """See LinkEnd: go on."""
+        """See LinkEnd: continue sending."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self._turns.now(self._flow, self._turn)
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
-        """See LinkEnd. A notification is not given again, whatever became of it; but there is room for others."""
+        """See LinkEnd. A notification is never sent again, whatever its outcome; but there is room for others."""
         self._take_turn_soon()
 
     def on_detached(self, ending: Ending) -> None:
@@ -135,15 +135,15 @@ class NotificationLink(LinkEnd):
         self._counted = 0
         if self._queue is not None:
             self._queue.close()
-            self._queue = None  # it knows this link: so both are gone at once
+            self._queue = None  # it refers to this link: break the cycle, so that both are freed at once
 
     def _wake(self) -> None:
-        """Something waits; called in any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be woken
+        """A notification is waiting; called in any thread."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and there is nothing left to wake
             self._loop.call_soon_threadsafe(self.on_ready)
 
     def _accepts(self, notification: Notification) -> bool:
-        """Rights come before filters: what nobody may know costs nothing, and what a filter costs tells nothing."""
+        """Check rights before filters: hidden notifications cost nothing, and the cost of a filter reveals nothing."""
         seen = as_seen_by(self._user, notification)
         if seen is None or self._matches is None:
             return seen is not None
@@ -154,7 +154,7 @@ class NotificationLink(LinkEnd):
             return False
 
     def _skip(self, notification: Notification) -> None:
-        """A notification cannot be looked at, or written: the next ones are no worse for it."""
+        """Skip a notification whose filter or encoding failed; later ones are not affected."""
         self._transport.shared.statistics.notifications_skipped += 1
         about = {"type": notification.type.value, "link": cut(self._link.name)}
         _logger.exception("a notification was skipped", extra={"fields": about})
@@ -167,17 +167,17 @@ class NotificationLink(LinkEnd):
         if queue is None or self._is_over:
             return
         try:
-            self._user = self._node.user(self._transport)  # a right that is lost is lost here too
+            self._user = self._node.user(self._transport)  # so that a revoked right takes effect here too
             if room <= 0:
                 self._wait(queue, until)
                 return
             for notification in queue.take(room, goes_on=lambda: self._turns.cpu() < until):
-                if (seen := as_seen_by(self._user, notification)) is not None:  # still, where it has waited
+                if (seen := as_seen_by(self._user, notification)) is not None:  # checked again, since it has waited
                     self._send(seen)
         except Unauthenticated as error:
             self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
             return
-        except Exception:  # others wait for their turn behind this one
+        except Exception:  # other listeners wait for their turn behind this one
             _logger.exception("a listener failed", extra={"fields": {"link": cut(self._link.name)}})
             self._transport.expel(self._link, conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
@@ -191,8 +191,8 @@ class NotificationLink(LinkEnd):
     def _wait(self, queue: NotificationQueue, until: float) -> None:
         """Nothing can be sent at present.
 
-        The filter is applied meanwhile, so that only its notifications take room; unless it names `lost`, which is
-        known when a notification is sent.
+        Meanwhile apply the filter, so that only matching notifications take memory; unless it uses `lost`, which is
+        known only when a notification is sent.
         """
         if not self._names_lost:
             queue.look(lambda: self._turns.cpu() < until)
@@ -200,10 +200,10 @@ class NotificationLink(LinkEnd):
                 self._take_turn_soon()
         self._count(queue)
         if self._link.is_draining and self._is_full:
-            self._link.drained()  # room comes with outcomes, which may come after the end of the drain
+            self._link.drained()  # room comes with outcomes, which may arrive after the end of the drain
 
     def _count(self, queue: NotificationQueue) -> None:
-        """Take room for waiting notifications, or give it back; where there is none, the oldest are lost."""
+        """Reserve memory for waiting notifications, or release it; if there is none, drop the oldest."""
         share = self._transport.share
         while (more := queue.waiting - self._counted) > 0:
             more += -more % COUNTED_STEP
@@ -224,7 +224,7 @@ class NotificationLink(LinkEnd):
 
     @property
     def _is_full(self) -> bool:
-        """Whether as many wait for their outcome as may."""
+        """Whether the limit on messages that await their outcome is reached."""
         return self._link.unsettled >= self._unsettled_max
 
     def _room(self) -> int:
@@ -252,14 +252,14 @@ class NotificationLink(LinkEnd):
 
 
 def _waiting_max(listener_events_max: int, others: int) -> int:
-    """How many notifications may wait for a listener: the listeners of a connection share what one alone may have."""
+    """How many notifications may wait for a listener: the listeners of a connection share the limit of one."""
     return max(listener_events_max // (others + 1), min(WAITING_MIN, listener_events_max))
 
 
 def _transformation(
     wanted: EventFilter, properties: Mapping[Any, Any] | None
 ) -> tuple[Transformation | None, dict[Symbol, object] | None]:
-    """The transformation in effect, and the link properties that say so. Raises InvalidFilter."""
+    """The transformation in effect, and the link properties that report it. Raises InvalidFilter."""
     given = (properties or {}).get(TRANSFORMATION)
     if given is None:
         return wanted.transformation, None

@@ -17,19 +17,19 @@ LONG_MAX = 2**63 - 1
 
 
 class RequestMessage(NamedTuple):
-    """A request that has come."""
+    """A received request."""
 
     reply_to: str | None
     correlation_id: object
-    """What the answer is to carry: the request's correlation-id, or else its message-id."""
+    """The correlation-id of the answer: the request's correlation-id, or else its message-id."""
     properties: Mapping[str, object]
-    """The application-properties, all of them."""
+    """All application-properties."""
     body: object
-    """The value of an amqp-value section; of any other body, its parts; None where there is none."""
+    """The value of an amqp-value section; for any other body, its parts; None if there is none."""
 
 
 def read_request(message: bytes) -> RequestMessage:
-    """The request in a message. Raises MessageFault: it is not well-formed."""
+    """Parse the request in a message. Raises MessageFault if it is malformed."""
     try:
         found = decode_message(message)
     except DecodeError as error:
@@ -40,7 +40,7 @@ def read_request(message: bytes) -> RequestMessage:
 
 
 def answer_message(answer: Answer, request: RequestMessage) -> bytes:
-    """The message that answers; the status has both spellings that clients look for."""
+    """The message of an answer; the status has both spellings that clients look for."""
     status: dict[str, object] = {
         "statusCode": Int(answer.status),
         "status-code": Int(answer.status),
@@ -54,12 +54,12 @@ def answer_message(answer: Answer, request: RequestMessage) -> bytes:
 
 
 def amqp_number(value: object) -> object:
-    """A value as AMQP has it: whole numbers are longs; an epoch, which may be any ulong, is one where it must be."""
+    """A number as AMQP type: integers are longs; an epoch, which may be any ulong, is a ulong only if necessary."""
     return ULong(value) if isinstance(value, int) and value > LONG_MAX else value
 
 
 def amqp_value(value: object) -> object:
-    """A value of an answer as AMQP has it: a time is a timestamp, a number that is no long an ulong."""
+    """A value of an answer as AMQP type: a time is a timestamp, a number beyond the range of long a ulong."""
     if isinstance(value, Time):
         return Timestamp(value)
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""The nodes `$management` and `$events` of one container: what their links share, and what can be managed."""
+"""The nodes `$management` and `$events` of one container: the state that their links share, and the entities."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .peers import Connections, Links, Servers, Sessions
 from .replies import LIFETIME, ReplyBook
 
 TEMPORARY = frozenset({"temporary-queue", "temporary-topic"})
-"""Capabilities of the targets by which clients of JMS make temporary queues."""
+"""Target capabilities by which JMS clients create temporary queues."""
 
 
 class ManagementNode:
-    """What all links to `$management`, and all from `$events`, share."""
+    """State shared by all links to `$management`, and all from `$events`."""
 
     def __init__(self, container: Container) -> None:
         self._guard, self.spawn = container.shared.guard, container.nodes.spawn
@@ -31,7 +31,7 @@ class ManagementNode:
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
         self.requests: dict[Transport, set[LinkEnd]] = {}
-        """Links to `$management` of each connection: attached, or gone with requests that are not answered yet."""
+        """Links to `$management` of each connection: attached, or detached with unanswered requests."""
         rights = LogRights(container.nodes.store, container.shared.guard)
         for type, entities in (
             (managed.SERVER, Servers(container)),
@@ -48,13 +48,13 @@ class ManagementNode:
             self.management.serve(type, entities)
 
     def user(self, transport: Transport) -> User:
-        """Who asks, with the rights that they have now. Raises Unauthenticated: nobody that is known any more."""
+        """The user of a connection, with current rights. Raises Unauthenticated if the user no longer exists."""
         if transport.user is None:
             raise Unauthenticated("the connection has no user")
         return self._guard.trusted(transport.user.name, transport.peer)
 
     def forget_requests(self, transport: Transport, requests: LinkEnd) -> None:
-        """The link is over, and so is the last request that came on it."""
+        """The link is over, and its last request has been answered."""
         of_connection = self.requests.get(transport, set())
         of_connection.discard(requests)
         if not of_connection:
@@ -72,9 +72,9 @@ class ManagementNode:
         self.replies.attach(transport, link, source, address)
 
     def attach_mailbox(self, transport: Transport, link: Receiver, target: Target) -> None:
-        """Make a reply node for a client that makes its temporary queues by sending to them, as JMS clients do.
+        """Create a reply node for a client that creates temporary queues by sending to them, as JMS clients do.
 
-        It never gets credit: only this node sends there. Raises LinkFault.
+        The link never gets credit: only this node sends there. Raises LinkFault.
         """
         if target.address is not None or not TEMPORARY & {str(each) for each in target.capabilities or ()}:
             problem = "the only dynamic targets are temporary queues for answers of $management"

@@ -17,9 +17,9 @@ from .messages import amqp_number
 from .transformation import Transformation
 
 LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
-"""The delivery annotation that says how many notifications the listener has lost before this one."""
+"""The delivery annotation with the number of notifications that the listener has lost before this one."""
 ENCODED_MAX = 1024
-"""Messages that are kept encoded, for listeners that get the same."""
+"""Encoded messages that are cached, for listeners that get the same."""
 _NOTHING: Mapping[object, object] = {}
 _TIMES: Mapping[NotificationType, frozenset[str]] = {
     entry.type: frozenset(each.name for each in entry.attributes if each.kind is Kind.TIMESTAMP)
@@ -28,11 +28,11 @@ _TIMES: Mapping[NotificationType, frozenset[str]] = {
 
 
 class NotificationMessages:
-    """Makes messages; the whole form of a notification is made once, whoever gets it."""
+    """Encodes messages; the full form of a notification is encoded once for all listeners."""
 
     def __init__(self) -> None:
         self._encoded: OrderedDict[int, tuple[Mapping[str, object], bytes]] = OrderedDict()
-        """By the identity of the attributes, which are kept so that it stays theirs."""
+        """By the id() of the attributes, which are kept so that it stays theirs."""
 
     def message(self, notification: Notification, wanted: Transformation | None) -> bytes:
         """The message for a listener."""
@@ -49,7 +49,7 @@ class NotificationMessages:
 
 
 class NotificationFields:
-    """The `Fields` of a notification: the virtual message, which has the subject and all attributes."""
+    """The `Fields` of a notification: the virtual message with the subject and all attributes."""
 
     __slots__ = ("_notification",)
 
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 
 def _message(notification: Notification, wanted: Transformation | None) -> Message:
-    """The message with what is wanted; None: the whole of it."""
+    """The message with the wanted attributes; None: all of it."""
     values = _values(notification)
     if wanted is not None and wanted.is_compact:
         compact = [values.get(name) for name in wanted.attributes]

@@ -1,4 +1,4 @@
-"""Connections, sessions and links of the container as entities, and the server itself. All of it is on the loop."""
+"""Connections, sessions and links of the container as entities, and the server itself. All of it runs on the loop."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from ..streams.consumer import ConsumerLink
 from ..streams.group_links import GroupLink
 
 TEXT_CHARS_MAX = 256
-"""Of a text that a peer has made up, as an attribute shows it."""
+"""The length to which attributes with text from a peer are cut."""
 PROPERTIES_MAX = 32
 CONNECTIONS_AT_ONCE = 100
-"""So many are looked at in one go."""
+"""How many are handled before the loop gets its turn."""
 PARTS_AT_ONCE = 256
-"""So many sessions, or links, of all connections together."""
+"""How many sessions or links, of all connections together."""
 
 
 class _OfServer(ReadOnly):
-    """Entities that whoever manages the server may see and close."""
+    """Entities that managers of the server may see and close."""
 
     def __init__(self, container: Container) -> None:
         self._container, self._guard, self._loop = container, container.shared.guard, container.shared.loop
@@ -50,7 +50,7 @@ class _OfServer(ReadOnly):
         self._guard.authorize(user, Right.MANAGE, "*")
 
     async def _connections(self) -> AsyncIterator[Transport]:
-        """All of them, in order; the loop has other turns in between."""
+        """All of them, in order; yields to the loop in between."""
         for index, transport in enumerate(list(self._container.numbered.values())):
             if index % CONNECTIONS_AT_ONCE == CONNECTIONS_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -131,7 +131,7 @@ class Connections(_OfServer):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: closes it, after the answer if it is the connection of who asks."""
+        """See Entities: closes it; the caller's own connection only after the answer."""
         self._check(user)
         transport = self._connection(name)
         self._loop.call_soon(transport.close, conditions.CONNECTION_FORCED, _closed_by(user))
@@ -176,13 +176,13 @@ class Sessions(_OfServer):
 
 
 class Links(_OfServer):
-    """Links; see `management.entities`. A user may see those of its own connections, as of the events about them."""
+    """Links; see `management.entities`. Users may see those of their own connections, as in events about links."""
 
     async def names(self, user: User) -> Sequence[str]:
         sees_all, names = self._is_allowed(user), list[str]()
         async for transport in self._connections():
             for number in transport.link_numbers if sees_all or _is_of(transport, user) else ():
-                if (found := transport.link(number)) is not None:  # it is still there
+                if (found := transport.link(number)) is not None:  # still attached
                     names.append(f"{transport.number}/{transport.session_number(found[0].session)}/{number}")
                     await _pause_after(names)
         return names
@@ -229,7 +229,7 @@ class Links(_OfServer):
 
 
 def _times(end: LinkEnd) -> Attributes:
-    """When what went over it, and since when it waits for what."""
+    """Its attach and message times, what it is waiting for, and since when."""
     waits_for = end.waits_for
     since = max(end.attached_at, end.message_at, end.outcome_at if waits_for == "outcomes" else 0)
     return {
@@ -241,7 +241,7 @@ def _times(end: LinkEnd) -> Attributes:
 
 
 async def _of_receiver(consumer: ConsumerLink) -> Attributes:
-    """What a receiver of a log has, and others have not."""
+    """Attributes of receivers of a log only."""
     after = consumer.position.after
     (lag,) = await _lags([consumer]) or (NO_LAG,)
     return {
@@ -257,7 +257,7 @@ async def _of_receiver(consumer: ConsumerLink) -> Attributes:
 
 
 async def _of_group_link(link: GroupLink) -> Attributes:
-    """The same, of a receiver whose address names its group: of all partitions that it has."""
+    """The same, for a receiver whose address names its group: of all partitions that it owns."""
     parts = tuple(link.parts)
     lags = await _lags(parts)
     return {
@@ -273,7 +273,7 @@ async def _of_group_link(link: GroupLink) -> Attributes:
 
 
 async def _lags(consumers: Sequence[ConsumerLink]) -> list[Lag]:
-    """How far each of them is behind that is; on a thread if there is one."""
+    """The lag of each consumer that is behind; computed in a thread, if there are any."""
     now_ms = time.time_ns() // 1_000_000
     behind = [
         partial(lag_of, log, after, now_ms, partition=each.partition, upto=each.upto)
@@ -284,18 +284,18 @@ async def _lags(consumers: Sequence[ConsumerLink]) -> list[Lag]:
 
 
 def _filters(given: Mapping[Symbol, object]) -> Attributes:
-    """The filters of a receiver, as texts."""
+    """The filters of a receiver, as text."""
     return {_cut(str(name)): _cut(_filter_text(value)) for name, value in list(given.items())[:PROPERTIES_MAX]}
 
 
 def _filter_text(value: object) -> str:
-    """A filter as a text: what is described, where it is."""
+    """A filter as text: for a described value, the value itself."""
     plain = value.value if isinstance(value, Described) else value
     return plain if isinstance(plain, str) else show(plain, TEXT_CHARS_MAX)
 
 
 async def _pause_after(names: Sequence[str]) -> None:
-    """Others have their turn after so many names."""
+    """Yield to others after a number of names."""
     if len(names) % PARTS_AT_ONCE == 0:
         await asyncio.sleep(0)
 
@@ -305,7 +305,7 @@ def _is_of(transport: Transport, user: User) -> bool:
 
 
 def _address(link: Link) -> str | None:
-    """As the peer knows it; a node that was made on demand has the address that it was given."""
+    """The address that the peer uses; a dynamic node has the address that it was given."""
     attach = (link.local or link.remote) if link.is_sender else link.remote
     terminus = attach and (attach.source if link.is_sender else attach.target)
     return _cut(shown_address(terminus.address)) if isinstance(terminus, Source | Target) else None
@@ -320,7 +320,7 @@ def _cut(text: str) -> str:
 
 
 def _simple(properties: Any) -> dict[str, object]:
-    """The texts and numbers among a peer's properties."""
+    """The strings and numbers among a peer's properties."""
     found: dict[str, object] = {}
     for key, value in list((properties or {}).items())[:PROPERTIES_MAX]:
         if isinstance(value, str):

@@ -1,15 +1,15 @@
-"""Links on which answers go out, and how a request's reply-to finds its own.
+"""Links that send answers, and how a request's reply-to finds its link.
 
 A reply-to is, within the connection of the request:
 
 - the address of a link from a dynamic source, which the server has named, or from any `$reply/...`;
-- the target address of a link from `$management`, as clients of CBS and of Event Hubs have it;
+- the target address of a link from `$management`, as used by clients of CBS and of Event Hubs;
 - `$me`: the link from `$management` with the name of the request's link, in its session (link pairing).
 
-Without a reply-to the answer goes to the only link from `$management` of the request's session.
+Without a reply-to, the answer goes to the only link from `$management` of the request's session.
 
-Answers wait for credit. How many do is bounded by the requests under way; their bytes are counted in the connection's
-share of the memory. Where there is no room for one, the link that it goes to ends.
+Answers wait for credit. The requests in progress limit their number; their bytes are counted in the connection's share
+of the memory. If there is no room for an answer, its link ends.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from ..protocol.types import Described, Symbol, ULong
 PAIRED = "$me"
 DELETE_ON_CLOSE = Described(ULong(0x2B), [])
 LIFETIME = {Symbol("lifetime-policy"): DELETE_ON_CLOSE}
-"""Of a node that is made on demand (3.5.10)."""
+"""Of a dynamic node (3.5.10)."""
 
 
 class Replies(LinkEnd):
-    """One link on which answers go out, in their order, as it has credit."""
+    """One link that sends answers, in order, as credit allows."""
 
     def __init__(self, book: ReplyBook, transport: Transport, link: Sender) -> None:
         self._book, self._transport, self.link = book, transport, link
         self._waiting: deque[tuple[bytes, asyncio.Future[None]]] = deque()
         self._is_over = False
         self.address: str | None = None
-        """What a reply-to calls it, in its connection."""
+        """Its address in a reply-to, within its connection."""
         self.is_paired = False
-        """Whether it comes from `$management`, so that the name of the link calls it too."""
+        """Whether it comes from `$management`, so that the link's name identifies it too."""
         self.bytes_max = (link.remote and link.remote.max_message_size) or None
-        """The largest message that the receiver takes (2.7.3); None = any."""
+        """The largest message that the receiver accepts (2.7.3); None = any."""
 
     @property
     def waiting(self) -> int:
-        """How many answers wait."""
+        """How many answers are waiting."""
         return len(self._waiting)
 
     async def send(self, message: bytes) -> None:
-        """Send an answer, and wait until it went out. It is dropped if the link goes away before."""
+        """Send an answer, and wait until it has been sent. It is dropped if the link ends before."""
         if self._is_over:
             return
         sent: asyncio.Future[None] = self._transport.shared.loop.create_future()
@@ -92,7 +92,7 @@ class Replies(LinkEnd):
         self._transport.flush_soon()
 
     def on_outcomes(self, contexts: object, state: object) -> None:
-        """See LinkEnd. An answer that was refused is not given again; but there is room for others."""
+        """See LinkEnd. A refused answer is not sent again; but there is room for others."""
         self.on_ready()
 
     def on_detached(self, ending: Ending) -> None:
@@ -106,7 +106,7 @@ class Replies(LinkEnd):
 
 
 class ReplyBook:
-    """All reply links, by what requests call them, and what waits for them."""
+    """All reply links, by the names that requests use."""
 
     def __init__(self) -> None:
         self._by_address: dict[tuple[Transport, str], Replies] = {}
@@ -115,11 +115,11 @@ class ReplyBook:
         self._numbers = itertools.count(1)
 
     def new_address(self) -> str:
-        """The address of a node that is made on demand."""
+        """A new address for a dynamic node."""
         return f"{REPLY}{next(self._numbers)}"
 
     def attach(self, transport: Transport, link: Sender, given: Source, address: str) -> None:
-        """Answer a receiver's attach; `address` is of its source, `$management` or that of a reply node."""
+        """Answer a receiver's attach; `address` is that of its source, `$management` or a reply node."""
         assert link.remote is not None
         source = Source(
             address=address,
@@ -145,7 +145,7 @@ class ReplyBook:
         replies.on_ready()
 
     def find(self, transport: Transport, link: Link, reply_to: str | None) -> Replies | None:
-        """Where the answer to a request that came on that link goes; None if there is no such link."""
+        """The link for the answer to a request on `link`; None if there is none."""
         if reply_to is None:
             found = self._of_session.get(link.session, {})
             return next(iter(found)) if len(found) == 1 else None
@@ -154,7 +154,7 @@ class ReplyBook:
         return self._by_address.get((transport, reply_to))
 
     def forget(self, transport: Transport, replies: Replies) -> None:
-        """The link is over."""
+        """Forget a link that is over."""
         if replies.address is not None and self._by_address.get((transport, replies.address)) is replies:
             del self._by_address[transport, replies.address]
         if replies.is_paired:
@@ -167,6 +167,6 @@ class ReplyBook:
 
 
 def paired_properties(link: Link) -> dict[Symbol, object] | None:
-    """The link property of a pair of links, given back where it was given."""
+    """The link property of a pair of links, returned if it was given."""
     given = (link.remote and link.remote.properties) or {}
     return {Symbol("paired"): True} if given.get("paired") is True else None

@@ -1,4 +1,4 @@
-"""A link to `$management`: its requests are done one after the other, in their order."""
+"""A link to `$management`: its requests are processed one at a time, in order."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from .replies import Replies, paired_properties
 _logger = logging.getLogger("headwater.amqp")
 
 LINKS_MAX = 16
-"""Links to `$management` of one connection: each holds some requests, also when it is gone."""
+"""Links to `$management` per connection: each holds some requests, even after it is detached."""
 CREDIT = 8
-"""Requests that one link may have under way. The next is done when the answer to the last went out."""
+"""Requests in progress on one link. The next is processed when the answer to the last has been sent."""
 REQUEST_BYTES_MAX = 64 * 1024
 LARGE_ANSWER = 50
-"""Results from which on an answer is encoded in a thread."""
+"""Answers with more results than this are encoded in a thread."""
 
 
 def attach_requests(node: ManagementNode, transport: Transport, link: Receiver, target: Target) -> None:
@@ -57,18 +57,18 @@ def attach_requests(node: ManagementNode, transport: Transport, link: Receiver, 
 
 
 class Requests(LinkEnd):
-    """One link on which requests come."""
+    """One link that receives requests."""
 
     def __init__(self, node: ManagementNode, transport: Transport, link: Receiver) -> None:
         self._node, self._transport, self._link = node, transport, link
         self._waiting: deque[tuple[RequestMessage, int]] = deque()
-        """Requests, each with the bytes taken for it."""
+        """Requests, each with the bytes reserved for it."""
         self._under_way = 0
         self._is_busy = False
         self._is_over = False
 
     def on_messages(self) -> None:
-        """See LinkEnd. What can be answered is accepted at once, and what cannot, rejected."""
+        """See LinkEnd. Valid requests are accepted at once, others rejected."""
         for delivery in self._link.take():
             self.deliveries += 1
             try:
@@ -90,7 +90,7 @@ class Requests(LinkEnd):
             self._node.spawn(self._serve())
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd. What was accepted is done all the same, unless nobody is left to be answered."""
+        """See LinkEnd. Accepted requests are still processed, unless the connection has ended."""
         self._is_over = True
         if ending is Ending.CONNECTION:
             self._transport.share.give(sum(held for _, held in self._waiting))
@@ -155,7 +155,7 @@ class Requests(LinkEnd):
                 message = await asyncio.to_thread(answer_message, answer, request)
             else:
                 message = answer_message(answer, request)
-        except EncodeError:  # one answer that cannot be written ends neither the link nor what waits behind it
+        except EncodeError:  # one bad answer must not end the link, nor block those behind it
             _logger.exception("an answer was not written", extra={"fields": {"peer": self._transport.peer}})
             problem = "internal error; see the server's log"
             return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)

@@ -1,6 +1,6 @@
 """The notification transformation (event notification 0.2): which attributes a listener gets, and in which form.
 
-The proposal leaves open how it is attached. Here it is a filter of the source, described by the symbol
+The proposal leaves open how to attach it. Here it is a filter of the source, described by the symbol
 `headwater:transformation`, which transforms and rejects nothing; or a link property of that name.
 """
 
@@ -19,16 +19,16 @@ ATTRIBUTES_MAX = 256
 
 
 class Transformation(NamedTuple):
-    """What a listener wants to get."""
+    """The form in which a listener gets notifications."""
 
     attributes: tuple[str, ...]
-    """`requestedAttributes`: these only, in this order."""
+    """`requestedAttributes`: only these, in this order."""
     is_compact: bool
-    """`compact`: a list of their values, null for what is not there; no subject, no application-properties."""
+    """`compact`: a list of their values, null for missing ones; no subject, no application-properties."""
 
 
 def read_transformation(given: object) -> Transformation:
-    """The transformation that a map is. Raises InvalidFilter, saying what is wrong with it."""
+    """Parse a transformation from its map. Raises InvalidFilter, which says what is wrong with it."""
     value = given.value if isinstance(given, Described) else given
     if not isinstance(value, Mapping):
         raise _fault(f"a map is expected, {show(value)} given")

@@ -1,10 +1,10 @@
-"""Events that were not born as AMQP messages, as messages: the AMQP binding of CloudEvents 1.0.2, binary mode.
+"""Events that did not arrive as AMQP messages, as messages: the AMQP binding of CloudEvents 1.0.2, binary mode.
 
 Every attribute is an application property `cloudEvents:NAME`, in its canonical string form: the binding allows it
-(3.1.3.2), and it keeps a time as its producer wrote it, of which a timestamp of AMQP would lose digits and offset.
-`datacontenttype` is the property content-type (3.1.1). Beside that, what a reader who knows no CloudEvents looks for:
-message-id is the event's id, subject is its type (as the type of a plain message is its subject), and the message
-annotation event-streams-group-key is its group key.
+(3.1.3.2), and it keeps a time as its producer wrote it; an AMQP timestamp would lose digits and offset.
+`datacontenttype` is the property content-type (3.1.1). For readers without CloudEvents support, message-id is the
+event's id, subject is its type (as the type of a plain message is its subject), and the message annotation
+event-streams-group-key is its group key.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _names: dict[str, bytes] = {}
 
 
 def envelope_of(event: SequencedEvent, default_source: str, data_bytes: int | None = None) -> bytes:
-    """All of the message that comes before the payload; `default_source` is that of events without one.
+    """The message up to the payload; `default_source` is the source of events without one.
 
-    `data_bytes` is the size of a payload that the event comes without.
+    `data_bytes` is the payload size of an event without its payload.
     """
     attributes = attributes_from_event(event, default_source)
     del attributes["specversion"]
@@ -73,7 +73,7 @@ def _map(section: bytes, entries: bytes, count: int) -> bytes:
 
 
 def _compound(short: bytes, long: bytes, elements: bytes, count: int) -> bytes:
-    """A section of a list or map, in the shorter of its forms (AMQP part 1, 1.2.3)."""
+    """A section of a list or map, in its shortest form (AMQP part 1, 1.2.3)."""
     size = len(elements)
     if size < 255 and count < 256:
         return b"%b%c%c%b" % (short, size + 1, count, elements)

@@ -1,4 +1,4 @@
-"""An event as source filters see it: the sections of the message that a consumer would get, decoded when asked for."""
+"""An event as source filters see it: the sections of the message that a consumer would get, decoded on demand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .outbound import SOURCE_PARTITION
 
 
 class EventFields:
-    """The `Fields` of one event. Nothing raises: a section that cannot be read is empty, so that filters go on."""
+    """The `Fields` of one event. Never raises: an unreadable section is empty, so that filters continue."""
 
     __slots__ = ("_annotations", "_default_source", "_event", "_maps", "_message", "_named_values", "_spans")
 
@@ -31,15 +31,15 @@ class EventFields:
         self._maps: dict[int, Mapping[object, object]] = {}
 
     def header(self) -> Mapping[str, object]:
-        """By the names of the standard; what is absent has the standard's default."""
+        """By the names of the standard; absent fields have the standard's default."""
         return {**HEADER_DEFAULTS, **self._named(HEADER, HEADER_FIELDS)}
 
     def properties(self) -> Mapping[str, object]:
-        """By the names of the standard (`message-id`); null ones are left out."""
+        """By the names of the standard (`message-id`); null fields are left out."""
         return self._named(PROPERTIES, PROPERTIES_FIELDS)
 
     def delivery_annotations(self) -> Mapping[object, object]:
-        """The three that every delivery carries."""
+        """The three that every delivery has."""
         if self._annotations is None:
             event = self._event
             self._annotations = {
@@ -50,11 +50,11 @@ class EventFields:
         return self._annotations
 
     def message_annotations(self) -> Mapping[object, object]:
-        """As the producer sent them; of an event born elsewhere, its group key."""
+        """As the producer sent them; for an event of another protocol, its group key."""
         return self._map(MESSAGE_ANNOTATIONS)
 
     def application_properties(self) -> Mapping[object, object]:
-        """As the producer sent them; of an event born elsewhere, its CloudEvents attributes."""
+        """As the producer sent them; for an event of another protocol, its CloudEvents attributes."""
         return self._map(APPLICATION_PROPERTIES)
 
     def footer(self) -> Mapping[object, object]:

@@ -1,4 +1,4 @@
-"""The header section of a message (AMQP part 3, 3.2.1): what is kept of it, and how it counts redeliveries."""
+"""The header section of a message (AMQP part 3, 3.2.1): its stored form, and its count of redeliveries."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ HEADER_DEFAULTS: Mapping[str, object] = {
     for name, default, kind in zip(HEADER_FIELDS, _DEFAULTS, _KINDS, strict=True)
     if default is not None
 }
-"""What an absent field is; `ttl` has no default."""
+"""The defaults of absent fields; `ttl` has none."""
 HEADER_BYTES_MAX = 1024
-"""No header of five fields is as long."""
+"""A header of five fields is always shorter."""
 _SECTION_BYTES_MAX = 64
 _SECTIONS_MAX = 1024
 _DELIVERY_COUNT_MAX = 2**32 - 1
 
 _kept: dict[bytes, bytes] = {}
-"""Sections by what came: senders use few headers, always anew."""
+"""Normalized sections by received section: senders repeat a few headers."""
 
 
 def kept_header(section: bytes) -> bytes:
-    """The section as it is stored: in its plain form, empty where every field has its default.
+    """The section in its stored, plain form; empty if every field has its default.
 
-    Raises MessageFault where it is no header.
+    Raises MessageFault if it is not a header.
     """
     kept = _kept.get(section)
     if kept is None:
@@ -46,7 +46,7 @@ def kept_header(section: bytes) -> bytes:
 
 
 def header_values(section: bytes) -> list[object]:
-    """The values of a header's fields, as many as it has. Raises MessageFault where it is no header."""
+    """The values of a header's fields, as many as it has. Raises MessageFault if it is not a header."""
     if len(section) > HEADER_BYTES_MAX:
         problem = f"{len(section)} bytes given, at most {HEADER_BYTES_MAX} are taken for {len(HEADER_FIELDS)} fields"
         raise MessageFault(DECODE_ERROR, f"the header is too long: {problem}")
@@ -65,10 +65,10 @@ def header_values(section: bytes) -> list[object]:
 
 
 def redelivered(section: bytes, failures: int) -> bytes:
-    """The header of a message (empty if it has none) after so many more failed deliveries."""
+    """The header of a message (empty if it has none) after `failures` more failed deliveries."""
     try:
         values = header_values(section) if section else []
-    except MessageFault:  # no message that was received: somebody appended these bytes as an envelope
+    except MessageFault:  # not a received message: these bytes were appended as an envelope
         values = []
     values += [None] * (len(HEADER_FIELDS) - len(values))
     before = values[-1] or 0

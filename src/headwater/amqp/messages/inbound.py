@@ -1,23 +1,23 @@
-"""From a received message to the event that is stored. Pure, and on the path of every message: written for speed.
+"""From a received message to the stored event. Pure, and on the path of every message: written for speed.
 
-What is stored is the message as received without its delivery annotations (and without a header that says nothing):
+The stored event is the message as received without its delivery annotations (and without a header of defaults):
 `envelope` + `data`, where `data` is the content of the one data section; any other message is whole in `data`, with
 `Encoding.AMQP`. So an AMQP reader gets the bare message back, byte for byte.
 
-What the message says of itself:
+Event attributes come from the message:
 
-- type: that of its CloudEvent, else its subject, else `amqp.message` (also where the subject is no type of a log);
+- type: that of its CloudEvent, else its subject, else `amqp.message` (also if the subject is not a valid type);
 - group key: the message annotation event-streams-group-key, else the CloudEvent's `partitionkey`;
 - attributes: those of its CloudEvent, else `datacontenttype` (content-type) and `time` (creation-time); its trace is
   that of the CloudEvent, else the application property, else the message annotation `traceparent` (with `tracestate`);
-- partition: the delivery annotation event-streams-target-partition, which is for the caller to judge (4.6.6).
+- partition: the delivery annotation event-streams-target-partition, which the caller must check (4.6.6).
 
 A structured CloudEvent's document stays in `data`, and `datacontenttype` is that of the document: all readers see the
-same bytes, and who renders it as a CloudEvent (`formats.cloudevents`) unpacks it. A document that is no CloudEvent, or
-none that a log takes, is a payload as any other: the gate does not read payloads.
+same bytes, and the renderer of CloudEvents (`formats.cloudevents`) unpacks it. A document that is not a CloudEvent, or
+not one that a log accepts, is an ordinary payload: the gate does not read payloads.
 
-All of a message is looked through (`core.message.validity`), so that every receiver can decode it; what it says of its
-event is found, and refused, by the gate (`core.message.own_event`).
+The whole message is validated (`core.message.validity`), so that every receiver can decode it; the gate extracts its
+event, and may refuse it (`core.message.own_event`).
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ _BARE_DATA = b"\x00\x53\x75\xa0"
 _SUBJECT, _CREATION_TIME = 3, 9
 _NULL = b"\x40"
 _TRACED_BYTES_MAX = 16 * 1024
-"""In a longer section no trace is looked for."""
+"""Longer sections are not searched for a trace."""
 _REMEMBERED_MAX = 4096
 _REMEMBERED_BYTES_MAX = 512
 
 
 class Incoming(NamedTuple):
-    """What a message is to the log."""
+    """A message as the log sees it."""
 
     event: Event
-    """Within all limits of a log of these settings: `core.limits.check_append` takes it."""
+    """Within all limits of a log with these settings: passes `core.limits.check_append`."""
     target_partition: str | None
     """The partition that the producer names for this message (4.6.6), or None."""
 
@@ -86,11 +86,11 @@ _WHOLE_MESSAGE: Mapping[str, str] = MappingProxyType({"datacontenttype": WHOLE_M
 _ANY = LogSettings()
 
 _types: dict[bytes, str] = {_NULL: DEFAULT_TYPE}
-"""Event types by encoded subject: senders use few, always anew."""
+"""Event types by encoded subject: senders repeat a few."""
 
 
 def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
-    """The event behind a message as it was received, for a log of these settings.
+    """The event of a received message, for a log with these settings.
 
     Raises MessageFault, which is the outcome `rejected` of its delivery.
     """
@@ -141,7 +141,7 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
 
 
 def _in_trace(message: bytes, spans: Spans, attributes: Mapping[str, str]) -> Mapping[str, str]:
-    """With the trace that the sender names, in an application property or else in a message annotation, if it fits."""
+    """Add the trace that the sender gives in an application property, else in a message annotation, if it fits."""
     if len(attributes) > ATTRIBUTES_MAX - 2:
         return attributes
     for section in (APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS):
@@ -151,7 +151,7 @@ def _in_trace(message: bytes, spans: Spans, attributes: Mapping[str, str]) -> Ma
         try:
             values, _ = decode(message, at, stop)
         except DecodeError:
-            continue  # they are stored as they are, as those that nobody asks for
+            continue  # stored unchanged, like sections that are not searched
         if isinstance(values, dict):
             trace = trace_of(_plain(values.get(TRACEPARENT)), _plain(values.get(TRACESTATE)))
             if trace:
@@ -160,12 +160,12 @@ def _in_trace(message: bytes, spans: Spans, attributes: Mapping[str, str]) -> Ma
 
 
 def _plain(value: object) -> str | None:
-    """Text, of a string or a symbol."""
+    """The text of a string or a symbol."""
     return str(value) if isinstance(value, str) else None
 
 
 def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:
-    """Envelope and data: the message without delivery annotations, and without a header that says nothing."""
+    """Envelope and data: the message without delivery annotations, and without a header of defaults."""
     header, rest = b"", 0
     if HEADER in spans:
         rest = spans[HEADER][1]
@@ -182,7 +182,7 @@ def _split(message: bytes, spans: Spans) -> tuple[bytes, bytes, Encoding]:
 
 
 def _target_partition(message: bytes, spans: Spans) -> str | None:
-    """The delivery annotation event-streams-target-partition, symbol or string, as the sender's library has it."""
+    """The delivery annotation event-streams-target-partition: symbol or string, depending on the sender's library."""
     at, stop = spans[DELIVERY_ANNOTATIONS]
     if message.find(TARGET_PARTITION, at, stop) < 0:
         return None
@@ -213,7 +213,7 @@ def _properties(message: bytes, places: Places) -> tuple[str, MediaType, bytes]:
 
 
 def _type_of(subject: bytes) -> str:
-    """The event type that a subject is: itself where a log takes it as type."""
+    """The event type of a subject: the subject itself, if a log accepts it as a type."""
     text = subject[2 if subject[0] < 0xB0 else 5 :].decode()
     type = DEFAULT_TYPE if check_type(text) else text
     if len(subject) <= _REMEMBERED_BYTES_MAX:
@@ -224,13 +224,13 @@ def _type_of(subject: bytes) -> str:
 
 
 def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, str]:
-    """With the producer's own time: creation-time is when the message was created, not when the log took it (5.1.2)."""
+    """Add the producer's own time: creation-time is when the message was created, not when it was stored (5.1.2)."""
     text = timestamp_text(int.from_bytes(created[1:], signed=True))
     return attributes if text is None else {**attributes, "time": text}
 
 
 def _structured_event(data: bytes, media_type: MediaType) -> Event | None:
-    """The event of a document in the JSON format; None where it is none, and a payload as any other."""
+    """The event of a document in the JSON format; None if it is not one, and so an ordinary payload."""
     try:
         event = event_from_json(data)
     except InvalidInput:
@@ -239,7 +239,7 @@ def _structured_event(data: bytes, media_type: MediaType) -> Event | None:
 
 
 def _fault(event: Event, settings: LogSettings) -> str | None:
-    """Why the log does not take the event, which would take others of the same append down with it."""
+    """Why the log would refuse the event, and with it the others of the same append."""
     if plain_bytes(event, settings.event_bytes_max) is None:
         try:
             check_append((event,), settings.event_bytes_max, are_messages_checked=True)

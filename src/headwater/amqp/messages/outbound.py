@@ -1,7 +1,7 @@
-"""From a stored event to the message that is delivered: its own sections, and our delivery annotations among them.
+"""From a stored event to the delivered message: its own sections, with our delivery annotations inserted.
 
-Every message carries event-streams-offset, -timestamp and -source-partition (event streams 4.4, 5.1).
-What does not change from one event to the next is prepared once.
+Every message carries event-streams-offset, -timestamp and -source-partition (event streams 4.4, 5.1). Constant parts
+are prepared once.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ ASSOCIATED_PARTITIONS = "event-streams-associated-partitions-changed"
 """The name of the heading of 4.6.5 (and of 4.5.1); the sentence below that heading calls it "assigned"."""
 
 FIRST_RETAINED = "x-opt-headwater-first-retained-offset"
-"""The offset below which events are gone though the consumer asked for them: on the first message that it gets."""
+"""The offset below which requested events are gone; on the consumer's first message."""
 
 
 class Outbound:
     """Renders the events of one log for its consumers."""
 
     def __init__(self, partitions: int, default_source: str) -> None:
-        """`default_source` is the CloudEvents source of events that have none."""
+        """`default_source` is the CloudEvents source of events without one."""
         self._default_source = default_source
         self._suffixes = [_symbol(SOURCE_PARTITION) + _symbol(str(number)) for number in range(partitions)]
         self._prefixes: list[tuple[int, bytes]] = [(-1, b"")] * partitions
-        """By partition: a time, and what comes before the digits of an offset of that time (events share times)."""
+        """By partition: a time, and the bytes before an offset's digits at that time (events share times)."""
 
     def message(
         self,
@@ -41,8 +41,8 @@ class Outbound:
     ) -> bytes:
         """The message of an event; `failures` is how often its delivery has failed before.
 
-        `associated_partitions` are named to the consumer where they have changed (4.6.5), `first_retained` where the
-        consumer asked for events below it, which are gone.
+        `associated_partitions` are sent to the consumer if they have changed (4.6.5), `first_retained` if the consumer
+        asked for events below it, which are gone.
         """
         number, recorded_at, partition, _, data, _, _, _, _, _, envelope, encoding = event
         time, prefix = self._prefixes[partition]
@@ -65,7 +65,7 @@ class Outbound:
         associated_partitions: Sequence[int] | None = None,
         first_retained: int | None = None,
     ) -> tuple[bytes, memoryview]:
-        """The message of an event that comes without its data, in two parts: the second is of the data, and no copy."""
+        """The message of an event without its data, in two parts: the second is of the data, not copied."""
         envelope = event.envelope
         if event.encoding:  # the data is a whole message, which may begin with a header
             stop = header_stop(bytes(data[:HEADER_BYTES_MAX]))
@@ -87,7 +87,7 @@ class Outbound:
 
     @staticmethod
     def _unusual(annotations: bytes, stored: bytes, failures: int) -> bytes:
-        """With a header before the annotations: its own, or one that counts redeliveries."""
+        """The message with a header before the annotations: its own, or one that counts redeliveries."""
         stop = header_stop(stored)
         header, stored = stored[:stop], stored[stop:]
         if failures:

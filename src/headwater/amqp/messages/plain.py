@@ -1,7 +1,7 @@
-"""Plain messages as columns of events: a sender's messages that differ in message-id and data alone.
+"""Plain messages as columns of events: a sender's messages that differ only in message-id and data.
 
-`inbound` reads the first of them, and says what its event is; those that follow with the same bytes around message-id
-and data have events that differ in data and envelope alone. They are compared, not read (`core.alike`).
+`inbound` reads the first of them, and determines its event. Later messages with the same bytes around message-id and
+data have events that differ only in data and envelope. They are compared, not parsed (`core.alike`).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from ..errors import MessageFault
 from .inbound import read_message
 
 FORMS_MAX = 4
-"""Messages that change their form more often, among some that came together, are read one by one."""
+"""If the messages of one batch change their form more often, they are read one by one."""
 _AROUND_BYTES_MAX = 4096
-"""More than that around its data is not compared."""
+"""Messages with more bytes around their data are not compared."""
 
 
 class Share(Protocol):
-    """Whose events some of a joint append are."""
+    """The owner of some events of a joint append."""
 
     def ended(self, outcome: Outcome) -> None:
-        """They are stored, or were refused."""
+        """The events are stored, or were refused."""
 
     def apart(self) -> Sequence[Joint]:
-        """Each of the events as an append of its own."""
+        """Each event as an append of its own."""
 
 
 class PlainEvents(AlikeEvents):
-    """Plain events of one log that come in one turn of the event loop, from all links: one append (see `Joint`)."""
+    """Plain events of one log from all links in one turn of the event loop: one append (see `Joint`)."""
 
     __slots__ = ("_shares", "partition")
 
@@ -49,7 +49,7 @@ class PlainEvents(AlikeEvents):
         self._shares: list[Share] = []
 
     def claim(self, share: Share) -> None:
-        """The events that were added last are of that share."""
+        """Assign the events added last to that share."""
         self._shares.append(share)
 
     def outcomes(self, outcome: Outcome) -> list[tuple[Ended, Outcome]]:
@@ -61,14 +61,14 @@ class PlainEvents(AlikeEvents):
         return [joint for share in self._shares for joint in share.apart()]
 
     def columns(self, settings: LogSettings) -> EventColumns:
-        """See Joint. They were checked as they were added."""
+        """See Joint. The events were checked when they were added."""
         return self.as_columns()
 
 
 def read_plain(messages: Sequence[bytes], form: Form | None, settings: LogSettings, events: PlainEvents) -> Form | None:
-    """Add the events of messages, of which that form is expected; answers the form that the next should have.
+    """Add the events of messages, expected to have that form; returns the form to expect next.
 
-    None, and nothing was added, if not all of them are plain and can be decoded by every receiver.
+    Returns None, and adds nothing, unless all of them are plain and every receiver can decode them.
     """
     count, size = events.count, events.bytes
     found = None
@@ -80,7 +80,7 @@ def read_plain(messages: Sequence[bytes], form: Form | None, settings: LogSettin
 
 
 def _read(messages: Sequence[bytes], form: Form | None, settings: LogSettings, events: PlainEvents) -> Form | None:
-    """As `read_plain`, but that events may have been added in vain."""
+    """Like `read_plain`, but on failure some events may have been added."""
     at, forms_left = 0, FORMS_MAX
     while True:
         if form is not None:
@@ -94,7 +94,7 @@ def _read(messages: Sequence[bytes], form: Form | None, settings: LogSettings, e
 
 
 def form_of(message: bytes, settings: LogSettings) -> Form | None:
-    """The form of a plain message; None for any other, such as a document of structured mode: it is read by itself."""
+    """The form of a plain message; None for any other, such as a structured-mode document, which is read by itself."""
     spans = usual_spans(message)
     if spans is None or spans[DATA_SECTION][1] != len(message) or DELIVERY_ANNOTATIONS in spans:
         return None

@@ -1,9 +1,8 @@
-"""A message as people read it: its sections in order, their values as JSON, with AMQP's types where JSON has none.
+"""A message for human readers: its sections in order, values as JSON, with AMQP type names where JSON has no such type.
 
-What is a string, a boolean, a long, a double or null in AMQP is that in JSON. Every other type is an object of one
-member with its name (part 1, section 1.6): `{"symbol": "x"}`, `{"timestamp": 0}`, `{"binary": "aGk="}`. A map whose
-keys are strings or symbols is an object, unless that could be taken for one of these; it is `{"map": [[key, value],
-...]}` then, as any other map is.
+Strings, booleans, longs, doubles and null are the same in JSON. Every other type is an object of one member with its
+name (part 1, section 1.6): `{"symbol": "x"}`, `{"timestamp": 0}`, `{"binary": "aGk="}`. A map whose keys are strings or
+symbols is an object, unless that is ambiguous; then, like any other map, it is `{"map": [[key, value], ...]}`.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ..protocol.message import decode_section
 from ..protocol.types import Array, Described, Float, Long, Symbol
 
 SECTION_BYTES_MAX = 64 * 1024
-"""A longer section is said to be so long, and not taken apart: every byte of it may be a value."""
+"""For a longer section only its length is shown, since every byte of it may be a value."""
 _NAMED: Mapping[type, str] = {
     kind: kind.__name__.lower()
     for kind in (types.UByte, types.UShort, types.UInt, types.ULong, types.Byte, types.Short, types.Int,
@@ -48,11 +47,11 @@ _SECTIONS = (
     ("body", "body"),
     ("footer", "footer"),
 )
-"""In the order of the standard (part 3, section 3.2), with what `Sections` calls them."""
+"""In the order of the standard (part 3, section 3.2), with their names in `Sections`."""
 
 
 def readable(message: bytes) -> dict[str, Any]:
-    """The sections, each with where it begins, how long it is, and its `value`, or the `problem` for which it has none.
+    """The sections, each with its offset, its length, and its `value`, or the `problem` that prevents one.
 
     The content of a data section is not repeated: `payload` says where it is.
     """
@@ -82,7 +81,7 @@ def _section(message: bytes, sections: Sections, name: str, span: Span) -> dict[
 
 
 def as_json(value: Any) -> Any:
-    """A decoded value as what JSON has for it; see the module. Decoding bounds how deep it is."""
+    """A decoded value in JSON form; see the module. Decoding limits its depth."""
     kind = type(value)
     if value is None or kind in (bool, str, int, Long):
         return int(value) if kind is Long else value

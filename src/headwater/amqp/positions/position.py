@@ -1,8 +1,9 @@
-"""How far a receiver has come: which deliveries wait for their outcome, and which are to be sent again.
+"""The progress of a receiver: which deliveries await their outcome, and which must be sent again.
 
-Deliveries are known by the sequence number of their event. The position is below the lowest delivery without a final
-outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final; `released`, and `modified` without it,
-send the event again: twice at once, then after a pause that doubles each time. What is sent settled is final at once.
+Deliveries are identified by the sequence number of their event. The position is below the lowest delivery without a
+final outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final, and so are presettled
+deliveries; `released`, and `modified` without it, send the event again: twice at once, then after a pause that doubles
+each time.
 """
 
 from __future__ import annotations
@@ -15,53 +16,53 @@ from itertools import islice
 OPEN_MAX = 65_536
 OPEN_BYTES, RETURNED_BYTES = 96, 288
 AT_ONCE = 2
-"""So often an event that is given back is sent again at once."""
+"""How many times an event that is given back is sent again at once."""
 PAUSE_S = 0.01
-"""From the next time on it waits: first so long, then twice as long each time, up to `PAUSE_S_MAX`."""
+"""The first pause after that; it doubles each time, up to `PAUSE_S_MAX`."""
 PAUSE_S_MAX = 10.0
 
 
 class Position:
-    """The deliveries of one receiver, or of one partition of a consumer group. Amortised O(1) for each delivery,
-    O(log n) for each that is sent again."""
+    """The deliveries of one receiver, or of one partition of a consumer group. Amortized O(1) per delivery, O(log n)
+    per redelivery."""
 
     __slots__ = ("_again", "_again_heap", "_failures", "_order", "_pausing", "_returns", "cursor")
 
     def __init__(self, after: int) -> None:
-        """Everything up to `after` is done with."""
+        """Everything up to `after` is done."""
         self.cursor = after
-        """Everything up to this number has been sent, or does not match: what is new comes after it."""
+        """Everything up to this number was sent or does not match: new events follow it."""
         self._order: deque[int] = deque()
-        """Numbers sent, ascending, from the lowest without a final outcome on; later ones may have theirs."""
+        """Numbers sent, ascending, from the lowest without a final outcome; later ones may have theirs."""
         self._failures: dict[int, int] = {}
         """By number of each delivery without a final outcome: how often it has failed."""
         self._again: set[int] = set()
-        """Numbers that wait to be sent again; one whose outcome came meanwhile is passed over."""
+        """Numbers to send again; numbers with an outcome by now are skipped."""
         self._again_heap: list[int] = []
         """Those of them that may be sent now."""
         self._pausing: list[tuple[float, int]] = []
         """The others: a heap of when each may be sent, and its number."""
         self._returns: dict[int, int] = {}
-        """By number of each of the deliveries that were given back: how often."""
+        """By number of each delivery that was given back: how often."""
 
     @property
     def after(self) -> int:
-        """What is to be kept: a receiver that begins after this number misses nothing."""
+        """The number to store: a receiver that starts after it misses nothing."""
         return self._order[0] - 1 if self._order else self.cursor
 
     @property
     def open(self) -> int:
-        """How many deliveries have no final outcome, those included that wait to be sent again."""
+        """How many deliveries have no final outcome, including those to send again."""
         return len(self._failures)
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory. Measured: events that were given back take more."""
+        """Its memory use. Measured; events that were given back take more."""
         return OPEN_BYTES * len(self._order) + RETURNED_BYTES * len(self._returns)
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing new may be sent before an old delivery gets its outcome: what is remembered is bounded."""
+        """Whether an old delivery must get its outcome before new events are sent, since memory is limited."""
         return len(self._order) >= OPEN_MAX
 
     def is_open(self, number: int) -> bool:
@@ -69,11 +70,11 @@ class Position:
         return number in self._failures
 
     def unsettled(self, count_max: int) -> list[int]:
-        """The lowest so many deliveries without a final outcome."""
+        """The lowest deliveries without a final outcome, at most `count_max`."""
         return list(islice(self._failures, count_max))
 
     def sent(self, number: int) -> None:
-        """A new event, above the cursor, was sent and waits for its outcome."""
+        """A new event, above the cursor, was sent and awaits its outcome."""
         assert number > self.cursor
         self.cursor = number
         self._order.append(number)
@@ -85,7 +86,7 @@ class Position:
             self.cursor = upto
 
     def finish(self, numbers: Iterable[int]) -> None:
-        """A final outcome of these; numbers that have theirs already change nothing."""
+        """Set a final outcome; numbers that already have one are ignored."""
         failures, order, returns = self._failures, self._order, self._returns
         for number in numbers:
             failures.pop(number, None)
@@ -95,14 +96,14 @@ class Position:
             order.popleft()
 
     def finish_up_to(self, number: int) -> None:
-        """Everything up to that number is done with, whoever it was sent to."""
+        """Everything up to that number is done, regardless of which receiver got it."""
         self.finish([each for each in self._failures if each <= number])
         self.passed(number)
 
     def give_back(self, numbers: Iterable[int], *, has_failed: bool, now: float) -> None:
         """Send these again; `has_failed` (`modified` with delivery-failed) is counted in their headers.
 
-        `now` is the time of a clock that never goes back, in s.
+        `now` is the time of a monotonic clock, in s.
         """
         for number in numbers:
             if number in self._failures and number not in self._again:
@@ -116,7 +117,7 @@ class Position:
 
     @property
     def next_at(self) -> float | None:
-        """When the next of the events that pause may be sent, by the clock of `give_back`; None if none pauses."""
+        """When the next paused event may be sent, by the clock of `give_back`; None if none is paused."""
         return self._pausing[0][0] if self._pausing else None
 
     def next_again(self, now: float) -> tuple[int, int] | None:
@@ -134,12 +135,12 @@ class Position:
         return None
 
     def detached(self) -> None:
-        """The receiver is gone: everything without a final outcome is to be sent again, to whoever comes next."""
+        """The receiver is gone: send everything without a final outcome again, to the next receiver."""
         self._again_heap = sorted(self._failures)
         self._again = set(self._again_heap)
         self._pausing.clear()
 
 
 def _pause_s(returns: int) -> float:
-    """How long an event waits that was given back so often."""
+    """The pause of an event that was given back `returns` times."""
     return min(PAUSE_S * 2.0 ** min(returns - AT_ONCE - 1, 32), PAUSE_S_MAX)

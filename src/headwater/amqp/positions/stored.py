@@ -1,9 +1,9 @@
-"""What one log remembers of its receivers: sources that outlive their links, positions of consumer groups, epochs.
+"""The remembered state of one log's receivers: sources that outlive their links, positions of consumer groups, epochs.
 
-It is kept in memory, loaded once from the `StateStore`, and written behind. Nothing here blocks but `load` and `store`,
-which are for a thread: the node takes `changes()` on its event loop, has a thread `store` them, one such call at a
-time, and then says `stored(changes)`; what failed, or changed meanwhile, is among the next changes. Positions are not
-durable before somebody flushes the store; epochs are when `store` returns, and only then may their owner be named.
+It is kept in memory, loaded once from the `StateStore`, and written behind. Only `load` and `store` block; call them in
+a thread: the node takes `changes()` on its event loop, has a thread `store` them, one such call at a time, and then
+calls `stored(changes)`; what failed, or changed meanwhile, is among the next changes. Positions are not durable until
+the store is flushed; epochs are when `store` returns, and only then may their owner be named.
 
 Entries of the store are of the kind `reader/INCARNATION`, with keys of three lines: `amqp-terminus`, container and link
 name; `amqp-group` or `amqp-epoch`, group and partition.
@@ -30,7 +30,7 @@ _TERMINUS, _GROUP, _EPOCH = "amqp-terminus", "amqp-group", "amqp-epoch"
 
 
 class Expiry(IntEnum):
-    """When a source that has no link begins to expire (AMQP part 3, 3.5.6), in the order in which things end."""
+    """When a source without a link begins to expire (AMQP part 3, 3.5.6), in the order in which things end."""
 
     LINK_DETACH = 0
     SESSION_END = 1
@@ -44,7 +44,7 @@ class Expiry(IntEnum):
 
     @classmethod
     def of(cls, symbol: str) -> Expiry:
-        """That of a source. Raises LinkFault."""
+        """The expiry policy of a source. Raises LinkFault."""
         for policy in cls:
             if policy.symbol == symbol:
                 return policy
@@ -62,43 +62,43 @@ class Remembered:
     expiry: Expiry
     timeout_s: int
     is_durable: bool
-    """Whether it outlives the server too."""
+    """Whether it also outlives the server."""
     source: bytes
-    """The source itself, encoded: what a receiver that comes back without one is given."""
+    """The encoded source, for a receiver that returns without one."""
     is_loaded: bool = False
-    """Whether it was stored, without what waited for its outcome."""
+    """Whether it was loaded from the store, which does not keep unsettled deliveries."""
     expires_at: int | None = None
     """In ms since 1970; None while it has a link, or something else that keeps it."""
     left_at: int | None = None
     """When its last link ended, in ms since 1970; None while it has one."""
     down_ms: int = 0
-    """How long no server had run until then, in all: see `downtime`."""
+    """Total server downtime until then, in ms: see `downtime`."""
 
 
 class Change(NamedTuple):
-    """An entry of the store that is to be put; or deleted, if `value` is None."""
+    """An entry to put into the store, or to delete if `value` is None."""
 
     key: str
     value: dict[str, object] | None
 
 
 class GroupRecord(NamedTuple):
-    """What is remembered of one consumer group, by partition."""
+    """The state of one consumer group, by partition."""
 
     afters: dict[int, int]
-    """Everything up to this number is done with."""
+    """Everything up to this number is done."""
     epochs: dict[int, int]
-    """Those that are not 0."""
+    """Epochs other than 0."""
 
 
 class Positions:
-    """What one incarnation of a log remembers of its receivers."""
+    """The remembered state of one log incarnation's receivers."""
 
     def __init__(self, termini_max: int, abandoned_ms: int | None = None, down_ms: int = 0) -> None:
-        """At most so many receivers are remembered, and as many positions of groups: one for each partition read.
+        """`termini_max` limits the sources, and the positions of groups: one for each partition read.
 
-        `abandoned_ms` is how long a source is remembered that has no link; None: as long as it asks for. Time in which
-        no server runs does not count: `down_ms` is the sum of it so far.
+        `abandoned_ms` is how long a source without a link is kept; None: as long as it asks for. Server downtime does
+        not count: `down_ms` is its total so far.
         """
         self._termini_max, self._abandoned_ms, self._down_ms = termini_max, abandoned_ms, down_ms
         self._remembered: dict[tuple[str, str], Remembered] = {}
@@ -106,26 +106,26 @@ class Positions:
         self._epochs: dict[tuple[str, int], int] = {}
         self._sources_bytes = 0
         self._share: Share | None = None
-        """What the sources take is counted there, if they are counted at all."""
+        """The memory of the sources is counted there, if at all."""
         self._stored: dict[str, dict[str, object]] = {}
-        """By key, what the store has, as far as it is known."""
+        """The known content of the store, by key."""
 
     # Sources
 
     def count_in(self, share: Share) -> None:
-        """Count what sources take in that share of the memory from now on, on its event loop."""
+        """Count the sources' memory in that share from now on, on its event loop."""
         self._share = share
         share.hold(self._sources_bytes)
 
     def forget_all(self) -> None:
-        """The log is served no more: nothing of it is counted."""
+        """The log is no longer served: stop counting its memory."""
         if self._share is not None:
             self._share.give(self._sources_bytes)
             self._share.close()
             self._share = None
 
     def remembered(self, container: str, link: str) -> Remembered | None:
-        """The source of that receiver, if it is remembered."""
+        """The remembered source of that receiver, if any."""
         return self._remembered.get((container, link))
 
     def attached(
@@ -140,11 +140,11 @@ class Positions:
         source: bytes = b"",
         is_another: bool = False,
     ) -> Remembered:
-        """The source of a receiver that attaches: the one that is remembered, or one that begins after that number.
+        """The source of a receiver that attaches: the remembered one, or a new one that starts after that number.
 
-        With `is_another` it begins there in any case, and takes the place of the one that is remembered.
-        What it asks for (expiry, timeout, durability, the source itself) is taken anew. Raises LinkFault: names that
-        cannot be kept, too many sources, or too large ones.
+        With `is_another` it is always new, and replaces the remembered one. Its expiry, timeout, durability and the
+        source itself are always updated. Raises LinkFault: names that cannot be kept, too many sources, or too large
+        ones.
         """
         known = self._remembered.get((container, link))
         remembered = known
@@ -169,8 +169,8 @@ class Positions:
     def ended(self, remembered: Remembered, what: Expiry, now_ms: int) -> None:
         """The link, the session or the connection of a source has ended, and the link was not closed.
 
-        To be called for each of the three as it ends, but not after another link has taken the source over. It is
-        forgotten when its time comes; if that is now, at once.
+        Call it for each of the three as it ends, but not after another link has taken the source over. The source is
+        forgotten when its time comes, perhaps at once.
         """
         remembered.position.detached()
         if remembered.left_at is None:
@@ -181,16 +181,16 @@ class Positions:
                 self.closed(remembered)
 
     def durable(self) -> list[Remembered]:
-        """All sources that are remembered, attached or not."""
+        """All remembered sources, attached or not."""
         return list(self._remembered.values())
 
     def all(self) -> Iterator[Position]:
-        """Every position that is remembered: of sources, and of groups."""
+        """Every remembered position: of sources, and of groups."""
         yield from (remembered.position for remembered in self._remembered.values())
         yield from self._groups.values()
 
     def closed(self, remembered: Remembered) -> None:
-        """The receiver has closed the link: its source is forgotten."""
+        """The receiver has closed the link: forget its source."""
         self._forget((remembered.container, remembered.link))
 
     def expire(self, now_ms: int) -> None:
@@ -201,14 +201,14 @@ class Positions:
                 self._forget(key)
 
     def expires_at(self, remembered: Remembered) -> int | None:
-        """When a source expires, or has been without a link for too long, in ms since 1970; None: at no set time."""
+        """When a source expires, or has been without a link for too long, in ms since 1970; None: no set time."""
         if self._abandoned_ms is None or remembered.left_at is None:
             return remembered.expires_at
         abandoned_at = remembered.left_at + self._abandoned_ms + self._down_ms - remembered.down_ms
         return abandoned_at if remembered.expires_at is None else min(remembered.expires_at, abandoned_at)
 
     def expires_next(self) -> int | None:
-        """When `expire` has something to do next, in ms since 1970."""
+        """When to call `expire` next, in ms since 1970."""
         return min(
             (at for each in self._remembered.values() if (at := self.expires_at(each)) is not None), default=None
         )
@@ -218,7 +218,7 @@ class Positions:
             self._count(-len(remembered.source))
 
     def _count(self, more_bytes: int) -> None:
-        """The sources that are remembered take so much more, or less. Raises LinkFault if there is no room for it."""
+        """Change the memory count of the sources. Raises LinkFault if there is no room."""
         if self._share is not None:
             if more_bytes <= 0:
                 self._share.give(-more_bytes)
@@ -231,9 +231,9 @@ class Positions:
     # Groups
 
     def group_position(self, group: str, partition: int, *, after: int, is_reset: bool = False) -> Position:
-        """The position of a consumer group in a partition: where it was left, or one that begins after that number.
+        """A consumer group's position in a partition: the remembered one, or a new one that starts after that number.
 
-        With `is_reset` it begins there in any case. Raises LinkFault: too many.
+        With `is_reset` it is always new. Raises LinkFault: too many.
         """
         position = self._groups.get((group, partition))
         if position is not None and is_reset:
@@ -244,7 +244,7 @@ class Positions:
         return position
 
     def _check_group_room(self, group: str, partition: int) -> None:
-        """Raises LinkFault where there is no room for one more position. An epoch takes the place of its position."""
+        """Raises LinkFault if there is no room for one more position. An epoch takes the place of its position."""
         if len(self._groups) + len(self._epochs) < self._termini_max or (group, partition) in self._epochs:
             return
         known = self._groups.keys() | self._epochs.keys()
@@ -253,26 +253,26 @@ class Positions:
             raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
 
     def of_group(self, group: str, partitions: int) -> GroupRecord:
-        """What is remembered of one group, in a log of so many partitions; no look at any other group."""
+        """The state of one group, in a log with that many partitions; does not look at other groups."""
         keys = [(group, partition) for partition in range(partitions)]
         afters = {key[1]: found.after for key in keys if (found := self._groups.get(key)) is not None}
         return GroupRecord(afters, {key[1]: epoch for key in keys if (epoch := self._epochs.get(key))})
 
     def groups(self) -> dict[tuple[str, int], int]:
-        """By group and partition: after which number it goes on."""
+        """By group and partition: the number after which it resumes."""
         return {key: position.after for key, position in self._groups.items()}
 
     def forget_group(self, group: str) -> None:
-        """Forget the positions of a consumer group; its next receiver begins as one of a new group."""
+        """Forget the positions of a consumer group; its next receiver starts like one of a new group."""
         self._groups = {key: position for key, position in self._groups.items() if key[0] != group}
 
     @property
     def epochs(self) -> dict[tuple[str, int], int]:
-        """By group and partition, those that are not zero: what `Groups` begins with."""
+        """Epochs other than zero, by group and partition: the initial state of `Groups`."""
         return dict(self._epochs)
 
     def record_epoch(self, group: str, partition: int, epoch: int) -> None:
-        """The epoch that `groups.RecordEpoch` names; it is durable when it is stored."""
+        """Record the epoch of a `groups.RecordEpoch`; it is durable when it is stored."""
         if epoch:
             self._epochs[group, partition] = epoch
         else:
@@ -281,7 +281,7 @@ class Positions:
     # The store
 
     def changes(self) -> list[Change]:
-        """What differs from the store; each time all of it, until `stored` is called."""
+        """All differences from the store, in full each time until `stored` is called."""
         present = dict(self._entries())
         stored = self._stored
         changes = [Change(key, value) for key, value in present.items() if stored.get(key) != value]
@@ -317,9 +317,9 @@ class Positions:
 
 
 def store(state: StateStore, incarnation: str, changes: Sequence[Change], *, flushes: bool = False) -> None:
-    """Write changes; blocks. With `flushes` they, and all that was stored before, outlast a loss of power.
+    """Write changes; blocks. With `flushes`, they and everything stored before survive a power loss.
 
-    Raises what the store raises: then say nothing of them to `stored`.
+    Raises what the store raises: then do not pass them to `stored`.
     """
     kind = kinds_of_log(incarnation)[1]
     for key, value in changes:
@@ -339,7 +339,7 @@ def load(
     abandoned_ms: int | None = None,
     run: UptimeRun | None = None,
 ) -> Positions:
-    """What the store has of one incarnation of a log; blocks.
+    """Load the state of one incarnation of a log; blocks.
 
     The connections of its receivers ended when this run of the server began, at the latest; without `run`, now.
     """
@@ -352,11 +352,11 @@ def load(
         positions._stored[key] = value
         if sort == _TERMINUS:
             expiry = Expiry.of(value["expiry"])
-            source = b64decode(value.get("source", ""))  # 0.1.0 stored none
+            source = b64decode(value.get("source", ""))  # not in 0.1.0
             at = Position(value["after"])
             remembered = Remembered(first, second, at, expiry, value["timeout_s"], True, source, is_loaded=True)
             remembered.expires_at = value["expires_at"]
-            remembered.left_at, remembered.down_ms = value.get("left_at"), value.get("down_ms", 0)  # 0.1 stored none
+            remembered.left_at, remembered.down_ms = value.get("left_at"), value.get("down_ms", 0)  # not in 0.1
             positions._remembered[first, second] = remembered
             positions._sources_bytes += len(source)
             positions.ended(remembered, Expiry.CONNECTION_CLOSE, since_ms)
@@ -369,7 +369,7 @@ def load(
 
 
 def load_group(state: StateStore, incarnation: str, group: str, partitions: int) -> GroupRecord:
-    """What the store has of one group of a log of so many partitions, by its keys; blocks."""
+    """The stored state of one group of a log with that many partitions, by its keys; blocks."""
     kind, record = kinds_of_log(incarnation)[1], GroupRecord({}, {})
     for sort, field, found in ((_GROUP, "after", record.afters), (_EPOCH, "epoch", record.epochs)):
         for partition in range(partitions):

@@ -1,4 +1,4 @@
-"""Arrays -> bytes (part 1, section 1.6.24): one constructor, then the elements without theirs. See `codec`."""
+"""Arrays -> bytes (part 1, section 1.6.24): one constructor, then the elements without constructors. See `codec`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def _constructor_of(elements: list[Any]) -> int | Described:
 
 
 def _nothing_but(only: object) -> ElementWriter:
-    """For the elements that take no bytes, since their constructor says all."""
+    """For elements of zero width, which their constructor fully describes."""
 
     def write(out: bytearray, value: object, depth: int) -> None:
         if value != only:
@@ -181,7 +181,7 @@ _ARRAY_CODES: Final[dict[Writer, int]] = {
     WRITERS[dict]: 0xD1,
     WRITERS[Array]: 0xF0,
 }
-"""The constructor of an array of what that function writes; texts and binaries may need the longer one."""
+"""The constructor of an array of what that function writes; strings and binaries may need the longer one."""
 
 _ELEMENT_WRITERS: Final[dict[int, tuple[type | tuple[type, ...], ElementWriter]]] = {
     0x40: (type(None), _nothing_but(None)),
@@ -224,4 +224,4 @@ _ELEMENT_WRITERS: Final[dict[int, tuple[type | tuple[type, ...], ElementWriter]]
     0xE0: (Array, _compound8(_array_content)),
     0xF0: (Array, _compound32(_array_content)),
 }
-"""By an array's constructor: which Python types its elements may have, and what writes one."""
+"""By an array's constructor: the Python types that its elements may have, and their writer."""

@@ -1,4 +1,4 @@
-"""Any AMQP value to bytes and back (part 1, section 1.6): the front door of `decoding`, `encoding` and `arrays`."""
+"""Any AMQP value to bytes and back (part 1, section 1.6): the interface to `decoding`, `encoding` and `arrays`."""
 
 from ...core.message.values import DecodeError
 from . import arrays  # noqa: F401  what encodes an Array

@@ -32,7 +32,7 @@ MANDATORY: Final = "mandatory"
 
 
 class Composite:
-    """What all composite types share: equality by fields, and a `repr` of those that differ from their default."""
+    """Base of all composite types: equality by fields, and a `repr` without fields at their default."""
 
     __slots__ = ()
 
@@ -57,7 +57,7 @@ C = TypeVar("C", bound=Composite)
 
 @dataclass_transform(eq_default=False)
 def composite(name: str, code: int) -> Callable[[type[C]], type[C]]:
-    """Makes the class a composite type with the name and the code of the standard, as the module describes."""
+    """Make the class a composite type with the standard's name and code, as described in the module."""
 
     def make(type: type[C]) -> type[C]:
         made = dataclasses.dataclass(slots=True, eq=False, repr=False)(type)
@@ -78,7 +78,7 @@ def _field_of(declared: dataclasses.Field[Any]) -> Field:
 
 
 class Layout:
-    """A composite type as its reader and writer want it."""
+    """A composite type as its reader and writer need it."""
 
     __slots__ = ("count", "defaults", "head", "make", "mandatory", "name", "names", "readers", "writers")
 
@@ -96,7 +96,7 @@ class Layout:
 
 
 class Group:
-    """Composite types of which one is due at some place, by their descriptors: an ulong, or a symbol."""
+    """Composite types that are allowed in one place, by descriptor: a ulong or a symbol."""
 
     __slots__ = ("_by_code", "_by_symbol", "name")
 
@@ -106,7 +106,7 @@ class Group:
         self._by_symbol = {f"amqp:{layout.name}:list": layout for layout in self._by_code.values()}
 
     def find(self, buffer: bytes, at: int) -> tuple[Layout | None, int]:
-        """The layout of the described value at `at`, None if it is none of this group's, and where its list begins."""
+        """The layout of the described value at `at`, None if it is not in this group, and where its list begins."""
         if buffer[at] != 0x00:
             raise DecodeError(f"{self.name} expected, constructor 0x{buffer[at]:02x} found", at)
         if buffer[at + 1] == 0x53:
@@ -120,7 +120,7 @@ class Group:
 
 
 def kind_of(group: Group) -> Kind:
-    """A field that holds one of the group; any other described value is kept as `Described`."""
+    """The kind of a field that holds one of the group; any other described value is kept as `Described`."""
 
     def read_member(buffer: bytes, at: int) -> tuple[Any, int]:
         layout, body = group.find(buffer, at)
@@ -166,7 +166,7 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
 
 
 def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
-    """Append the value with its descriptor and its first `count` fields: all, unless told otherwise.
+    """Append the value with its descriptor and its first `count` fields; by default, all fields.
 
     Raises EncodeError, which names the type and the field: a mandatory one is None, a wrong type, out of range.
     """

@@ -1,4 +1,4 @@
-"""The standard's error conditions (part 2, section 2.8.15 on; part 4, section 4.5.9), and the faults that tell them."""
+"""The standard's error conditions (part 2, section 2.8.15 on; part 4, section 4.5.9), and faults that carry them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ LINK_STOLEN: Final = Symbol("amqp:link:stolen")
 
 
 class AmqpError(Exception):
-    """Something that is told to the peer, with a condition; its subclass says what ends by it.
+    """An error sent to the peer, with a condition; the subclass says what it ends.
 
     `info` is the error's map of further facts, or None.
     """

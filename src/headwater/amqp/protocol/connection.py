@@ -1,8 +1,8 @@
 """A connection (2.4), of a server or of a client: bytes in, events out; calls in, bytes out. No I/O, no clock.
 
-The owner gives what it read to `receive_data`, deals with the events, and writes what `data_to_send` answers; it calls
-`tick` by the time that `next_tick` says. `now` is any monotonic time in seconds. Whatever the bytes are, the result is
-events, and at worst a close with the standard's condition; no exception. All state of a connection changes here.
+The owner passes input to `receive_data`, handles the events, and writes the output of `data_to_send`; it calls `tick`
+by the time that `next_tick` returns. `now` is any monotonic time in seconds. Any input results in events, at worst a
+close with the standard's condition, and never in an exception. All state of a connection changes here.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ _unpack_head, _pack_head = _head.unpack_from, _head.pack
 
 
 SESSION_BYTES = 3072
-"""What a session takes, without its links and deliveries. Measured."""
+"""Memory of a session, without its links and deliveries. Measured."""
 LINK_BYTES = 6144
-"""What a link takes besides the peer's attach, with its owner's end of it. Measured."""
+"""Memory of a link besides the peer's attach, including its owner's end. Measured."""
 PARTIAL_FACTOR = 2
-"""A message that came in part takes so many times its bytes: when it is joined, it is there twice."""
+"""Memory of a partial message, as a multiple of its size: when it is joined, there are two copies."""
 
 
 class Connection(Negotiation):
-    """One connection, as this side sees it."""
+    """A connection, seen from this side."""
 
     def __init__(self, settings: ConnectionSettings, container_id: str, *, is_server: bool, now: float = 0.0) -> None:
         super().__init__(settings, is_server=is_server)
@@ -62,9 +62,9 @@ class Connection(Negotiation):
         self.remote: Open | None = None
         """The peer's open."""
         self.frame_bytes_max = FRAME_MIN
-        """How large the frames that this side sends may be."""
+        """The largest frames that this side may send."""
         self.context: Any = None
-        """Whatever the owner wants to find here."""
+        """For use by the owner."""
         self._chunks: list[bytes] = []
         self._chunks_bytes = 0
         self._is_open_sent = self._is_close_sent = False
@@ -72,20 +72,20 @@ class Connection(Negotiation):
         """By our channel."""
         self._by_remote_channel: dict[int, Session] = {}
         self._ended_channels: set[int] = set()
-        """Channels that the peer has ended a session on; some peers go on detaching there."""
+        """Channels on which the peer has ended a session; some peers still send detaches there."""
         self._attached: dict[tuple[str, bool], Link] = {}
-        """Links that the peer has attached, by name, and whether this side sends."""
+        """Links that the peer has attached, by name and whether this side sends."""
         self._large: dict[Session, None] = {}
-        """Sessions that may send a part of a large delivery now, in the order in which it is their turn."""
+        """Sessions that may now send part of a large delivery, in turn."""
         self._now = self._heard_at = self._sent_at = now
         self._remote_idle_s: float | None = None
         self._idle_s = None if settings.idle_ms is None else settings.idle_ms / 1000
 
-    # What the owner calls
+    # Called by the owner
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing comes any more: write what is left, and close the transport."""
+        """Whether the connection is over: write the remaining output, and close the transport."""
         return self.stage is Stage.OVER
 
     @property
@@ -99,10 +99,10 @@ class Connection(Negotiation):
         return bool(self._large)
 
     def data_to_send(self, bytes_max: int | None = None) -> bytes:
-        """All that is to be written now; it is forgotten here.
+        """Return the pending output, and clear it.
 
-        Frames of large deliveries are made here, and only until there are `bytes_max` bytes. Where a large delivery
-        ended, `take_events` tells that its session may send again.
+        Frames of large deliveries are made here, and only until there are `bytes_max` bytes. When a large delivery
+        ends, `take_events` reports that its session may send again.
         """
         while self._large and (bytes_max is None or self.bytes_to_send < bytes_max):
             session = next(iter(self._large))
@@ -118,7 +118,7 @@ class Connection(Negotiation):
         return data
 
     def receive_data(self, data: bytes, now: float) -> list[Event]:
-        """What the bytes from the peer mean. After ConnectionClosed, more bytes mean nothing."""
+        """Process bytes from the peer, and return the events. After ConnectionClosed, further bytes are ignored."""
         self._now = now
         if data:
             self._heard_at = now
@@ -141,7 +141,7 @@ class Connection(Negotiation):
         return self.take_events()
 
     def tick(self, now: float) -> list[Event]:
-        """Keep the connection alive, or give it up; to be called at `next_tick`, more often does no harm."""
+        """Keep the connection alive, or give it up. Call it at `next_tick`; more often does no harm."""
         self._now = now
         if self.stage is Stage.OVER:
             return []
@@ -153,16 +153,16 @@ class Connection(Negotiation):
         return self.take_events()
 
     def take_events(self) -> list[Event]:
-        """What happened since the last call; `receive_data` and `tick` answer it themselves."""
+        """The events since the last call; `receive_data` and `tick` return theirs directly."""
         events, self._events = self._events, []
         return events
 
     def not_listening(self, now: float) -> None:
-        """Nothing is read from the peer at present, so that its silence means nothing."""
+        """Reading is paused, so the peer's silence does not count."""
         self._heard_at = now
 
     def next_tick(self) -> float | None:
-        """When `tick` is to be called at the latest; None if never."""
+        """When to call `tick` at the latest; None if never."""
         times = []
         if self._remote_idle_s is not None:
             times.append(self._sent_at + self._remote_idle_s / 2)
@@ -171,7 +171,7 @@ class Connection(Negotiation):
         return min(times, default=None)
 
     def open(self, **fields: Any) -> None:
-        """Send our open: `fields` besides those of the settings."""
+        """Send our open, with `fields` besides those of the settings."""
         if self._is_open_sent:
             return
         settings = self.settings
@@ -194,7 +194,7 @@ class Connection(Negotiation):
         return session
 
     def close(self, error: ErrorCondition | Described | None = None) -> None:
-        """Close in order; the peer's answer comes as ConnectionClosed. Nothing happens if it was closed already."""
+        """Close properly; the peer's answer comes as ConnectionClosed. Does nothing if it is closed already."""
         if self._is_close_sent or self.stage is Stage.OVER:
             return
         if self.stage in (Stage.HEADER, Stage.SASL):
@@ -207,16 +207,16 @@ class Connection(Negotiation):
             session.on_connection_closed()
 
     def lost(self) -> None:
-        """The transport is gone: everything on this connection is over, and nothing more is said of it."""
+        """The transport is gone: everything on this connection ends, without further events."""
         self._end(ConnectionClosed(None))
         self._events.clear()
         self._out.clear()
         self.bytes_to_send = 0
 
-    # What sessions and links ask of their connection
+    # Called by sessions and links
 
     def send(self, channel: int, performative: Performative) -> None:
-        """A frame without payload. One that the peer cannot take, however much is left out, closes the connection."""
+        """Send a frame without payload. If even its shortened form is too large for the peer, close the connection."""
         if self._is_close_sent and not isinstance(performative, Close):
             return
         body = encode_performative(performative)
@@ -229,40 +229,40 @@ class Connection(Negotiation):
             self.close(ErrorCondition(conditions.FRAME_SIZE_TOO_SMALL, problem))
 
     def send_frame(self, head: bytes, payload: bytes) -> None:
-        """A frame whose head is made already, and its payload."""
+        """Send a frame with an encoded head, and its payload."""
         self._out.append(head)
         self._out.append(payload)
         self.bytes_to_send += len(head) + len(payload)
 
     def send_accepted(self, channel: int, first: int, last: int) -> None:
-        """Say that the deliveries `first` to `last` are accepted and settled."""
+        """Report the deliveries `first` to `last` as accepted and settled."""
         if not self._is_close_sent:
             self._write(accepted_frame(channel, first, last))
 
     def send_body(self, channel: int, performative: bytes, *payload: bytes | memoryview) -> None:
-        """A frame of an encoded performative and its payload."""
+        """Send a frame with an encoded performative and its payload."""
         self._write_body(channel, performative, *payload)
 
     def may_send_large(self, session: Session) -> None:
-        """The session has a large delivery, and its window is open."""
+        """Note that the session has a large delivery, and its window is open."""
         self._large[session] = None
 
     def has_sent_large(self, session: Session) -> None:
-        """The session has no large delivery any more."""
+        """Note that the session has no large delivery any more."""
         self._large.pop(session, None)
 
     def hold(self, size: int) -> None:
-        """A piece of a message is kept. Raises LinkFault if there is no room for it."""
+        """Reserve memory for a piece of a message. Raises LinkFault if there is none."""
         if not self.settings.take(size * PARTIAL_FACTOR):
             problem = f"there is no memory for {size} more bytes of an unfinished message; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def release(self, size: int) -> None:
-        """So much is kept no more."""
+        """Release memory."""
         self.settings.give(size * PARTIAL_FACTOR)
 
     def attached(self, link: Link, attach: Attach) -> None:
-        """The peer attaches a link: another one of this name and direction is detached (2.6.1).
+        """Register a link that the peer attaches: another one of this name and direction is detached (2.6.1).
 
         Raises SessionFault if there is no room for it.
         """
@@ -278,7 +278,7 @@ class Connection(Negotiation):
             old.fail(LinkFault(conditions.LINK_STOLEN, "a link of this name was attached anew"))
 
     def detached(self, link: Link) -> None:
-        """A link is over."""
+        """Forget a link that is over."""
         self.settings.give(link.held_bytes)
         link.held_bytes = 0
         key = link.name, link.is_sender
@@ -288,7 +288,7 @@ class Connection(Negotiation):
     # Bytes in
 
     def _read(self, data: bytes) -> int:
-        """Deal with all that is whole; answers where the rest begins."""
+        """Process all complete frames; returns where the rest begins."""
         at = 0
         while self.stage is Stage.HEADER or self.stage is Stage.SASL:
             start = at
@@ -318,14 +318,14 @@ class Connection(Negotiation):
 
     def _on_frame(self, data: bytes, at: int, end: int, channel: int) -> None:
         if at == end:
-            return  # a heartbeat
+            return  # heartbeat
         if data.startswith(TRANSFER, at):
             self._on_transfer(data, at, end, channel)
         elif data.startswith(DISPOSITION, at):
             self._on_disposition(data, at, end, channel)
         else:
             performative, payload_at = decode_performative(data, at, end)
-            if isinstance(performative, Transfer):  # its descriptor was written in another way
+            if isinstance(performative, Transfer):  # its descriptor has another encoding
                 self._on_transfer(data, at, end, channel)
             elif payload_at != end:
                 raise DecodeError(
@@ -337,7 +337,7 @@ class Connection(Negotiation):
                 self._on_performative(performative, channel)
 
     def _on_run(self, data: bytes, at: int) -> int:
-        """Usual transfers, if there are any; answers where the frame after them begins."""
+        """Process a run of usual transfers, if there is one; returns where the next frame begins."""
         session = self._by_remote_channel.get(data[at + 6] << 8 | data[at + 7])
         return at if session is None or session.is_ending or session.is_over else session.on_run(data, at)
 
@@ -387,7 +387,7 @@ class Connection(Negotiation):
             session.on_detach(performative)
 
     def _session(self, channel: int, *, is_detach: bool = False) -> Session | None:
-        """The session of a frame; None if the frame means nothing any more. Raises ConnectionFault."""
+        """The session of a frame; None if the frame is ignored. Raises ConnectionFault."""
         session = self._by_remote_channel.get(channel)
         if session is None:
             if self._is_close_sent or (is_detach and channel in self._ended_channels):
@@ -398,7 +398,7 @@ class Connection(Negotiation):
     def _on_open(self, opened: Open, channel: int) -> None:
         if self.stage is not Stage.OPEN:
             raise ConnectionFault(conditions.ILLEGAL_STATE, "the connection is open already")
-        if channel:  # before anything is negotiated, 0 is the only channel (2.4.1)
+        if channel:  # before negotiation, 0 is the only channel (2.4.1)
             raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, f"open on channel {channel}, only 0 is allowed")
         if opened.max_frame_size < FRAME_MIN:
             problem = f"max-frame-size is at least {FRAME_MIN}, {opened.max_frame_size} given"
@@ -433,7 +433,7 @@ class Connection(Negotiation):
             if session is None:
                 problem = "no channel is free, or there is no memory for a session more"
                 raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
-            self.open()  # a peer that sent its begin together with its open is answered in order too
+            self.open()  # a peer that sent begin together with open is answered in order too
             self._send_begin(session, channel)
         self._by_remote_channel[channel] = session
         self._ended_channels.discard(channel)
@@ -469,10 +469,10 @@ class Connection(Negotiation):
         )
         self.send(session.channel, begin)
 
-    # States and bytes out
+    # State and bytes out
 
     def _fail(self, fault: ConnectionFault) -> None:
-        """Close with the fault's error; what comes after it is not even read."""
+        """Close with the fault's error; later input is not read."""
         error = ErrorCondition(fault.condition, fault.description, fault.info)
         if self.stage in (Stage.OPEN, Stage.FRAMES):
             self.close(error)
@@ -481,7 +481,7 @@ class Connection(Negotiation):
         self._end(ConnectionClosed(error, is_fault=True))
 
     def _keep(self, data: bytes) -> bool:
-        """Keep a part of a frame; False, and the connection fails, where there is no room for it."""
+        """Keep a part of a frame; if there is no room, the connection fails, and the result is False."""
         if not self.settings.take(len(data)):
             problem = f"there is no memory for {len(data)} more bytes of a frame; try again later"
             self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
@@ -500,7 +500,7 @@ class Connection(Negotiation):
         self.settings.give(SESSION_BYTES * len(self._sessions))
         for session in self._sessions.values():
             session.on_connection_closed()
-        self._sessions.clear()  # they know this connection: what is over is to go at once, and not with a collection
+        self._sessions.clear()  # they refer to this connection: free what is over at once, without garbage collection
         self._by_remote_channel.clear()
         self._large.clear()
 

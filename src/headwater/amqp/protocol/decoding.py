@@ -1,8 +1,8 @@
 """Bytes -> AMQP values (part 1, section 1.6). Import it through `codec`.
 
-Any bytes give a value or a `DecodeError`, in time and memory linear in the buffer. The readers check no bounds: reading
-past the end is an IndexError or struct.error, or leaves a position past it, which whoever called them finds. Positions
-only grow, so no byte is read twice; an array, whose elements need no bytes of their own, has its count checked first.
+Any bytes result in a value or a `DecodeError`, in time and memory linear in the buffer. The readers check no bounds:
+reading past the end raises IndexError or struct.error, or leaves a position past it, which callers detect. Positions
+only grow, so no byte is read twice; an array, whose elements may take no bytes, has its count checked first.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ Reader = Callable[[bytes, int, int], Read]
 def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
     """The value that starts at `at`, and the position behind it, which is at most `end`; `end` lies in the buffer.
 
-    `depth` is how many values already enclose this one. Raises DecodeError: the bytes are garbled or cut short,
-    the value is too deep, a map has a key twice or one that is a list, map or array, an array has more elements
-    without width than ZERO_WIDTH_PER_BYTE_MAX allows.
+    `depth` is how many values already enclose this one. Raises DecodeError: the bytes are invalid or truncated, the
+    value is too deep, a map has a key twice or one that is a list, map or array, an array has more elements without
+    width than ZERO_WIDTH_PER_BYTE_MAX allows.
     """
     try:
         value, after = READERS[buffer[at]](buffer, at + 1, depth)
@@ -64,7 +64,7 @@ def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
 
 
 def read(buffer: bytes, at: int, depth: int) -> Read:
-    """Like `decode`, but without a check of bounds: for a caller that does it as this module's readers do."""
+    """Like `decode`, but without bounds checks: for callers that check as this module's readers do."""
     return READERS[buffer[at]](buffer, at + 1, depth)
 
 
@@ -205,7 +205,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
     if stop > len(buffer):
         raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
-        return Array(), at  # without a constructor: against the standard, but harmless
+        return Array(), at  # no constructor: against the standard, but harmless
     start = at
     descriptors: list[object] = []
     while buffer[at] == 0x00:
@@ -225,7 +225,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
             element = Described(descriptor, element)
         array.append(element)
         if width == 0 and code != 0x45:
-            array *= count  # they are all the same, and cannot change
+            array *= count  # the elements are equal and immutable
             break
     if at != stop:
         raise DecodeError("an array's size is not that of its elements", start)

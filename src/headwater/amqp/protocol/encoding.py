@@ -44,10 +44,10 @@ def encode(value: object) -> bytes:
 
 
 def encode_into(out: bytearray, value: object, depth: int = 0) -> None:
-    """Append the value's encoding to `out`. Raises EncodeError, after which `out` may end in a part of a value.
+    """Append the value's encoding to `out`. Raises EncodeError, which may leave part of a value at the end of `out`.
 
     By type: plain `int` is long, `float` double, `str` string, bytes-like binary, tuple and list are lists; a subclass
-    encodes as what it derives from.
+    encodes like its base class.
     """
     try:
         writer_of(value)(out, value, depth)
@@ -56,7 +56,7 @@ def encode_into(out: bytearray, value: object, depth: int = 0) -> None:
 
 
 def writer_of(value: object) -> Writer:
-    """What appends such a value. Raises EncodeError."""
+    """The writer for such a value. Raises EncodeError."""
     writer = WRITERS.get(type(value))
     if writer is not None:
         return writer
@@ -80,7 +80,7 @@ def _boolean(out: bytearray, value: bool, depth: int = 0) -> None:
 
 
 def _packed(code: int, form: struct.Struct) -> Writer:
-    """For the numbers whose encodings have one width; `form` packs the constructor too."""
+    """Make the writer for numbers with a fixed-width encoding; `form` also packs the constructor."""
 
     def write(out: bytearray, value: Any, depth: int = 0) -> None:
         out += form.pack(code, value)
@@ -97,7 +97,7 @@ def _decimal(code: int, length: int) -> Writer:
 
 
 def write_uint(out: bytearray, value: int, depth: int = 0) -> None:
-    """Append an uint, whatever the int's class."""
+    """Append a uint, whatever the int's class."""
     if 0 < value < 256:
         out += CODE_UBYTE.pack(0x52, value)
     elif value == 0:
@@ -107,7 +107,7 @@ def write_uint(out: bytearray, value: int, depth: int = 0) -> None:
 
 
 def write_ulong(out: bytearray, value: int, depth: int = 0) -> None:
-    """Append an ulong, whatever the int's class."""
+    """Append a ulong, whatever the int's class."""
     if 0 < value < 256:
         out += CODE_UBYTE.pack(0x53, value)
     elif value == 0:
@@ -168,7 +168,7 @@ def _list(out: bytearray, value: Sequence[object], depth: int = 0) -> None:
 
 
 def write_list(out: bytearray, count: int, content: bytearray) -> None:
-    """Append a list whose elements are encoded already."""
+    """Append a list of encoded elements."""
     if count == 0:
         out.append(0x45)
     else:
@@ -180,7 +180,7 @@ def _map(out: bytearray, value: dict[object, object], depth: int = 0) -> None:
 
 
 def write_map(out: bytearray, count: int, content: bytearray) -> None:
-    """Append a map whose `count` keys and values are encoded already."""
+    """Append a map of encoded keys and values, `count` in all."""
     write_compound(out, 0xC1, 2 * count, content)
 
 

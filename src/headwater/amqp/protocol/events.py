@@ -1,7 +1,7 @@
-"""What a connection tells its owner: the result of `Connection.receive_data` and `Connection.tick`, in order.
+"""The events of a connection, returned in order by `Connection.receive_data` and `Connection.tick`.
 
-Deliveries do not come one event each: a link collects them, and one `MessagesReceived` per read tells that there are
-some, so that what came together can be dealt with together.
+Deliveries have no events of their own: a link collects them, and one `MessagesReceived` per read reports them, so that
+deliveries that arrive together can be handled together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Event:
-    """Anything that a connection tells its owner."""
+    """Base of all events that a connection reports to its owner."""
 
 
 @dataclass(slots=True)
@@ -49,23 +49,23 @@ class SaslResponded(Event):
 
 @dataclass(slots=True)
 class SaslEnded(Event):
-    """The server's verdict (client only); unless the code is 0 the connection is over."""
+    """The server's verdict (client only); unless the code is 0, the connection is over."""
 
     code: int
 
 
 @dataclass(slots=True)
 class ConnectionOpened(Event):
-    """The peer's open. If `Connection.open` was not called yet, it must be now (or `close`)."""
+    """The peer's open. If `Connection.open` has not been called, call it now (or `close`)."""
 
     open: Open
 
 
 @dataclass(slots=True)
 class ConnectionClosed(Event):
-    """Nothing comes any more: the peer closed, or broke the protocol (then `is_fault`; the peer was told, if possible).
+    """The connection is over: the peer closed, or broke the protocol (then `is_fault`; it was notified, if possible).
 
-    Send what `data_to_send` still has, and close the transport.
+    Send the remaining output of `data_to_send`, and close the transport.
     """
 
     error: ErrorCondition | Described | None
@@ -74,14 +74,14 @@ class ConnectionClosed(Event):
 
 @dataclass(slots=True)
 class SessionBegun(Event):
-    """A session that the peer began, or that the peer answered. Its begin is answered already."""
+    """A session that the peer began, or whose begin the peer answered. The peer's begin is already answered."""
 
     session: Session
 
 
 @dataclass(slots=True)
 class SessionEnded(Event):
-    """A session that the peer ended or that broke the protocol, with all links that it had."""
+    """A session that the peer ended or that broke the protocol, with all its links."""
 
     session: Session
     error: ErrorCondition | Described | None
@@ -100,7 +100,7 @@ class LinkAttached(Event):
 
 @dataclass(slots=True)
 class LinkDetached(Event):
-    """The peer's detach, or the end of a link that broke the protocol or was stolen. It is answered already."""
+    """The peer's detach, or the end of a link that broke the protocol or was stolen. It is already answered."""
 
     link: Link
     is_closed: bool
@@ -118,7 +118,7 @@ class CreditChanged(Event):
 
 @dataclass(slots=True)
 class WindowOpened(Event):
-    """Transfers may go out again on a session whose window was used up."""
+    """Transfers may be sent again on a session whose window was used up."""
 
     session: Session
 
@@ -135,17 +135,17 @@ class FlowReceived(Event):
 
 @dataclass(slots=True)
 class MessagesReceived(Event):
-    """Deliveries have come; `link.take()` gives all of them; none where one was aborted, which used up credit."""
+    """Deliveries have arrived: `link.take()` returns them all, or none if one was aborted, which used up credit."""
 
     link: Receiver
 
 
 @dataclass(slots=True)
 class OutcomesReceived(Event):
-    """The receiver's word on deliveries that this side sent: their contexts, in order of sending.
+    """The receiver's outcome for deliveries that this side sent: their contexts, in the order of sending.
 
-    `state` is terminal, or None (settled without a word). They are settled on both sides when this comes, unless there
-    is a settlement: then the owner of the link settles them by that.
+    `state` is terminal, or None (settled without a state). The deliveries are already settled on both sides, unless
+    there is a settlement: then the owner of the link settles them through it.
     """
 
     link: Sender
@@ -156,7 +156,7 @@ class OutcomesReceived(Event):
 
 @dataclass(slots=True)
 class DeliveriesSettled(Event):
-    """The sender settled deliveries that this side had given an outcome (rcv-settle-mode second): their tags."""
+    """The sender settled deliveries that already had an outcome from this side (rcv-settle-mode second): their tags."""
 
     link: Receiver
     tags: list[bytes]

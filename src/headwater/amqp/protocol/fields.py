@@ -1,7 +1,7 @@
-"""The kinds of fields that composite types have: each reads one AMQP type to one plain Python type, and writes it.
+"""The kinds of composite fields: each reads one AMQP type to one plain Python type, and writes it.
 
 A kind's `read(buffer, at)` finds the constructor at `at`, never null, and checks no bounds (see `decoding`); it raises
-DecodeError where the value is of another type. Its `write(out, value)` never gets None.
+DecodeError if the value has another type. Its `write(out, value)` never gets None.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Kind(NamedTuple):
 
 
 class Field(NamedTuple):
-    """One field of a composite type, with the value that an absent one has; a mandatory one may not be null."""
+    """One field of a composite type, with the default for an absent one; a mandatory one may not be null."""
 
     name: str
     kind: Kind
@@ -39,7 +39,7 @@ class Field(NamedTuple):
 
 
 def unexpected(expected: str, buffer: bytes, at: int) -> DecodeError:
-    """The value at `at` is of another type than the one expected."""
+    """The error for a value at `at` that is not of the expected type."""
     return DecodeError(f"{expected} expected, constructor 0x{buffer[at]:02x} found", at)
 
 
@@ -133,7 +133,7 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
 
 
 def _check_elements(buffer: bytes, at: int, head: int) -> None:
-    """Refuse an array of other elements than symbols before they are read: 65,000 small numbers take 60 ms."""
+    """Refuse arrays of anything but symbols before they are read: 65,000 small numbers take 60 ms."""
     constructor = buffer[at + head] if at + head < len(buffer) else 0
     if constructor not in (0x00, 0xA3, 0xB3) and any(buffer[at + (head + 1) // 2 : at + head]):
         raise DecodeError(f"array of symbols expected, array of {shown(constructor)} found", at)
@@ -155,7 +155,7 @@ def _read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
 
 
 def _map_reader(keys: str, *kinds: type) -> Read:
-    """Reads a map each of whose keys has one of these classes, and no subclass of it."""
+    """Reader of a map whose keys have exactly one of these classes, no subclass."""
 
     def read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
         entries, after = _read_map(buffer, at)
@@ -172,7 +172,7 @@ def _map_writer(write_key: Write) -> Write:
 
 
 def _write_name(out: bytearray, key: str) -> None:
-    """A symbol, unless it came as a string that cannot be one."""
+    """Write a symbol, or a string that cannot be one."""
     if key.isascii():
         write_symbol(out, key)
     else:
@@ -222,14 +222,13 @@ BINARY: Final = Kind("binary", _read_binary, write_binary)
 STRING: Final = Kind("string", _read_string, write_string)
 SYMBOL: Final = Kind("symbol", _read_symbol, write_symbol)
 LABEL: Final = Kind("symbol", _read_label, write_symbol)
-"""A symbol; a string is let in as well, as some libraries send it."""
+"""A symbol; a string is accepted too, as some libraries send it."""
 
 SYMBOLS: Final = Kind("symbols", _read_symbols, _write_symbols)
-"""Of a field that may be multiple: a tuple of symbols, read from one symbol too, and always written as an array."""
+"""For a field that may be multiple: a tuple of symbols, also read from one symbol, and always written as an array."""
 
 SYMBOL_MAP: Final = Kind("map", _map_reader("symbols", Symbol, str), _map_writer(_write_name))
-"""Keys that are strings are let in as well, as peers send them; a plain `str` key is written as a symbol
-if it can be one."""
+"""String keys are accepted too, as peers send them; a plain `str` key is written as a symbol if it can be one."""
 
 ANNOTATIONS: Final = Kind(
     "annotations", _map_reader("symbols or ulongs", Symbol, str, ULong), _map_writer(_write_annotation_key)
@@ -239,4 +238,4 @@ ANNOTATIONS: Final = Kind(
 STRING_MAP: Final = Kind("map", _map_reader("strings", str), _map_writer(write_string))
 DELIVERY_MAP: Final = Kind("map", _map_reader("delivery tags", bytes), _map_writer(write_binary))
 MESSAGE_ID: Final = Kind("message id", _read_message_id, _write_message_id)
-"""Keeps its type: str, UUID, ULong or bytes; any int is written as an ulong."""
+"""Keeps its type: str, UUID, ULong or bytes; any int is written as a ulong."""

@@ -1,4 +1,4 @@
-"""What is too long for a frame that the peer takes, with less in it: reasons, and lists of unsettled deliveries."""
+"""Shortens performatives that exceed the peer's frame size: error descriptions, and lists of unsettled deliveries."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from .performatives import (
 
 
 def fitted(performative: Performative, bytes_max: int) -> bytearray:
-    """The performative in at most so many bytes; empty if nothing can be left out of it.
+    """The performative in at most `bytes_max` bytes; empty if nothing can be left out.
 
-    The description of an error is cut, its map left out; of the unsettled deliveries of an attach some are named, and
-    it says so (2.7.3: incomplete-unsettled). The performative itself stays as it is.
+    The description of an error is cut, its map left out. Of an attach's unsettled deliveries, only some are named, and
+    it is marked so (2.7.3: incomplete-unsettled). The performative itself is not changed.
     """
     given: Any = copy(performative)
     while True:

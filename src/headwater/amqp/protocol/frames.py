@@ -1,6 +1,6 @@
 """Frames and protocol headers (part 2, sections 2.2 and 2.3): their names and layout.
 
-Who receives a stream splits it (`connection`); nothing here keeps a state.
+The receiver of a stream splits it (`connection`); this module keeps no state.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ DATA_OFFSET_MIN: Final = 2
 """In words of 4 bytes: a frame without an extended header."""
 
 FRAME_MIN: Final = 512
-"""MIN-MAX-FRAME-SIZE: every peer takes frames of so many bytes, and a SASL frame has at most so many."""
+"""MIN-MAX-FRAME-SIZE: every peer accepts frames of this size, and SASL frames are at most this large."""
 
 AMQP_FRAME: Final = 0
 SASL_FRAME: Final = 1
 
 
 def frame(channel: int, body: bytes | bytearray, type: int = AMQP_FRAME) -> bytes:
-    """One frame around the body: a performative, and behind it a transfer's payload."""
+    """A frame around the body: a performative, followed by a transfer's payload."""
     return FRAME_HEADER.pack(FRAME_HEADER_SIZE + len(body), DATA_OFFSET_MIN, type, channel) + body
 
 
 EMPTY_FRAME: Final = frame(0, b"")
-"""Does nothing but show that the sender lives (part 2, section 2.4.5)."""
+"""Only shows that the sender is alive (part 2, section 2.4.5)."""

@@ -1,6 +1,6 @@
-"""A delivery that takes several transfers (2.6.14): its frames are made one by one, when they can be written.
+"""A delivery in several transfers (2.6.14): its frames are made one by one, when they can be written.
 
-Its content is not copied before. So a message of 64 MiB costs a sender nothing that keeps it elsewhere anyway.
+Its content is not copied before. So a message of 64 MiB costs a sender that keeps it elsewhere nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .link import Sender
 
 Content = bytes | memoryview
-"""A part of a message. A view is of something that others keep, such as a file in memory; bytes are kept for it."""
+"""A part of a message. A view refers to memory kept elsewhere, such as a mapped file; bytes are kept for it."""
 
 
 class LargeDelivery:
@@ -23,23 +23,23 @@ class LargeDelivery:
     __slots__ = ("_at", "_parts", "_rest_bytes", "first", "held_bytes", "is_begun", "link")
 
     def __init__(self, link: Sender, first: Transfer, parts: tuple[Content, ...], held_bytes: int) -> None:
-        """`held_bytes` were taken for it, and are given back at its end."""
+        """`held_bytes` were reserved for it, and are released at its end."""
         self.link, self.held_bytes = link, held_bytes
         self.first: Transfer | None = first
         """Its first transfer, until that is made."""
         self._parts = [memoryview(part) for part in parts if len(part)]
         self._rest_bytes = sum(map(len, self._parts))
         self._at = 0
-        """Where in the first of the parts the next frame begins."""
+        """The offset of the next frame in the first of the parts."""
         self.is_begun = False
 
     @property
     def is_whole(self) -> bool:
-        """Whether its last transfer was made."""
+        """Whether its last transfer has been made."""
         return self.is_begun and not self._rest_bytes
 
     def transfer(self, bytes_max: int) -> tuple[bytes, list[memoryview]]:
-        """The next transfer of at most so many bytes: the performative, and its payload."""
+        """The next transfer of at most `bytes_max` bytes: the performative, and its payload."""
         transfer = self.first or Transfer(handle=self.link.handle)
         self.first, self.is_begun = None, True
         transfer.more = True

@@ -1,6 +1,6 @@
-"""Links (2.6): the two ends of one, as this side sees them. A `Sender` sends, a `Receiver` receives.
+"""Links (2.6), seen from this side: a `Sender` sends, a `Receiver` receives.
 
-A link is made by the peer's attach or by `Session.attach_sender` and `attach_receiver`; its session feeds it. All
+A link is created by the peer's attach or by `Session.attach_sender` and `attach_receiver`; its session feeds it. All
 state of a link changes here.
 """
 
@@ -30,22 +30,22 @@ SECOND = 1
 
 
 class Delivery(NamedTuple):
-    """A message that has come whole."""
+    """A complete message."""
 
     id: int
     tag: bytes
     message_format: int
     is_settled: bool
     payload: bytes | None
-    """The message's bytes; None if it was larger than the link's max-message-size, and was let go."""
+    """The message's bytes; None if it was larger than the link's max-message-size, and was dropped."""
     bytes: int
-    """How large the message is."""
+    """The size of the message."""
     whole: Transfer | None
-    """The first transfer itself, where it has a state, or resumes a delivery."""
+    """The first transfer itself, if it has a state or resumes a delivery."""
 
 
 class Link:
-    """What both ends have in common."""
+    """Base of both ends."""
 
     is_sender: bool
 
@@ -53,19 +53,19 @@ class Link:
         self.session = session
         self.name = name
         self.handle = handle
-        """What this side calls it."""
+        """This side's handle."""
         self.local: Attach | None = None
-        """This side's attach, once it was sent."""
+        """This side's attach, once sent."""
         self.remote: Attach | None = None
-        """The peer's attach, once it has come."""
+        """The peer's attach, once received."""
         self.held_bytes = 0
-        """Bytes taken for it and the peer's attach, as long as it is there."""
+        """Memory reserved for it and the peer's attach, for as long as it exists."""
         self.context: Any = None
-        """Whatever the owner wants to find here."""
+        """For use by the owner."""
         self.is_detaching = False
-        """This side's detach was sent, and the peer's has not come yet."""
+        """This side's detach was sent, and the peer's has not arrived yet."""
         self.is_over = False
-        """Nothing can be done with it any more."""
+        """Whether the link is over; nothing can be done with it."""
 
     @property
     def is_attached(self) -> bool:
@@ -78,7 +78,7 @@ class Link:
         return self.remote is not None and self.local is None and not self.is_over
 
     def accept(self, **fields: Any) -> None:
-        """Answer the peer's attach: `fields` are those of our own attach; modes are taken from the peer's.
+        """Answer the peer's attach, with `fields` of our own attach; modes are taken from the peer's.
 
         Raises ValueError if it was answered already, or the peer has gone.
         """
@@ -100,7 +100,7 @@ class Link:
         self.detach(ErrorCondition(condition, description, info and dict(info)))
 
     def detach(self, error: ErrorCondition | Described | None = None, *, is_closed: bool = True) -> None:
-        """Detach, or close, the link from this side; the peer will answer. Nothing happens if it is over already."""
+        """Detach or close the link from this side; the peer will answer. Does nothing if it is over already."""
         if self.is_over or self.is_detaching or self.local is None:
             return
         self.is_detaching = True
@@ -108,7 +108,7 @@ class Link:
         self._stop()
 
     def fail(self, fault: LinkFault) -> None:
-        """Detach with the fault's error, and tell the owner."""
+        """Detach with the fault's error, and notify the owner."""
         error = ErrorCondition(fault.condition, fault.description, fault.info)
         if self.local is None:
             self.refuse(fault.condition, fault.description or "", fault.info)
@@ -117,16 +117,16 @@ class Link:
         self.session.tell(LinkDetached(self, True, error, is_by_peer=False))
 
     def on_attach(self, attach: Attach) -> None:
-        """The peer attached: in answer, or of its own accord."""
+        """Handle the peer's attach: an answer, or a request of its own."""
         self.remote = attach
         self.session.tell(LinkAttached(self))
 
     def on_flow(self, flow: Flow) -> None:
-        """The peer's flow on this link."""
+        """Handle the peer's flow on this link."""
         raise NotImplementedError
 
     def on_detach(self, detach: Detach) -> None:
-        """The peer detached; it is answered, unless this is the answer."""
+        """Handle the peer's detach; it is answered, unless it is an answer."""
         was_detaching = self.is_detaching
         if self.local is None:
             self._send_attach({"source": None, "target": None, "initial_delivery_count": 0})
@@ -138,7 +138,7 @@ class Link:
             self.session.tell(LinkDetached(self, detach.closed, detach.error))
 
     def end(self) -> None:
-        """The session has ended."""
+        """Handle the end of the session."""
         self.is_over = True
         self.session.connection.detached(self)
         self._stop()
@@ -149,7 +149,7 @@ class Link:
         self.local = attach
 
     def _stop(self) -> None:
-        """Let go of what a link that is not attached has no use for."""
+        """Release what a detached link does not need."""
 
 
 class Sender(Link):
@@ -167,17 +167,17 @@ class Sender(Link):
         self.owner_settles = False
         """Whether outcomes that the receiver leaves to this side to settle wait for the owner: see `Settlement`."""
         self._owes_drained = False
-        """A drain is over when the delivery is sent whole that is being sent."""
+        """Whether to end a drain once the current delivery has been sent whole."""
         self._head = TransferHead(session.channel, handle)
 
     @property
     def sends_settled(self) -> bool:
-        """Whether every delivery of this link goes out settled."""
+        """Whether every delivery of this link is sent settled."""
         return self.local is not None and self.local.snd_settle_mode == SETTLED
 
     @property
     def sendable(self) -> int:
-        """How many deliveries may go out now, as far as credit and the session's window go."""
+        """How many deliveries credit and the session's window allow now."""
         if self.local is None or self.is_detaching or self.is_over:
             return 0
         return min(self.credit, self.session.sendable)
@@ -199,13 +199,13 @@ class Sender(Link):
         is_resumed: bool = False,
         rest: Content = b"",
     ) -> int:
-        """Send a message of format 0, if `sendable` is not 0. Answers its delivery id.
+        """Send a message of format 0, if `sendable` is not 0. Returns its delivery id.
 
-        `rest` comes behind it, is a part of the same message, and is not copied before its frames are made.
-        Raises LinkFault if there is no room for it.
+        `rest` follows it as part of the same message, and is not copied before its frames are made. Raises LinkFault if
+        there is no room for it.
 
-        `context` comes back with the outcome, unless the delivery is settled. The tag is unique among the unsettled.
-        `is_resumed`: it is one that the receiver has unsettled from an earlier attach of the link (2.6.13).
+        `context` is returned with the outcome, unless the delivery is settled. The tag must be unique among the
+        unsettled. `is_resumed`: the receiver has it unsettled from an earlier attach of the link (2.6.13).
         """
         assert self.credit > 0
         self.credit -= 1
@@ -219,7 +219,7 @@ class Sender(Link):
             size + TransferHead.BYTES <= connection.frame_bytes_max
             and not is_resumed
             and not rest
-            and not session._large  # others begin behind it
+            and not session._large  # others follow it
         ):
             delivery_id = session.next_delivery_id(None if is_settled else (self, context))
             session._next_outgoing_id = (session._next_outgoing_id + 1) & SERIAL  # of its one transfer
@@ -235,10 +235,10 @@ class Sender(Link):
         return delivery_id
 
     def drained(self) -> None:
-        """Say that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).
+        """Report that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).
 
-        Where messages use it up, this is said without being asked for: a receiver may wait for it. It comes behind
-        the last transfer.
+        If messages use up the credit, this is reported without a call, since a receiver may wait for it. The report
+        follows the last transfer.
         """
         if self.session.is_sending(self):
             self._owes_drained = True
@@ -250,12 +250,12 @@ class Sender(Link):
         self.session.send_flow(self, drain=True, available=0)
 
     def sent_large(self) -> None:
-        """A large delivery was sent whole."""
+        """Note that a large delivery was sent whole."""
         if self._owes_drained and self.is_draining:
             self.drained()
 
     def on_flow(self, flow: Flow) -> None:
-        """The receiver's credit: counted from what it had received when it wrote this (2.6.7)."""
+        """Update credit, which counts from what the receiver had received when it sent the flow (2.6.7)."""
         if flow.link_credit is not None:
             seen = 0 if flow.delivery_count is None else flow.delivery_count
             if self.local is not None and flow.delivery_count is None:
@@ -296,12 +296,12 @@ class Receiver(Link):
         return self.local is not None and self.local.rcv_settle_mode == SECOND
 
     def accept(self, **fields: Any) -> None:
-        """See Link; max-message-size is kept by dropping what is larger (`Delivery.payload`)."""
+        """See Link; max-message-size is enforced by dropping larger messages (`Delivery.payload`)."""
         self.message_bytes_max = fields.get("max_message_size") or None
         super().accept(**fields)
 
     def grant(self, credit: int, *, drain: bool = False) -> None:
-        """The peer may send so many deliveries from now on, in place of what it could before."""
+        """Let the peer send this many deliveries from now on; replaces its earlier credit."""
         self.credit = credit
         self.session.send_flow(self, drain=drain)
 
@@ -311,7 +311,7 @@ class Receiver(Link):
         return self._partial is None and not self.is_detaching and not self.is_over
 
     def take(self) -> list[Delivery]:
-        """The deliveries that have come since the last call."""
+        """Return the deliveries since the last call."""
         taken: list[Delivery] = []
         for each in self.take_runs():
             if isinstance(each, TransferRun):
@@ -321,7 +321,7 @@ class Receiver(Link):
         return taken
 
     def take_runs(self) -> list[Delivery | TransferRun]:
-        """As `take`, with those that came as a run together."""
+        """As `take`, but deliveries that arrived as a run stay together."""
         received, self._received = self._received, []
         return received
 
@@ -337,7 +337,7 @@ class Receiver(Link):
         super().on_attach(attach)
 
     def on_flow(self, flow: Flow) -> None:
-        """The sender's state: what it has available, and whether it used up its credit to end a drain."""
+        """Update the sender's state: what is available, and whether it used up its credit to end a drain."""
         is_drained = False
         if flow.delivery_count is not None:
             used = (flow.delivery_count - self.delivery_count) & SERIAL
@@ -350,7 +350,7 @@ class Receiver(Link):
         self.session.tell(FlowReceived(self, flow.available, is_drained, flow.properties))
 
     def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
-        """A transfer: a whole message most often. Raises LinkFault, SessionFault."""
+        """Handle a transfer, usually a whole message. Raises LinkFault, SessionFault."""
         if self._partial is None and not fields.has_more and fields.whole is None:
             self._admit(fields)
             payload = buffer[fields.payload_at : end]
@@ -359,7 +359,7 @@ class Receiver(Link):
             self._take_piece(fields, buffer[fields.payload_at : end])
 
     def on_run(self, run: TransferRun) -> None:
-        """Whole messages, for which there is credit."""
+        """Handle a run of whole messages within the credit."""
         count = len(run.tags)
         self.credit -= count
         self.delivery_count = (self.delivery_count + count) & SERIAL
@@ -368,11 +368,11 @@ class Receiver(Link):
         self._received.append(run)
 
     def on_settled(self, tags: list[bytes]) -> None:
-        """The sender settled these."""
+        """The sender settled these deliveries."""
         self.session.tell(DeliveriesSettled(self, tags))
 
     def _admit(self, fields: TransferFields) -> None:
-        """Take the first transfer of a delivery. Raises LinkFault, SessionFault."""
+        """Admit the first transfer of a delivery. Raises LinkFault, SessionFault."""
         delivery_id, tag = fields.delivery_id, fields.tag
         if delivery_id is not None:
             self.session.expect_delivery_id(delivery_id)
@@ -391,7 +391,7 @@ class Receiver(Link):
             self.session.expect_outcome(delivery_id, self, tag)
 
     def _complete(self, first: TransferFields, is_settled: bool, size: int, payload: bytes | None) -> None:
-        """A delivery has come whole; `first` is its first transfer."""
+        """Complete a delivery; `first` is its first transfer."""
         _, delivery_id, tag, message_format, _, _, _, whole = first
         assert delivery_id is not None and tag is not None
         if self.message_bytes_max is not None and size > self.message_bytes_max:
@@ -401,7 +401,7 @@ class Receiver(Link):
         self._received.append(Delivery(delivery_id, tag, message_format or 0, is_settled, payload, size, whole))
 
     def _take_piece(self, fields: TransferFields, payload: bytes) -> None:
-        """One of several transfers of a delivery, the first and the last included (2.6.14)."""
+        """Handle one of several transfers of a delivery, including the first and the last (2.6.14)."""
         whole = fields.whole
         partial = self._partial
         if partial is None:
@@ -417,7 +417,7 @@ class Receiver(Link):
         if is_aborted:
             self._abandon()
             if not self._received:
-                self.session.tell(MessagesReceived(self))  # it used up credit, of which the owner is to know
+                self.session.tell(MessagesReceived(self))  # it used up credit, which the owner must learn
             return
         partial.take(payload, self.session.connection, self.message_bytes_max)
         if not fields.has_more:
@@ -438,13 +438,13 @@ class Receiver(Link):
 
 
 def deliveries_of(run: TransferRun) -> list[Delivery]:
-    """The deliveries of a run, each by itself."""
+    """The separate deliveries of a run."""
     each = zip(range(run.first, run.last + 1), run.tags, run.payloads, strict=True)
     return [Delivery(id, tag, 0, run.is_settled, payload, len(payload), None) for id, tag, payload in each]
 
 
 def _check_settle_mode(transfer: Transfer) -> None:
-    """Raise LinkFault where a transfer of a link of mode first asks for second (2.7.5)."""
+    """Raises LinkFault if a transfer on a link of mode first asks for second (2.7.5)."""
     if transfer.rcv_settle_mode == SECOND and not transfer.settled:
         raise LinkFault(
             conditions.INVALID_FIELD, "rcv-settle-mode: second given, on a link that was attached with first"
@@ -452,7 +452,7 @@ def _check_settle_mode(transfer: Transfer) -> None:
 
 
 class _Partial:
-    """A delivery whose last transfer has not come yet."""
+    """A delivery whose last transfer has not arrived yet."""
 
     __slots__ = ("_kept", "bytes", "delivery_id", "first", "held")
 
@@ -462,12 +462,12 @@ class _Partial:
         self.delivery_id = first.delivery_id
         self.bytes = 0
         self.held = 0
-        """What of it is kept, and counted by the connection."""
+        """How many bytes are kept, and counted by the connection."""
         self._kept = bytearray()
-        """Joined at once: a list of tiny pieces would take many times their bytes."""
+        """Joined at once: a list of tiny pieces would take many times their size."""
 
     def check_continued(self, fields: TransferFields) -> None:
-        """Raise LinkFault where a further transfer says of the delivery what its first did not (2.7.5)."""
+        """Raises LinkFault if a further transfer contradicts the first one (2.7.5)."""
         first = self.first
         if fields.delivery_id is not None and fields.delivery_id != self.delivery_id:
             problem = f"delivery {fields.delivery_id} begins before the last transfer of {self.delivery_id}"
@@ -486,7 +486,7 @@ class _Partial:
         return bytes(self._kept) if self.held == self.bytes else None
 
     def take(self, payload: bytes, connection: Any, bytes_max: int | None) -> None:
-        """Keep a piece, unless the message is too large already: then let go of all."""
+        """Keep a piece; if the message is too large already, drop all pieces."""
         self.bytes += len(payload)
         if self.held + len(payload) < self.bytes or (bytes_max is not None and self.bytes > bytes_max):
             connection.release(self.held)

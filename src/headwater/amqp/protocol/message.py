@@ -50,12 +50,12 @@ __all__ = [
 ]
 
 PRIORITY: Final = 4
-"""The priority of a message that gives none (3.2.1)."""
+"""The priority of a message without one (3.2.1)."""
 
 
 @composite("header", 0x70)
 class Header(Composite):
-    """How a message is to be delivered (3.2.1); `ttl` in milliseconds."""
+    """How to deliver a message (3.2.1); `ttl` in milliseconds."""
 
     durable: Annotated[bool, BOOLEAN] = False
     priority: Annotated[int, UBYTE] = PRIORITY
@@ -66,7 +66,7 @@ class Header(Composite):
 
 @composite("properties", 0x73)
 class Properties(Composite):
-    """What a message is (3.2.4). Times are in milliseconds since 1970; ids are str, UUID, ULong or bytes."""
+    """The properties of a message (3.2.4). Times are in milliseconds since 1970; ids are str, UUID, ULong or bytes."""
 
     message_id: Annotated[object, MESSAGE_ID] = None
     user_id: Annotated[bytes | None, BINARY] = None
@@ -85,9 +85,9 @@ class Properties(Composite):
 
 @dataclass(slots=True, repr=False)
 class Message:
-    """A message, decoded. A section that is absent is None.
+    """A decoded message. A section that is absent is None.
 
-    `body` goes by `body_kind`: DATA and DATAS a list of bytes, SEQUENCE a list of lists, VALUE the value, NONE None.
+    `body_kind` determines `body`: DATA and DATAS a list of bytes, SEQUENCE a list of lists, VALUE the value, NONE None.
     Keys of annotations may be given as plain `str`; they are written as symbols.
     """
 
@@ -126,15 +126,15 @@ def _section(message: bytes, span: Span | None) -> Any:
 
 
 def decode_section(message: bytes, span: Span) -> Any:
-    """What one section holds: Header, Properties, a dict, bytes, a list, or the value of an amqp-value section.
+    """The content of one section: Header, Properties, a dict, bytes, a list, or the value of an amqp-value section.
 
-    `span` is one that `walk` found; of several data or sequence sections it gives the first. Raises DecodeError.
+    `span` comes from `walk`; for several data or sequence sections, the result is the first. Raises DecodeError.
     """
     return _read_section(message, span[0])[0]
 
 
 def decode_body(message: bytes, sections: Sections) -> Any:
-    """The body of a message whose sections `walk` found, as `Message.body` has it. Raises DecodeError."""
+    """The body of a message with these sections from `walk`, in the form of `Message.body`. Raises DecodeError."""
     if sections.body is None:
         return None
     at, stop = sections.body

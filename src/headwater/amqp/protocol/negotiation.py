@@ -1,6 +1,6 @@
-"""How a connection begins (2.2, and part 5): protocol headers, and SASL frames before AMQP's own.
+"""The start of a connection (2.2, and part 5): protocol headers, and SASL frames before AMQP's own.
 
-It is the part of `connection` that knows nothing of sessions; what both write and tell is kept here.
+This is the part of `connection` without sessions; it holds the pending output and events of both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SASL_FRAME_BYTES_MAX = 8192
 
 
 class Stage(Enum):
-    """What the peer is to send next."""
+    """What the peer must send next."""
 
     HEADER = "a protocol header"
     SASL = "SASL frames"
@@ -36,18 +36,18 @@ class Negotiation:
         self.is_server = is_server
         self.stage = Stage.HEADER
         self.ended_in = Stage.OVER
-        """Where the connection stood when it ended; OVER until then."""
+        """The stage at which the connection ended; OVER until then."""
         self._out: list[bytes | memoryview] = []
         self.bytes_to_send = 0
-        """How many bytes `data_to_send` would answer, without those of large deliveries."""
+        """The size of the output of `data_to_send`, without large deliveries."""
         self._events: list[Event] = []
         self._wanted = 8
-        """How many bytes must be there for anything to happen."""
+        """How many bytes are needed to make progress."""
         self._uses_sasl = False
         self._owes_verdict = False
-        """The owner has yet to answer the client's SASL frame; what comes meanwhile waits."""
+        """The owner has yet to answer the client's SASL frame; further input waits."""
 
-    # What the owner calls
+    # Called by the owner
 
     def start(self, *, uses_sasl: bool = False) -> None:
         """Send the first header (client only)."""
@@ -68,7 +68,7 @@ class Negotiation:
         self._send_sasl(sasl.SaslResponse(response=response))
 
     def sasl_outcome(self, code: int) -> None:
-        """The verdict (server only): 0 lets the client go on, any other ends the connection.
+        """Send the verdict (server only): 0 lets the client continue, any other ends the connection.
 
         Then call `receive_data(b"", now)`: the client may have sent more already.
         """
@@ -100,14 +100,14 @@ class Negotiation:
                 self._write(AMQP_HEADER)
             self._expect(Stage.OPEN)
         else:
-            # Refused with the header that this side would take (2.2).
+            # Refused with the header that this side accepts (2.2).
             if self.is_server:
                 self._write(SASL_HEADER if self.settings.needs_sasl and not self._uses_sasl else AMQP_HEADER)
             shown = ErrorCondition(conditions.CONNECTION_FRAMING_ERROR, f"protocol header {header!r} is not served")
             self._end(ConnectionClosed(shown, is_fault=True))
 
     def _read_sasl(self, data: bytes, at: int) -> int:
-        """One frame, unless the owner has yet to answer the last one."""
+        """Read one frame, unless the owner has yet to answer the last one."""
         if self._owes_verdict or len(data) - at < 8:
             return at
         size: int
@@ -143,10 +143,10 @@ class Negotiation:
     def _send_sasl(self, body: sasl.SaslFrame) -> None:
         self._write(frame(0, bytes(sasl.encode_sasl(body)), SASL_FRAME))
 
-    # States, events, and bytes out
+    # State, events, and bytes out
 
     def tell(self, event: Event) -> None:
-        """Something that the owner is to know."""
+        """Report an event to the owner."""
         self._events.append(event)
 
     def _expect(self, stage: Stage) -> None:
@@ -161,7 +161,7 @@ class Negotiation:
         self.tell(event)
 
     def _let_go(self) -> None:
-        """End what stands on this connection, which is over."""
+        """End everything on this connection, which is over."""
 
     def _write(self, data: bytes) -> None:
         self._out.append(data)
@@ -169,7 +169,7 @@ class Negotiation:
 
 
 def bad_head(size: int, doff: int, kind: int, size_max: int, expected: int = 0) -> ConnectionFault:
-    """What is wrong with the head of a frame (2.3.1): its size, its data offset, or its type."""
+    """The error in a frame's head (2.3.1): its size, data offset or type."""
     if size > size_max:
         problem = f"a frame of {size} bytes came, {size_max} are allowed"
     elif doff < 2 or doff * 4 > size:

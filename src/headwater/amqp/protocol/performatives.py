@@ -1,7 +1,7 @@
-"""The nine performatives (part 2, section 2.7), with the names of their nested types at hand.
+"""The nine performatives (part 2, section 2.7), re-exported with their nested types.
 
-Fields are plain Python values: int, str, bytes, bool, `Symbol`, dict, and a tuple of symbols where the standard says
-multiple. A field that is absent or null has the standard's default.
+Fields are plain Python values: int, str, bytes, bool, `Symbol`, dict, and a tuple of symbols for fields that the
+standard marks multiple. A field that is absent or null has the standard's default.
 """
 
 import struct
@@ -114,7 +114,7 @@ class Attach(Composite):
 
 @composite("flow", 0x13)
 class Flow(Composite):
-    """Updates the state of a session's windows, and of a link's credit where it has a `handle` (2.7.4)."""
+    """Updates the state of a session's windows and, with a `handle`, of a link's credit (2.7.4)."""
 
     next_incoming_id: Annotated[int | None, UINT] = None
     incoming_window: Annotated[int, UINT, MANDATORY] = 0
@@ -131,7 +131,7 @@ class Flow(Composite):
 
 @composite("transfer", 0x14)
 class Transfer(Composite):
-    """Sends a message, or a part of one, which follows it in the frame (2.7.5)."""
+    """Sends a message or a part of one, which follows it in the frame (2.7.5)."""
 
     handle: Annotated[int, UINT]
     delivery_id: Annotated[int | None, UINT] = None
@@ -160,7 +160,7 @@ class Disposition(Composite):
 
 @composite("detach", 0x16)
 class Detach(Composite):
-    """Detaches a link, or ends it where `closed` (2.7.7)."""
+    """Detaches a link, or ends it if `closed` (2.7.7)."""
 
     handle: Annotated[int, UINT]
     closed: Annotated[bool, BOOLEAN] = False
@@ -187,10 +187,10 @@ _PERFORMATIVES: Final = Group("performative", [Open, Begin, Attach, Flow, Transf
 
 
 def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative, int]:
-    """The performative that starts at `at` (its descriptor an ulong or a symbol), and where the payload begins.
+    """The performative that starts at `at` (its descriptor a ulong or a symbol), and where the payload begins.
 
-    Raises DecodeError: no performative of the standard, a mandatory field is missing, a field is of a wrong type (the
-    message names both), the bytes are garbled or cut short.
+    Raises DecodeError: it is not a performative of the standard, a mandatory field is missing, a field has the wrong
+    type (the message names both), the bytes are invalid or truncated.
     """
     try:
         layout, body = _PERFORMATIVES.find(buffer, at)
@@ -206,10 +206,10 @@ def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative,
 
 
 def encode_performative(performative: Performative) -> bytearray:
-    """The performative in its full width, trailing nulls included: some clients take fields by their index, unchecked.
+    """The performative at full width, including trailing nulls: some clients index fields without checking.
 
-    Only a flow without a link has 7 fields, and an end or close without an error none. Raises EncodeError, which
-    names performative and field.
+    Only a flow without a link has 7 fields, and an end or close without an error none. Raises EncodeError, which names
+    performative and field.
     """
     if isinstance(performative, Flow):
         return _encode_flow(performative)
@@ -232,7 +232,7 @@ def _encode_flow(flow: Flow) -> bytearray:
 
 
 def _encode_credit(out: bytearray, flow: Flow) -> bool:
-    """Appends, in one piece, the flow that a receiver sends often; False where a number of it is missing or wrong."""
+    """Append, in one piece, the flow that a receiver sends often; False if one of its numbers is missing or invalid."""
     try:
         out += _CREDIT.pack(
             b"\x00\x53\x13\xc0\x28\x0b",

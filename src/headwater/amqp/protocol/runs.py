@@ -1,7 +1,7 @@
-"""Runs of transfers: whole messages that one sender sends one after the other, all with a head of the same form.
+"""Runs of transfers: consecutive whole messages from one sender, with heads of the same form.
 
-Such heads differ in the delivery-id, which counts, and in the tag alone, so that they are compared and not read. That
-takes a third of the time of `wire`, which reads what is no run, and would read each transfer of one in the same way.
+Such heads differ only in the delivery-id, which counts up, and in the tag, so they are compared, not parsed. That takes
+a third of the time of `wire`, which reads all other transfers, and would read those of a run with the same result.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if IS_NATIVE:
     from ...speedups._native import transfers as usual_transfers
 
 USUAL_TRANSFER: Final = b"\x00\x53\x14\xc0"
-"""How the body of a transfer frame begins that may be of a run."""
+"""How the body of a transfer frame begins if it may be part of a run."""
 TAG_BYTES_MAX: Final = 32
 _LEAD_AT: Final = 4
-"""The head of a frame is its size, a lead that ends with the constructor of the delivery-id, that id, the constructor
-and length of the tag, the tag, and an ending."""
+"""The head of a frame consists of its size, a lead that ends with the constructor of the delivery-id, that id, the
+constructor and length of the tag, the tag, and an ending."""
 _ID_AND_MARK_BYTES: Final = 6
 _UINT: Final = 0x70
 _TAG: Final = 0xA0
 
 
 class TransferRun:
-    """Whole deliveries of one link with ids that follow each other, all settled or none; format 0, no state."""
+    """Whole deliveries of one link with consecutive ids, all settled or none; format 0, no state."""
 
     __slots__ = ("bytes", "end", "first", "is_settled", "payloads", "tags")
 
@@ -38,9 +38,9 @@ class TransferRun:
         self.payloads = payloads
         self.tags = tags
         self.end = end
-        """Where in the buffer the frame after it begins."""
+        """Where the next frame begins in the buffer."""
         self.bytes = sum([len(payload) for payload in payloads])
-        """How large the messages are, together."""
+        """The total size of the messages."""
 
     @property
     def last(self) -> int:
@@ -49,7 +49,7 @@ class TransferRun:
 
 
 def handle_of(buffer: bytes, at: int) -> int:
-    """The handle of a usual transfer, whose frame begins at `at`; -1 where the frame cannot be of a run."""
+    """The handle of a usual transfer, whose frame begins at `at`; -1 if the frame cannot be part of a run."""
     if len(buffer) - at < 24 or buffer[at + 4] != 2 or buffer[at + 5] != 0:
         return -1
     form = buffer[at + 14]
@@ -63,9 +63,9 @@ def handle_of(buffer: bytes, at: int) -> int:
 def read_run(
     buffer: bytes, at: int, frame_bytes_max: int, message_bytes_max: int, count_max: int
 ) -> TransferRun | None:
-    """The run that begins with the frame at `at`, which `handle_of` knows; None if there is none.
+    """The run that begins with the frame at `at`, which `handle_of` recognized; None if there is none.
 
-    It ends before a frame that is cut off, larger than those bytes, of another form, or whose id does not follow.
+    It ends before a frame that is truncated, larger than those bytes, of another form, or not the next id.
     """
     length = len(buffer)
     form = buffer[at + 14]
@@ -87,10 +87,10 @@ def read_run(
 def transfers(
     buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int
 ) -> tuple[list[bytes], list[bytes], int]:
-    """Payloads and tags of the transfers whose heads are as that at `at`, and where the frame after them begins.
+    """Payloads and tags of the transfers with heads like the one at `at`, and where the next frame begins.
 
-    `id_at` is where the delivery-id is in such a head; `size_max` bytes are all that a frame may have. The head of the
-    first frame is whole.
+    `id_at` is the offset of the delivery-id in such a head; `size_max` is the largest frame size. The head of the first
+    frame is complete.
     """
     if IS_NATIVE:
         found = usual_transfers(buffer, at, id_at, tag_bytes, head_bytes, size_max, count_max)
@@ -102,7 +102,7 @@ def transfers(
 def transfers_any(
     buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int
 ) -> tuple[list[bytes], list[bytes], int]:
-    """As `transfers`: the twin of that in `speedups/runs.c`."""
+    """The Python equivalent of `transfers` in `speedups/runs.c`."""
     unpack = _unpacking(id_at - _LEAD_AT, tag_bytes, head_bytes - id_at - _ID_AND_MARK_BYTES - tag_bytes)
     length = len(buffer)
     size, lead, first, mark, tag, ending = unpack(buffer, at)
@@ -121,7 +121,7 @@ def transfers_any(
 
 
 def _unpacking(lead_bytes: int, tag_bytes: int, ending_bytes: int) -> Any:
-    """What takes a head of these lengths apart."""
+    """The function that unpacks a head with these lengths."""
     key = (lead_bytes << 8 | tag_bytes) << 8 | ending_bytes
     found = _unpack.get(key)
     if found is None:
@@ -130,7 +130,7 @@ def _unpacking(lead_bytes: int, tag_bytes: int, ending_bytes: int) -> Any:
 
 
 _unpack: Final[dict[int, Any]] = {}
-"""By lengths, of which there are a few hundred."""
+"""By lengths; there are a few hundred."""
 
 _FIELDS: Final = (
     (b"\x43", b"\x52\x00", b"\x40"),  # message-format
@@ -147,5 +147,5 @@ _ENDINGS: Final[dict[bytes, tuple[int, bool]]] = {
     for count in range(1, len(_FIELDS) + 1)
     for fields in product(*_FIELDS[:count])
 }
-"""All that may come behind the tag of a run's transfers: how many fields the transfer has then, and whether it is
+"""Every possible ending after the tag of a run's transfers: the number of fields of the transfer, and whether it is
 settled."""

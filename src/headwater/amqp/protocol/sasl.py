@@ -14,52 +14,52 @@ AUTH: Final = 1
 SYS: Final = 2
 """Failed: a system error."""
 SYS_PERM: Final = 3
-"""Failed: a system error that stays until somebody mends it."""
+"""Failed: a system error that persists until it is fixed."""
 SYS_TEMP: Final = 4
 """Failed: a system error that may pass."""
 
 
 @composite("sasl-mechanisms", 0x40)
 class SaslMechanisms(Composite):
-    """What the server offers (5.3.3.1); sent as an array, even if it is one."""
+    """The server's mechanisms (5.3.3.1); sent as an array, even if there is only one."""
 
     sasl_server_mechanisms: Annotated[tuple[str, ...], SYMBOLS]
 
 
 @composite("sasl-init", 0x41)
 class SaslInit(Composite):
-    """What the client chose (5.3.3.2)."""
+    """The client's choice (5.3.3.2)."""
 
     mechanism: Annotated[str, SYMBOL]
     initial_response: Annotated[bytes | None, BINARY] = None
     hostname: Annotated[str | None, STRING] = None
 
     def __repr__(self) -> str:
-        """Without the response, which may be a password."""
+        """Omits the response, which may be a password."""
         return f"SaslInit(mechanism={self.mechanism!r}, hostname={self.hostname!r})"
 
 
 @composite("sasl-challenge", 0x42)
 class SaslChallenge(Composite):
-    """What the server asks (5.3.3.3)."""
+    """The server's challenge (5.3.3.3)."""
 
     challenge: Annotated[bytes, BINARY]
 
 
 @composite("sasl-response", 0x43)
 class SaslResponse(Composite):
-    """What the client answers (5.3.3.4)."""
+    """The client's response (5.3.3.4)."""
 
     response: Annotated[bytes, BINARY]
 
     def __repr__(self) -> str:
-        """Without the response, which may be a password."""
+        """Omits the response, which may be a password."""
         return "SaslResponse()"
 
 
 @composite("sasl-outcome", 0x44)
 class SaslOutcome(Composite):
-    """How it ended (5.3.3.5): `code` is OK, AUTH, SYS, SYS_PERM or SYS_TEMP."""
+    """The outcome (5.3.3.5): `code` is OK, AUTH, SYS, SYS_PERM or SYS_TEMP."""
 
     code: Annotated[int, UBYTE]
     additional_data: Annotated[bytes | None, BINARY] = None
@@ -71,7 +71,7 @@ _FRAMES: Final = Group("SASL frame", [SaslMechanisms, SaslInit, SaslChallenge, S
 
 
 def decode_sasl(buffer: bytes, at: int, end: int) -> SaslFrame:
-    """The body of a SASL frame, which fills `at` to `end`. Raises DecodeError, as `decode_performative` does."""
+    """The body of a SASL frame, from `at` to `end`. Raises DecodeError, as `decode_performative` does."""
     try:
         layout, body = _FRAMES.find(buffer, at)
         if layout is None:
@@ -92,7 +92,7 @@ def encode_sasl(sasl: SaslFrame) -> bytearray:
 
 
 def parse_plain(response: bytes) -> tuple[str, str, str]:
-    """Authorization identity (mostly empty), name and password. Raises DecodeError, without showing what was given."""
+    """Authorization identity (mostly empty), name and password. Raises DecodeError, without revealing the input."""
     parts = response.split(b"\0")
     if len(parts) != 3:
         raise DecodeError(f"a PLAIN response is identity, name and password, but {len(parts)} part(s) were found", 0)
@@ -106,9 +106,9 @@ def parse_plain(response: bytes) -> tuple[str, str, str]:
 
 
 def parse_bearer(response: bytes) -> tuple[str, str]:
-    """User (may be empty) and token of OAUTHBEARER (RFC 7628, 3.1), or of XOAUTH2, which has another first part.
+    """User (may be empty) and token of OAUTHBEARER (RFC 7628, 3.1), or of XOAUTH2, whose first part differs.
 
-    Raises DecodeError, without showing what was given.
+    Raises DecodeError, without revealing the input.
     """
     first, *pairs = response.split(b"\x01")
     fields = dict(pair.partition(b"=")[::2] for pair in pairs if pair)
@@ -127,7 +127,7 @@ def parse_bearer(response: bytes) -> tuple[str, str]:
 
 
 def plain(name: str, password: str) -> bytes:
-    """The response of a client that is to act as `name`. Raises ValueError: one is empty, or has a NUL."""
+    """The response of a client that authenticates as `name`. Raises ValueError if one is empty, or has a NUL."""
     for what, text in (("name", name), ("password", password)):
         if not text or "\0" in text:
             raise ValueError(f"a {what} for PLAIN is not empty and has no NUL")

@@ -1,4 +1,4 @@
-"""Sessions (2.5): windows, handles, delivery ids, and what is unsettled. All state of a session changes here."""
+"""Sessions (2.5): windows, handles, delivery ids, and unsettled deliveries. All state of a session changes here."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ if TYPE_CHECKING:
 _HALF = 0x80000000
 _USUAL_RANGE = 1024
 UNSETTLED_BYTES = 256
-"""What a delivery takes that is not settled. Measured."""
+"""Memory of an unsettled delivery. Measured."""
 COVERED_STEP = 32
-"""Room is taken for so many unsettled deliveries together."""
+"""How many unsettled deliveries memory is reserved for at a time."""
 _SURPLUS = 4 * COVERED_STEP
-"""Room for more than so many that are not there is given back."""
+"""Memory reserved for more surplus deliveries than this is released."""
 
 
 class Session:
-    """One session, as this side sees it."""
+    """A session, seen from this side."""
 
     def __init__(self, connection: Connection, channel: int) -> None:
         self.connection = connection
         self.channel = channel
-        """What this side sends on."""
+        """The channel on which this side sends."""
         self.context: Any = None
-        """Whatever the owner wants to find here."""
+        """For use by the owner."""
         self.remote: Begin | None = None
         self.is_ending = False
-        """This side's end was sent, and the peer's has not come yet."""
+        """This side's end was sent, and the peer's has not arrived yet."""
         self.is_over = False
         self._links: dict[int, Link] = {}
         """By our handle."""
@@ -66,17 +66,17 @@ class Session:
         self._next_incoming_id: int | None = None
         self._next_outgoing_id = 0
         self._remote_window = 0
-        """How many transfers the peer takes now."""
+        """How many transfers the peer accepts now."""
         self._next_delivery_id = 0
         self._expected_delivery_id: int | None = None
         self._sent: dict[int, tuple[Sender, Any]] = {}
-        """Deliveries that went out and are unsettled, in the order of their ids, with their contexts."""
+        """Unsettled deliveries that were sent, in the order of their ids, with their contexts."""
         self._received: dict[int, tuple[Receiver, bytes]] = {}
-        """Deliveries that came in and are unsettled, in the order of their ids, with their tags."""
+        """Unsettled deliveries that were received, in the order of their ids, with their tags."""
         self._covered = 0
-        """For so many unsettled deliveries room was taken."""
+        """How many unsettled deliveries memory is reserved for."""
         self._large: deque[LargeDelivery] = deque()
-        """Deliveries that take several transfers, in their order; others wait behind them."""
+        """Deliveries in several transfers, in their order; others wait behind them."""
 
     @property
     def links(self) -> Iterable[Link]:
@@ -105,7 +105,7 @@ class Session:
         return link
 
     def end(self, error: ErrorCondition | None = None) -> None:
-        """End the session from this side, with all its links; nothing happens if it is over already."""
+        """End the session from this side, with all its links; does nothing if it is over already."""
         if self.is_ending or self.is_over:
             return
         self.is_ending = True
@@ -113,25 +113,25 @@ class Session:
         self._close_links()
 
     def fail(self, fault: SessionFault) -> None:
-        """End with the fault's error, and tell the owner."""
+        """End with the fault's error, and notify the owner."""
         links = tuple(self._links.values())
         error = ErrorCondition(fault.condition, fault.description, fault.info)
         self.end(error)
         self.tell(SessionEnded(self, error, links))
 
-    # What links ask of their session
+    # Called by links
 
     def tell(self, event: Event) -> None:
-        """Something that the owner is to know."""
+        """Report an event to the owner."""
         self.connection.tell(event)
 
     def send(self, performative: Performative) -> None:
-        """A performative without payload."""
+        """Send a performative without payload."""
         if not (self.is_ending or self.is_over):
             self.connection.send(self.channel, performative)
 
     def send_flow(self, link: Link | None = None, *, drain: bool = False, available: int | None = None) -> None:
-        """The state of the session, and of the link, if any."""
+        """Send the state of the session, and of the link, if any."""
         flow = Flow(
             next_incoming_id=self._next_incoming_id,
             incoming_window=self._incoming_window,
@@ -164,9 +164,9 @@ class Session:
     def send_large(
         self, link: Sender, tag: bytes, parts: tuple[Content, ...], context: Any, *, is_settled: bool, is_resumed: bool
     ) -> int:
-        """Send a message that is larger than a frame, or resumed, as the window and the owner take it (2.6.14).
+        """Send a message that is larger than a frame, or resumed, as the window and the owner allow (2.6.14).
 
-        Answers its delivery id. Raises LinkFault if there is no room for it until then.
+        Returns its delivery id. Raises LinkFault if there is no room for it until then.
         """
         held_bytes = sum(len(part) for part in parts if not isinstance(part, memoryview))
         if not self.connection.settings.take(held_bytes):
@@ -191,7 +191,7 @@ class Session:
         return delivery_id
 
     def send_part(self) -> bool:
-        """Make the next transfer of a large delivery, if the window allows it; whether there may be another one now."""
+        """Make the next transfer of a large delivery, if the window allows; returns whether another may follow now."""
         if not self._large or self._remote_window <= 0:
             return False
         large = self._large[0]
@@ -208,14 +208,14 @@ class Session:
         return bool(self._large) and self._remote_window > 0
 
     def expect_delivery_id(self, delivery_id: int) -> None:
-        """A new delivery comes: its id must be the next. Raises SessionFault."""
+        """Check that a new delivery has the next id. Raises SessionFault."""
         if self._expected_delivery_id not in (None, delivery_id):
             problem = f"delivery-id {self._expected_delivery_id} is the next, {delivery_id} given"
             raise SessionFault(conditions.INVALID_FIELD, problem)
         self._expected_delivery_id = (delivery_id + 1) & SERIAL
 
     def expect_outcome(self, delivery_id: int, link: Receiver, tag: bytes) -> None:
-        """A delivery begins of which the sender wants to hear. Raises SessionFault if too many are unsettled."""
+        """Track a delivery whose sender expects an outcome. Raises SessionFault if too many are unsettled."""
         if len(self._received) >= self.connection.settings.unsettled_max:
             problem = f"{len(self._received)} deliveries of this session are unsettled, which is all that are allowed"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
@@ -224,17 +224,17 @@ class Session:
         self._received[delivery_id] = (link, tag)
 
     def is_unsettled(self, delivery_id: int) -> bool:
-        """Whether the sender of a delivery still wants to hear of it."""
+        """Whether the sender of a delivery still expects an outcome."""
         return delivery_id in self._received
 
     def settled_by_sender(self, delivery_id: int) -> None:
-        """The sender settled a delivery while it sent it."""
+        """Note that the sender settled a delivery while it sent it."""
         self._received.pop(delivery_id, None)
 
     def give_outcome(
         self, link: Receiver, first: int, last: int, state: DeliveryState | Described | None, *, is_settled: bool
     ) -> None:
-        """Tell the sender what became of deliveries. Those that it settled itself meanwhile do not matter."""
+        """Send the outcome of deliveries. Deliveries settled by the sender meanwhile are ignored."""
         if is_settled:
             received = self._received
             for delivery_id in range(first, (last if first <= last else last + SERIAL + 1) + 1):
@@ -249,7 +249,7 @@ class Session:
             self._open_window()
 
     def forget(self, link: Link) -> None:
-        """The link is not attached any more: nobody asks about its deliveries."""
+        """Forget the deliveries of a link that is no longer attached."""
         if isinstance(link, Sender):
             if self._large:
                 self._forget_large(link)
@@ -261,17 +261,17 @@ class Session:
             self._open_window()
         self._uncover()
 
-    # What comes from the peer
+    # Input from the peer
 
     def on_begin(self, begin: Begin) -> None:
-        """The peer's begin."""
+        """Handle the peer's begin."""
         self.remote = begin
         self._next_incoming_id = begin.next_outgoing_id
         self._remote_window = begin.incoming_window
         self.tell(SessionBegun(self))
 
     def on_transfer(self, fields: TransferFields, buffer: bytes, end: int) -> None:
-        """A transfer. Raises SessionFault."""
+        """Handle a transfer. Raises SessionFault."""
         assert self._next_incoming_id is not None
         self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL
         self._incoming_window -= 1
@@ -285,7 +285,7 @@ class Session:
                 conditions.SESSION_UNATTACHED_HANDLE, f"a transfer on handle {fields.handle}, which is not attached"
             )
         if link.is_detaching or link.is_over or not isinstance(link, Receiver):
-            if fields.delivery_id is not None:  # it was sent before our detach was seen, and counts
+            if fields.delivery_id is not None:  # it was sent before the peer saw our detach, and counts
                 self._expected_delivery_id = (fields.delivery_id + 1) & SERIAL
             if not (link.is_detaching or link.is_over):
                 link.fail(LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives"))
@@ -297,9 +297,9 @@ class Session:
         self._open_window()
 
     def on_run(self, buffer: bytes, at: int) -> int:
-        """Transfers of one link that come one after the other, from the frame at `at` on, as far as all is as usual.
+        """Handle consecutive transfers of one link, starting with the frame at `at`, while they have the usual form.
 
-        Answers where the first frame begins that is not: `at` itself if no link, window, credit or id allows a run.
+        Returns where the first other frame begins: `at` itself if no link, window, credit or id allows a run.
         """
         link = self._by_remote_handle.get(handle_of(buffer, at))
         if not isinstance(link, Receiver) or not link.takes_runs:
@@ -327,7 +327,7 @@ class Session:
         return run.end
 
     def on_flow(self, flow: Flow) -> None:
-        """The peer's windows, and a link's credit. Raises SessionFault."""
+        """Update the peer's windows, and a link's credit. Raises SessionFault."""
         seen = flow.next_incoming_id
         ahead = 0 if seen is None else (self._next_outgoing_id - seen) & SERIAL
         if seen is None:
@@ -349,7 +349,7 @@ class Session:
             self.tell(WindowOpened(self))
 
     def on_attach(self, attach: Attach) -> None:
-        """The peer attaches a link, or answers our attach. Raises SessionFault, ConnectionFault."""
+        """Handle the peer's attach, which may answer ours. Raises SessionFault, ConnectionFault."""
         if attach.handle in self._by_remote_handle:
             raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is attached already")
         if attach.handle > self.connection.settings.handle_max:
@@ -365,14 +365,14 @@ class Session:
         link.on_attach(attach)
 
     def on_detach(self, detach: Detach) -> None:
-        """The peer detaches a link. Raises SessionFault."""
+        """Handle the peer's detach. Raises SessionFault."""
         link = self._link(detach.handle, "detach")
         del self._by_remote_handle[detach.handle]
         self._links.pop(link.handle, None)
         link.on_detach(detach)
 
     def on_disposition(self, fields: DispositionFields) -> None:
-        """Outcomes of what we sent, or the settlement of what we received (2.6.12)."""
+        """Handle outcomes of deliveries we sent, or the settlement of those we received (2.6.12)."""
         first, last = fields.first, fields.last
         if (last - first) & SERIAL >= _HALF:
             raise SessionFault(conditions.INVALID_FIELD, f"a disposition of the deliveries {first} to {last}")
@@ -382,7 +382,7 @@ class Session:
             self._on_settled(first, last)
 
     def on_end(self, end: End) -> None:
-        """The peer ended the session; it is answered, unless this is the answer."""
+        """Handle the peer's end; it is answered, unless it is an answer."""
         was_ending = self.is_ending
         links = tuple(self._links.values())
         self.end()
@@ -391,11 +391,11 @@ class Session:
             self.tell(SessionEnded(self, end.error, links))
 
     def on_connection_closed(self) -> None:
-        """Nothing can be sent any more."""
+        """Handle the end of the connection: nothing can be sent any more."""
         self.is_over = True
         self._close_links()
 
-    # How it is done
+    # Implementation
 
     def _on_outcomes(self, fields: DispositionFields) -> None:
         _, first, last, is_settled, state = fields
@@ -436,14 +436,14 @@ class Session:
         self._open_window()
 
     def _open_window(self) -> None:
-        """Let more transfers come, half a window at a time: as many as may be unsettled, whatever credit links have."""
+        """Open the incoming window by at least half: up to the limit on unsettled deliveries, regardless of credit."""
         room = self.connection.settings.unsettled_max - len(self._received)
         if min(self._incoming_window_max, room) - self._incoming_window >= self._incoming_window_max >> 1:
             self._incoming_window = min(self._incoming_window_max, room)
             self.send_flow()
 
     def _cover(self, more: int) -> bool:
-        """Take room for so many more unsettled deliveries, if there is not enough; whether there is."""
+        """Reserve memory for that many more unsettled deliveries, unless there is enough; returns whether there is."""
         lacking = len(self._sent) + len(self._received) + more - self._covered
         if lacking > 0:
             lacking = -(-lacking // COVERED_STEP) * COVERED_STEP
@@ -453,16 +453,16 @@ class Session:
         return True
 
     def _cover_sent(self) -> None:
-        """Take room for the next deliveries that go out. Raises LinkFault if there is none."""
+        """Reserve memory for the next outgoing deliveries. Raises LinkFault if there is none."""
         if not self._cover(COVERED_STEP):
             problem = "there is no memory to remember another unsettled delivery; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def _uncover(self) -> None:
-        """Give back the room of deliveries that are settled, many at a time."""
+        """Release memory of settled deliveries, many at a time."""
         surplus = self._covered - len(self._sent) - len(self._received)
         if surplus > _SURPLUS:
-            surplus -= surplus % COVERED_STEP + COVERED_STEP  # deliveries that go out look at every step only
+            surplus -= surplus % COVERED_STEP + COVERED_STEP  # outgoing deliveries check only at every step
             self._covered -= surplus
             self.connection.settings.give(surplus * UNSETTLED_BYTES)
 
@@ -472,7 +472,7 @@ class Session:
         return f"there is no memory for more unsettled deliveries than these {count}; try again later"
 
     def _forget_large(self, link: Sender) -> None:
-        """The link is not attached any more, which ends its deliveries that were not sent whole."""
+        """Drop the incomplete deliveries of a link that is no longer attached."""
         kept, next_id = deque[LargeDelivery](), None
         for large in self._large:
             if large.first is not None and next_id is None:
@@ -481,7 +481,7 @@ class Session:
                 self.connection.settings.give(large.held_bytes)
                 continue
             kept.append(large)
-            if large.first is not None and next_id is not None:  # ids follow each other: nobody has seen this one
+            if large.first is not None and next_id is not None:  # ids are consecutive; the peer has not seen this one
                 sent = self._sent.pop(large.first.delivery_id or 0, None)
                 if sent is not None:
                     self._sent[next_id] = sent
@@ -496,7 +496,7 @@ class Session:
             self.tell(WindowOpened(self))
 
     def _look_before(self, link: Sender, flow: Flow) -> None:
-        """Of deliveries that were not begun, the receiver hears nothing yet (2.6.7)."""
+        """Adjust a flow: the receiver does not know of deliveries that have not begun (2.6.7)."""
         waiting = sum(large.link is link and not large.is_begun for large in self._large)
         if flow.delivery_count is not None and flow.link_credit is not None:
             flow.delivery_count = (flow.delivery_count - waiting) & SERIAL
@@ -543,10 +543,10 @@ class Session:
 
 
 def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
-    """Those of the known ids, which are in order, that lie in a range that a peer named.
+    """The known ids (in order) within a range that a peer named.
 
-    Neither the size of the range nor what is outside of it is a measure of the work: peers may ask often. But a range
-    as receivers name it costs no copy of all that is known.
+    The work depends neither on the size of the range nor on the ids outside it: peers may ask often. A range as
+    receivers usually name it does not copy all known ids.
     """
     count = ((last - first) & SERIAL) + 1
     if count <= _USUAL_RANGE:

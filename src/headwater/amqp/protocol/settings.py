@@ -17,26 +17,26 @@ def _never(size: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionSettings:
-    """Limits of everything that the peer controls. What is announced is what is kept."""
+    """Limits on everything that the peer controls. Announced limits are enforced."""
 
     frame_bytes_max: int = 65_536
-    """max-frame-size: what this side takes; at least 512."""
+    """max-frame-size: the largest frame that this side accepts; at least 512."""
     channel_max: int = 255
-    """The highest channel number, so one less than the number of sessions."""
+    """The highest channel number: one less than the number of sessions."""
     handle_max: int = 255
-    """The highest handle, so one less than the number of links of a session."""
+    """The highest handle: one less than the number of links of a session."""
     idle_ms: int | None = None
-    """The connection is closed if nothing comes from the peer for so long; half of it is announced (2.4.5)."""
+    """The connection is closed if the peer sends nothing for this long; half of it is announced (2.4.5)."""
     incoming_window: int = 5000
-    """Transfers that may be under way to this side, per session."""
+    """Transfers that may be in flight to this side, per session."""
     unsettled_max: int = 65_536
     """Deliveries from the peer that may be unsettled, per session. More of them end it, whatever credit was given."""
     take: Callable[[int], bool] = _always
-    """Asked before the connection keeps so many bytes for its peer; where the answer is no, they are refused."""
+    """Asked before the connection keeps that many bytes for its peer; if it returns False, they are refused."""
     give: Callable[[int], None] = _never
-    """Told when so many of these bytes are kept no more."""
+    """Called when that many of these bytes are released."""
     sasl_mechanisms: tuple[str, ...] = ()
-    """What a server offers; with none, SASL is refused."""
+    """The mechanisms that a server offers; with none, SASL is refused."""
     needs_sasl: bool = False
     """Whether a server refuses a peer that begins without SASL."""
     open_fields: dict[str, Any] = field(default_factory=dict)
@@ -44,4 +44,4 @@ class ConnectionSettings:
 
 
 IDLE_MS_MIN = 1000
-"""A peer that wants to hear from us more often than that twice over is refused."""
+"""A peer with a shorter idle-time-out is refused."""

@@ -1,4 +1,4 @@
-"""The answer to outcomes that the receiver leaves to this side to settle (2.6.12), given by the owner of the link."""
+"""The answer to outcomes that the receiver leaves to this side to settle (2.6.12); the owner of the link gives it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from .performatives import Disposition
 
 
 class Sending(Protocol):
-    """A link whose deliveries the receiver gave an outcome."""
+    """A link with deliveries that received an outcome."""
 
     unsettled: int
 
 
 class Settlement:
-    """One disposition of the receiver, which is answered when every link with deliveries in it has settled them."""
+    """One disposition of the receiver, which is answered when every link has settled its deliveries in it."""
 
     __slots__ = ("_answer", "_send", "_waiting")
 
     def __init__(self, send: Callable[[Disposition], None], answer: Disposition, waiting: dict[Sending, int]) -> None:
-        """`waiting`: how many deliveries each link has to settle before the answer is sent."""
+        """`waiting`: how many deliveries each link must settle before the answer is sent."""
         self._send, self._answer, self._waiting = send, answer, waiting
 
     def settle(self, link: Sending) -> None:
-        """The outcomes have taken effect on that link. Until then its deliveries count as unsettled."""
+        """Settle a link's deliveries, whose outcomes have taken effect. Until then they count as unsettled."""
         link.unsettled -= self._waiting.pop(link)
         if not self._waiting:
             self._send(self._answer)

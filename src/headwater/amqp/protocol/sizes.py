@@ -1,4 +1,4 @@
-"""How much memory decoded values take: up to 64 times the bytes in which they came."""
+"""Memory use of decoded values: up to 64 times their encoded size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .types import Described
 
 
 def held_bytes(value: object) -> int:
-    """What a decoded value takes, with all that is in it. What several share counts each time."""
+    """The memory that a decoded value takes, with its contents. Shared values count each time."""
     size, rest = 0, [value]
     while rest:
         value = rest.pop()

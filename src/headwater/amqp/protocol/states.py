@@ -1,4 +1,4 @@
-"""Delivery states (part 3, section 3.4), their transactional forms (part 4, section 4.5), and what an error is."""
+"""Delivery states (part 3, section 3.4), their transactional forms (part 4, section 4.5), and error conditions."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -24,7 +24,7 @@ ERROR: Final = kind_of(Group("error", [ErrorCondition]))
 
 @composite("received", 0x23)
 class Received(Composite):
-    """So much of the delivery was received (3.4.1)."""
+    """Part of the delivery was received (3.4.1)."""
 
     section_number: Annotated[int, fields.UINT]
     section_offset: Annotated[int, fields.ULONG]
@@ -87,7 +87,7 @@ def _read_unsettled(buffer: bytes, at: int) -> tuple[dict[bytes, Any], int]:
 
 
 def _state_of(value: object) -> Any:
-    """A map is read as what any map is: of its values, described ones are states."""
+    """Read a described value as a state, and leave any other value as it is."""
     return DELIVERY_STATE.read(encode(value), 0)[0] if isinstance(value, Described) else value
 
 
@@ -103,4 +103,4 @@ def _write_unsettled(out: bytearray, value: Mapping[bytes, Any]) -> None:
 
 
 UNSETTLED: Final = fields.Kind("map of delivery states", _read_unsettled, _write_unsettled)
-"""What a link has unsettled (2.7.3): by delivery tag, the state, or None."""
+"""The unsettled deliveries of a link (2.7.3): by delivery tag, the state, or None."""

@@ -1,4 +1,4 @@
-"""Where a link begins and ends (part 3, section 3.5; the coordinator: part 4, section 4.5.1)."""
+"""The source and target of a link (part 3, section 3.5; the coordinator: part 4, section 4.5.1)."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final
@@ -9,7 +9,7 @@ from .states import OUTCOME, Outcome
 from .types import Described, Symbol
 
 SESSION_END: Final = Symbol("session-end")
-"""The expiry policy that holds where none is given."""
+"""The default expiry policy."""
 
 
 @composite("source", 0x28)

@@ -54,7 +54,7 @@ class Int(int):
 
 
 class Long(int):
-    """A signed integer of 64 bits; a plain `int` encodes alike."""
+    """A signed integer of 64 bits; a plain `int` is encoded the same way."""
 
     __slots__ = ()
 
@@ -102,7 +102,7 @@ class Decimal128(bytes):
 
 
 class Described:
-    """A value with a descriptor that says what it means (part 1, section 1.1.2). Not to be changed once made."""
+    """A value with a descriptor that gives its meaning (part 1, section 1.1.2). Do not change it once made."""
 
     __slots__ = ("descriptor", "value")
     __match_args__ = ("descriptor", "value")
@@ -126,8 +126,8 @@ class Described:
 class Array(list[Any]):
     """Values of one type, which share one constructor (part 1, section 1.6.24).
 
-    `constructor` is the constructor's byte, or `Described(descriptor, constructor)` where the elements are described
-    (then every element is a `Described` too), or None: `codec.encode` then takes the one that fits the elements.
+    `constructor` is the constructor's byte, or `Described(descriptor, constructor)` if the elements are described (then
+    every element is a `Described` too), or None: `codec.encode` then chooses one that fits the elements.
     """
 
     __slots__ = ("constructor",)

@@ -1,7 +1,7 @@
-"""Transfers and dispositions, of which there is one per message: read and written by hand, several times faster.
+"""Transfers and dispositions, one of each per message: read and written by hand, several times faster.
 
-What is unusual (a delivery state on a transfer, a list32, a resumed delivery) is left to `performatives`, which reads
-everything that is read here in the same way.
+Unusual forms (a delivery state on a transfer, a list32, a resumed delivery) are left to `performatives`, which reads
+everything that this module reads, with the same result.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ TRANSFER = b"\x00\x53\x14"
 DISPOSITION = b"\x00\x53\x15"
 LIST8 = 0xC0
 _DEFAULTS = b"@B"
-"""null and false: all that the last fields of a usual transfer hold."""
+"""null and false: the only values of a usual transfer's last fields."""
 _ACCEPTED = (b"\x00\x53\x24\x45", b"\x00\x53\x24\xc0\x01\x00")
 ACCEPTED = Accepted()
 _uint = Struct(">I").unpack_from
 
 
 class TransferFields(NamedTuple):
-    """What a receiver needs to know of a transfer (2.7.5), and where its payload begins."""
+    """The fields of a transfer that a receiver needs (2.7.5), and where its payload begins."""
 
     handle: int
     delivery_id: int | None
@@ -34,16 +34,16 @@ class TransferFields(NamedTuple):
     has_more: bool
     payload_at: int
     whole: Transfer | None
-    """The performative itself, where it has more than the fields above."""
+    """The performative itself, if it has more than the fields above."""
 
 
 def read_transfer(buffer: bytes, at: int, end: int) -> TransferFields:
-    """The transfer at that place. Raises DecodeError."""
+    """The transfer at that position. Raises DecodeError."""
     if end - at > 6 and buffer[at + 3] == LIST8 and (stop := at + 5 + buffer[at + 4]) <= end:
         try:
             fields = _usual_transfer(buffer, at + 6, stop, buffer[at + 5])
         except IndexError:
-            fields = None  # cut off; the generic decoder says where
+            fields = None  # truncated; the generic decoder says where
         if fields is not None:
             return fields
     transfer, payload_at = decode_performative(buffer, at, end)
@@ -62,7 +62,7 @@ def read_transfer(buffer: bytes, at: int, end: int) -> TransferFields:
 
 
 def _usual_transfer(buffer: bytes, at: int, stop: int, count: int) -> TransferFields | None:
-    """The transfer if it has no more than handle, id, tag, format, settled and more; None for any other."""
+    """The transfer if it has no fields but handle, id, tag, format, settled and more; None otherwise."""
     delivery_id = tag = message_format = is_settled = None
     has_more = False
     handle, at = _uint_at(buffer, at)
@@ -99,12 +99,12 @@ def _usual_transfer(buffer: bytes, at: int, stop: int, count: int) -> TransferFi
 
 
 def _uint_at(buffer: bytes, at: int) -> tuple[int | None, int]:
-    """A uint in any of its encodings, or null. Raises IndexError for anything else, so that others look."""
+    """A uint in any of its encodings, or null. Raises IndexError otherwise, so that the generic decoder is used."""
     code = buffer[at]
     if code == 0x52:
         return buffer[at + 1], at + 2
     if code == 0x70:
-        buffer[at + 4]  # IndexError where it is cut off
+        buffer[at + 4]  # IndexError if it is truncated
         return _uint(buffer, at + 1)[0], at + 5
     if code == 0x43:
         return 0, at + 1
@@ -128,7 +128,7 @@ class DispositionFields(NamedTuple):
 
 
 def read_disposition(buffer: bytes, at: int, end: int) -> DispositionFields:
-    """The disposition at that place. Raises DecodeError."""
+    """The disposition at that position. Raises DecodeError."""
     if end - at > 10 and buffer[at + 3] == LIST8 and at + 5 + buffer[at + 4] == end:
         try:
             fields = _usual_disposition(buffer, at + 6, end, buffer[at + 5])
@@ -145,7 +145,7 @@ def read_disposition(buffer: bytes, at: int, end: int) -> DispositionFields:
 
 
 def _usual_disposition(buffer: bytes, at: int, end: int, count: int) -> DispositionFields | None:
-    """The disposition if it says that deliveries are accepted and settled; None for any other."""
+    """The disposition if it reports deliveries as accepted and settled; None otherwise."""
     if not 5 <= count <= 6 or (role := buffer[at]) not in b"\x41\x42":
         return None
     first, at = _uint_at(buffer, at + 1)
@@ -159,7 +159,7 @@ def _usual_disposition(buffer: bytes, at: int, end: int, count: int) -> Disposit
 
 
 def accepted_frame(channel: int, first: int, last: int) -> bytes:
-    """The frame of a receiver's disposition that settles those deliveries as accepted, in its full width."""
+    """The frame of a receiver's disposition that settles those deliveries as accepted, at full width."""
     return _disposition(31, 2, 0, channel, DISPOSITION, b"\xc0\x12\x06\x41\x70", first, 0x70, last, _ACCEPTED_ENDING)
 
 
@@ -169,9 +169,9 @@ _ACCEPTED_ENDING = b"\x41\x00\x53\x24\x45\x42"
 
 
 class TransferHead:
-    """Makes the head of a transfer frame that carries a whole message of format 0, with a tag of eight bytes.
+    """Makes the head of a transfer frame that carries a whole message of format 0, with an eight-byte tag.
 
-    All eleven fields are written, because some clients index them blindly.
+    All eleven fields are written, because some clients index them without checking.
     """
 
     __slots__ = ("_ids",)

@@ -1,6 +1,6 @@
-"""A consumer's link: events go out in the log's order, as far as credit, window and the connection's buffer allow.
+"""A consumer's link: sends events in log order, as far as credit, window and the connection's buffer allow.
 
-It holds a cursor, never a queue. What is unsettled, and what the receiver gave back, is in its `Position`.
+It holds a cursor, never a queue. Its `Position` tracks unsettled and released events.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _logger = logging.getLogger("headwater.amqp")
 
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
-"""What one consumer sends, or looks at, in one step at most."""
+"""The most that one consumer sends, or looks at, in one step."""
 COVERED_STEP = 4096
-"""Room for what a position remembers is taken and given back in such steps, of bytes."""
+"""Memory for a position is reserved and released in steps of this many bytes."""
 TURN_EVENTS_FIRST = 16
-"""What a consumer whose filter is evaluated looks at in its first step."""
+"""How many events a consumer with an evaluated filter looks at in its first step."""
 
 
 class ConsumerLink(LinkEnd):
@@ -61,10 +61,10 @@ class ConsumerLink(LinkEnd):
         group: str | None = None,
         epoch: int | None = None,
     ) -> None:
-        """`first_retained` goes out with the first event: all below it is gone, though the consumer asked for it.
+        """`first_retained` is sent with the first event: the consumer asked for earlier events, and they are gone.
 
-        `resumed` are events that the receiver has unsettled from an earlier attach of the link; `group` and `epoch`
-        are those under which it has its partition.
+        `resumed` are events that the receiver has unsettled from an earlier attach of the link; `group` and `epoch` are
+        those under which it owns its partition.
         """
         self._resumed = resumed
         self._transport, self._link, self._node, self.log = transport, link, node, node.log
@@ -72,19 +72,19 @@ class ConsumerLink(LinkEnd):
         self._filter, self.partition, self.position = source_filter, partition, position
         self.group, self.epoch = group, epoch
         self.sent_again = 0
-        """Messages that it has given back, and was sent once more."""
+        """Messages that the receiver gave back and that were sent again."""
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
         self._associated: Sequence[int] | None = range(node.partitions) if partition is None else None
-        """Partitions to be named with the next event (4.6.5)."""
+        """Partitions to name with the next event (4.6.5)."""
         self._is_presettled = link.sends_settled
         self._transfer: Callable[..., object] = link.send
-        """Sends a message, with its tag and the context that its outcome brings back: its sequence number, as both."""
+        """Sends a message, with its tag and the context that its outcome returns: both are its sequence number."""
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
-        """The largest message that the receiver takes (2.7.3)."""
+        """The largest message that the receiver accepts (2.7.3)."""
         self._turns, self._flow = transport.shared.turns, transport.flow
         self._sizer = (
-            BatchSizer(TURN_EVENTS, TURN_EVENTS, BUDGET_S)  # it sends all that it reads: larger pages are cheaper
+            BatchSizer(TURN_EVENTS, TURN_EVENTS, BUDGET_S)  # it sends all it reads: larger pages are cheaper
             if source_filter.matches is None
             else BatchSizer(TURN_EVENTS, TURN_EVENTS_FIRST)
         )
@@ -92,32 +92,32 @@ class ConsumerLink(LinkEnd):
         self._is_turn_due = False
         self._is_over = False
         self._covered = 0
-        """Room that was taken for what the position remembers."""
+        """Memory reserved for what the position remembers."""
         self._pause: TimerHandle | None = None
-        """The timer of the next event that pauses, because it was given back often."""
+        """The timer of the next event that is delayed because it was given back often."""
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
 
-    # Who it is
+    # Identity
 
     @property
     def container(self) -> str:
-        """Under which name its position would be remembered."""
+        """The container name under which its position would be remembered."""
         return self._transport.remembered_as
 
     @property
     def link_name(self) -> str:
-        """What the peer calls its link."""
+        """The peer's name for its link."""
         return self._link.name
 
     @property
     def user(self) -> str | None:
-        """Whose link it is, where users are known."""
+        """The user of the link, if users are configured."""
         return (self._transport.user.name or None) if self._transport.user is not None else None
 
     @property
     def upto(self) -> int | None:
-        """The last number that it wants; None: it goes on for ever."""
+        """The last number to send; None: no end."""
         return self._filter.upto
 
     @property
@@ -127,7 +127,7 @@ class ConsumerLink(LinkEnd):
 
     @property
     def unsettled_max(self) -> int:
-        """How many messages may wait for their outcome."""
+        """How many messages may await their outcome."""
         return self._node.settings.unsettled_max
 
     @property
@@ -145,7 +145,7 @@ class ConsumerLink(LinkEnd):
     # LinkEnd
 
     def on_ready(self) -> None:
-        """See LinkEnd: go on."""
+        """See LinkEnd: continue sending."""
         if not self._is_turn_due:
             self._is_turn_due = True
             self._turns.now(self._flow, self._turn)
@@ -160,7 +160,7 @@ class ConsumerLink(LinkEnd):
             has_failed = isinstance(state, Modified) and state.delivery_failed
             self.position.give_back(contexts, has_failed=has_failed, now=self._node.now())
         self._node.is_changed = True
-        self._take_turn_soon()  # after all outcomes of this read: what is to be sent again goes first
+        self._take_turn_soon()  # after all outcomes of this read: messages to send again go first
 
     def on_settlement(self, settlement: Settlement) -> None:
         """See LinkEnd."""
@@ -170,7 +170,7 @@ class ConsumerLink(LinkEnd):
         self._is_over = True
         self._transport.share.give(self._covered)
         self._covered = 0
-        self._transfer, self._on_drained = _nowhere, None  # they know it, or what knows it: it is to go at once
+        self._transfer, self._on_drained = _nowhere, None  # break reference cycles, so that it is freed at once
         if self._pause is not None:
             self._pause.cancel()
         self._node.waiting.discard(self)
@@ -178,21 +178,21 @@ class ConsumerLink(LinkEnd):
         self._node.is_changed = True
         self._on_ended(ending)
 
-    # What the node asks for
+    # Requests of the node
 
     def expel(self, condition: Symbol, description: str) -> None:
         """Detach the consumer, with the reason."""
         self._transport.expel(self._link, condition, description)
 
     def leave(self, on_drained: Callable[[], None]) -> None:
-        """Send nothing more, and say when nothing waits for its outcome."""
+        """Stop sending, and call `on_drained` when no message awaits its outcome."""
         self._on_drained = on_drained
         self._node.loop.call_soon(self._turn)
 
     # Sending
 
     def _turn(self) -> None:
-        """Send what there is, up to a step's worth."""
+        """Send available events, up to one step."""
         self._is_turn_due = False
         self._turns.activity.what = self._activity
         if self._on_drained is not None:
@@ -204,7 +204,8 @@ class ConsumerLink(LinkEnd):
             return
         room = self._room()
         if room <= 0:
-            # A drain ends where the credit is used up, or where more would wait for outcomes that may come after it.
+            # A drain ends when the credit is used up, or when further messages depend on outcomes that may come after
+            # it.
             if self._link.is_draining and (self._is_full or not self._link.credit) and not self._is_over:
                 self._has_drained()
                 self._transport.flush_soon()
@@ -219,7 +220,7 @@ class ConsumerLink(LinkEnd):
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
             return
-        except Exception:  # others wait for their turn behind this one
+        except Exception:  # other consumers wait for their turn behind this one
             _logger.exception(
                 "a consumer failed", extra={"fields": {"log": self._node.log.name, "link": cut(self._link.name)}}
             )
@@ -238,7 +239,7 @@ class ConsumerLink(LinkEnd):
         self._transport.flush_soon()
 
     def _cover(self) -> None:
-        """Take room for what the position remembers, or give it back. Raises LinkFault if there is none."""
+        """Reserve memory for what the position remembers, or release it. Raises LinkFault if there is none."""
         more = self.position.held_bytes - self._covered
         if more > 0:
             more += -more % COVERED_STEP
@@ -257,7 +258,7 @@ class ConsumerLink(LinkEnd):
             self._turns.soon(self._flow, self._turn)
 
     def _go_on_at(self, at: float) -> None:
-        """Take a turn then, or before."""
+        """Take a turn at that time, or earlier."""
         if self._pause is not None:
             if not self._pause.cancelled() and self._node.now() < self._pause.when() <= at:
                 return
@@ -266,26 +267,26 @@ class ConsumerLink(LinkEnd):
 
     @property
     def _has_outcomes(self) -> bool:
-        """Whether nothing that it has sent waits for its outcome."""
+        """Whether every message it has sent has its outcome."""
         return not self._link.unsettled
 
     def _has_drained(self) -> None:
-        """There is nothing more to send on a link whose receiver drains it."""
+        """Nothing is left to send on a link that the receiver drains."""
         self._link.drained()
 
     @property
     def _is_full(self) -> bool:
-        """Whether nothing more may be sent before there are outcomes."""
+        """Whether it must wait for outcomes before it sends more."""
         return self.position.is_full or self._link.unsettled >= self._node.settings.unsettled_max
 
     def _room(self) -> int:
-        """How many events may go out now."""
+        """How many events may be sent now."""
         if self._is_over or not self._transport.has_room:
             return 0
         return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._sizer.size)
 
     def _send_again(self, room: int, until: float) -> int:
-        """What the receiver gave back comes first, as far as there is time; answers how much went out."""
+        """Send events that the receiver gave back first, as time allows; returns how many were sent."""
         sent, now = 0, self._node.now()
         while (
             sent < room
@@ -302,7 +303,7 @@ class ConsumerLink(LinkEnd):
             elif page.events:
                 self._send(handed_on(page)[0], failures=failures)
             else:
-                self.position.finish((number,))  # it was trimmed
+                self.position.finish((number,))  # trimmed
                 continue
             sent += 1
             self._statistics.messages_sent_again += 1
@@ -310,7 +311,7 @@ class ConsumerLink(LinkEnd):
         return sent
 
     def _send_next(self, room: int) -> bool:
-        """Events after the cursor; answers whether there may be more now."""
+        """Send events after the cursor; returns whether there may be more now."""
         node, wanted, position = self._node, self._filter, self.position
         node.log.check_position(position.cursor + 1)
         began = self._turns.cpu()
@@ -339,7 +340,7 @@ class ConsumerLink(LinkEnd):
         return min(TURN_BYTES, self._transport.share.piece_bytes)
 
     def _send_large(self, page: Page, room: int) -> bool:
-        """As `_send_next`, where the next event is a large one."""
+        """As `_send_next`, if the next event is a large one."""
         large, position, matches = large_handed_on(page), self.position, self._filter.matches
         event, data = large
         if matches is not None:  # a filter may look at a message that is stored whole
@@ -359,9 +360,9 @@ class ConsumerLink(LinkEnd):
         return not page.is_last
 
     def _send_those_wanted(self, events: Sequence[SequencedEvent], room: int, until: float) -> int:
-        """Send those that the filter lets through, as far as there is room, and time for filters; how many it has seen.
+        """Send the events that pass the filter, as room and filter time allow; returns how many it has looked at.
 
-        One at least: so the dearest filter gets on. `until` is CPU time.
+        It looks at one at least, so that even the most expensive filter makes progress. `until` is CPU time.
         """
         matches, cpu = self._filter.matches, self._turns.cpu
         for index, event in enumerate(events):
@@ -381,7 +382,7 @@ class ConsumerLink(LinkEnd):
         return len(events)
 
     def _send(self, event: SequencedEvent, data: memoryview | None = None, failures: int = 0) -> None:
-        """Send an event; `data` is what it comes without, if it is large."""
+        """Send an event; for a large event, `data` is its data, which the event lacks."""
         outbound, rest = self._node.outbound, data
         if rest is None:
             message = outbound.message(event, failures, self._associated, self._first_retained)
@@ -407,7 +408,7 @@ class ConsumerLink(LinkEnd):
 def settle_when_stored(
     end: LinkEnd, link: Sender, node: EventLogNode, transport: Transport, settlement: Settlement
 ) -> None:
-    """Answer outcomes when the position that they moved is durable; then there may be room for more."""
+    """Answer outcomes when the position they moved is durable; then there may be room for more."""
 
     def settle() -> None:
         settlement.settle(link)
@@ -419,11 +420,11 @@ def settle_when_stored(
 
 
 def _nowhere(*_: object, **__: object) -> None:
-    """Where a link sends that is over."""
+    """Replaces `send` on a link that is over."""
 
 
 def is_final(state: DeliveryState | Described | None) -> bool:
-    """Whether a delivery is dealt with; one that was settled without an outcome is."""
+    """Whether a delivery is finished; this includes settlement without an outcome."""
     if isinstance(state, Modified):
         return state.undeliverable_here
     return state is None or isinstance(state, Accepted | Rejected)

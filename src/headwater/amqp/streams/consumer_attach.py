@@ -1,8 +1,8 @@
-"""Links of consumers: where they begin, what they filter, and what their attach is answered (4.3, 4.5, 5).
+"""Links of consumers: where they start, what they filter, and the answers to their attaches (4.3, 4.5, 5).
 
-A plain link begins where its filter says, else where its address or its log does. One whose source is remembered goes
-on where it was left. A member of a consumer group goes on where the group was left in its partition, which the group's
-rules decide on, perhaps later.
+A plain link starts where its filter says, else where its address or its log says. A durable link resumes at its
+remembered position. A member of a consumer group resumes at the group's position in its partition; the group's rules
+assign the partition, perhaps later.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from .termini import NOTHING_UNSETTLED, UNSETTLED_STATE, Unsettled, decoded_sour
 
 OUTCOMES = tuple(Symbol(f"amqp:{name}:list") for name in ("accepted", "rejected", "released", "modified"))
 NODE_KINDS = frozenset({Symbol("queue"), Symbol("topic")})
-"""Capabilities by which JMS clients say what kind of node they mean: a log is served as either."""
+"""Capabilities by which JMS clients name the kind of node they expect: a log is served as either."""
 
 
 class Attaching:
-    """One consumer's attach, on its way to its answer."""
+    """A consumer's attach, until it is answered."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Attaching:
         head: int,
         default_start: str | None,
     ) -> None:
-        """`wanted` are its filters as they were read when the head was there; `default_start` is what its address says.
+        """`wanted` are its filters, read against the head at that time; `default_start` comes from its address.
 
-        Raises PositionOfOtherIncarnation: its offset is of another log.
+        Raises PositionOfOtherIncarnation: its offset belongs to another log.
         """
         assert link.remote is not None
         self.transport, self.link, self.source, self.node = transport, link, source, node
@@ -60,9 +60,9 @@ class Attaching:
         if default_start is None and is_browse(transport, self.remote, source):
             default_start = EARLIEST
         self.begins_earliest = wanted.names_position or _default_start(wanted, node, default_start) == EARLIEST
-        """Whether it asks for what is retained: all of it that its filters let through."""
+        """Whether it asks for every retained event that passes its filters."""
         self.start = wanted.after if self.begins_earliest else head
-        with suppress(PositionTrimmed):  # the first message that it gets says so
+        with suppress(PositionTrimmed):  # the first message it gets says so
             node.log.check_position(self.start + 1)
 
     def answer(
@@ -73,7 +73,7 @@ class Attaching:
         properties: dict[Symbol, object],
         unsettled: Unsettled = NOTHING_UNSETTLED,
     ) -> ConsumerLink:
-        """Attach, and begin to send."""
+        """Attach, and start sending."""
         remote, source = self.remote, self.source
         first_retained = self.skip_trimmed(position)
         self.accept(properties, unsettled)
@@ -97,7 +97,7 @@ class Attaching:
         return consumer
 
     def accept(self, properties: dict[Symbol, object], unsettled: Unsettled = NOTHING_UNSETTLED) -> None:
-        """Answer the attach, with those properties of the link."""
+        """Answer the attach, with these link properties."""
         self.link.accept(
             source=_answered_source(self.source, self.filter),
             target=self.remote.target,
@@ -108,9 +108,9 @@ class Attaching:
         )
 
     def skip_trimmed(self, position: Position) -> int | None:
-        """Go on with the first retained event, which is answered, where the position lies below it.
+        """Move a position below the first retained event to that event, and return its number.
 
-        None where nothing is missed, or the consumer asked for the earliest event, whichever that is.
+        Returns None if nothing is missed, or the consumer asked for the earliest event, whichever that is.
         """
         try:
             self.node.log.check_position(position.cursor + 1)
@@ -124,9 +124,9 @@ class Attaching:
 async def read_attach(
     transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
 ) -> Attaching | None:
-    """What a consumer's attach asks for; `default_start` is what its address says of where it begins.
+    """The parsed attach of a consumer; `default_start` is where its address says to start.
 
-    None where the peer does not wait for its answer any more. Raises LinkFault and EventLogError where it is refused.
+    None if the peer no longer waits for an answer. Raises LinkFault and EventLogError if the attach is refused.
     """
     head = node.log.head()
     read = partial(_filter, source, node, head)
@@ -137,9 +137,9 @@ async def read_attach(
 async def attach_consumer(
     transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
 ) -> None:
-    """Answer a consumer's attach; `default_start` is what its address says of it.
+    """Answer a consumer's attach; `default_start` is where its address says to start.
 
-    Raises LinkFault and EventLogError where it is refused.
+    Raises LinkFault and EventLogError if it is refused.
     """
     attaching = await read_attach(transport, link, source, node, default_start)
     if attaching is None:
@@ -181,13 +181,13 @@ async def attach_consumer(
 
 
 class PositionKeeper:
-    """Keeps the position of a plain link as long as its source asks for."""
+    """Keeps the position of a plain link for as long as its source requests."""
 
     def __init__(self, attaching: Attaching, remembered: Remembered | None, position: Position) -> None:
         self._attaching, self._remembered, self._position = attaching, remembered, position
 
     def on_ended(self, ending: Ending) -> None:
-        """The link is over."""
+        """Handle the end of the link."""
         node, remembered = self._attaching.node, self._remembered
         if ending is Ending.CLOSED:
             if remembered is not None:
@@ -206,7 +206,7 @@ class PositionKeeper:
                     source=encoded_source(self._attaching.source),
                 )
             except LinkFault:
-                return  # too many are remembered; this one asked for no more than that
+                return  # too many are remembered; this one did not ask for more
             remembered.position = self._position
         if remembered is not None:
             node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
@@ -214,7 +214,7 @@ class PositionKeeper:
                 self._attaching.transport.linger(self._attaching.link.session, self.on_more_ended)
 
     def on_more_ended(self, ending: Ending) -> None:
-        """The session, or the connection, of a link that was over before."""
+        """Handle the end of the session or connection of a link that had ended before."""
         node, remembered = self._attaching.node, self._remembered
         if remembered is None or node.positions.remembered(remembered.container, remembered.link) is not remembered:
             return
@@ -223,7 +223,7 @@ class PositionKeeper:
 
 
 class GroupMember(LinkEnd):
-    """A receiver that wants, or has, a partition for its consumer group: what `Groups` knows it by."""
+    """A receiver that wants or owns a partition for its consumer group, as `Groups` sees it."""
 
     def __init__(self, attaching: Attaching, binding: Binding) -> None:
         assert binding.group is not None
@@ -233,21 +233,21 @@ class GroupMember(LinkEnd):
         self._consumer: ConsumerLink | None = None
         self._position: Position | None = None
         self._owned: tuple[int, int] | None = None
-        """The partition that it has, and its epoch."""
+        """The partition that it owns, and its epoch."""
 
     @property
     def link_name(self) -> str:
-        """What the receiver calls its link."""
+        """The receiver's name for its link."""
         return self._attaching.link.name
 
-    # What the group decides
+    # Decisions of the group
 
     def assigned(self, partition: int, epoch: int) -> None:
         """Attach to that partition."""
         attaching = self._attaching
         link, node = attaching.link, self._node
         if not link.is_waiting:
-            return  # it went away meanwhile, and its detach is about to come
+            return  # it has gone meanwhile, and its detach is about to come
         try:
             position = node.positions.group_position(
                 self._group, partition, after=attaching.start, is_reset=self._is_reset
@@ -263,7 +263,7 @@ class GroupMember(LinkEnd):
         self._consumer = attaching.answer(partition, position, self.on_detached, properties)
 
     def refused(self, condition: Symbol, description: str) -> None:
-        """There is no partition for it; or it must give up the one that it has."""
+        """No partition is available, or it must give up the one it owns."""
         if condition == conditions.LINK_STOLEN:
             self._notify(NotificationType.PARTITION_STOLEN)
             self._owned = None
@@ -271,12 +271,12 @@ class GroupMember(LinkEnd):
         self._attaching.transport.flush_soon()
 
     def drain(self) -> None:
-        """Give the partition up once nothing waits for its outcome."""
+        """Give up the partition once no message awaits its outcome."""
         node = self._node
         if self._consumer is not None:
             self._consumer.leave(lambda: node.perform(node.groups.drained(self, node.now())))
 
-    # LinkEnd, until it is assigned; then the consumer's end
+    # LinkEnd, until a partition is assigned; then the consumer's end takes over
 
     def on_detached(self, ending: Ending) -> None:
         if self._position is not None:
@@ -289,7 +289,7 @@ class GroupMember(LinkEnd):
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=is_closed))
 
     def _notify(self, type: NotificationType) -> None:
-        """Emit that about the partition that it has, if it has one."""
+        """Emit a notification about the partition that it owns, if it owns one."""
         if self._owned is None:
             return
         container = self._attaching.transport.container_id
@@ -297,7 +297,7 @@ class GroupMember(LinkEnd):
 
 
 def bound_partition(binding: Binding, partitions: int) -> int | None:
-    """The partition that a link asks to be bound to; or None. Raises LinkFault if there is none of that name."""
+    """The partition that a link asks to be bound to, or None. Raises LinkFault if there is no such partition."""
     if binding.partition is None:
         return None
     partition = partition_number(binding.partition, partitions)
@@ -308,40 +308,40 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
 
 
 def _settle_recovered(position: Position, remote: Attach) -> None:
-    """What the receiver of a recovered link had settled, and whose outcome never came (2.6.13)."""
+    """Settle what the receiver of a recovered link had settled, and whose outcome never arrived (2.6.13)."""
     for tag, state in (remote.unsettled or {}).items():
         if state is not None and is_final(state):
             position.finish((_number_of(tag),))
 
 
 def _resumed(remote: Attach, position: Position, unsettled: Unsettled) -> set[int]:
-    """The deliveries that both attaches name as unsettled (2.6.13); ours may have left some out, and then says so."""
+    """The deliveries that both attaches name as unsettled (2.6.13); ours says so if it has left some out."""
     tags = [tag for tag in remote.unsettled or () if tag in unsettled.named or not unsettled.is_all]
     return {number for tag in tags if position.is_open(number := _number_of(tag))}
 
 
 def _number_of(tag: bytes) -> int:
-    """The event of a delivery; 0 for a tag that is none of ours."""
+    """The event number of a delivery; 0 if the tag is not one of ours."""
     return int.from_bytes(tag, "big") if len(tag) == 8 else 0
 
 
 def _default_start(wanted: SourceFilter, node: EventLogNode, asked: str | None) -> str:
-    """Where a receiver begins that names no position: as its address, its filter or the log says.
+    """Where a receiver without a position starts: as its address, its filter or the log says.
 
-    A filter of the event streams draft is one over what is retained (5.2).
+    A filter of the event streams draft applies to all retained events (5.2).
     """
     return asked or (EARLIEST if wanted.is_delivery_filter else node.log.settings.default_start)
 
 
 def is_kept(source: Source) -> bool:
-    """Whether a source asks to be remembered for longer than its session. Raises LinkFault: no such expiry policy."""
+    """Whether a source asks to outlive its session. Raises LinkFault if its expiry policy does not exist."""
     return bool(source.durable or Expiry.of(source.expiry_policy) > Expiry.SESSION_END or source.timeout)
 
 
 async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
-    """Whether the receiver wants other events than the source that is remembered: then it is another subscription.
+    """Whether the receiver wants other events than the remembered source: then it is another subscription.
 
-    Only filters without a position are compared: a position says where a new subscription begins.
+    Only filters without a position are compared: a position says where a new subscription starts.
     """
     transport, link = attaching.transport, attaching.link
     had = decoded_source(remembered, attaching.node.log.name).filter
@@ -350,15 +350,15 @@ async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
     read = partial(source_filter, had, latest=0)
     try:
         before = await transport.shared.read_filter(transport.flow, link, had, read)
-    except InvalidFilter:  # an older server took it
+    except InvalidFilter:  # an older server accepted it
         return True
     return before is not None and before.selecting != attaching.filter.selecting
 
 
 def is_browse(transport: Transport, remote: Attach, source: Source) -> bool:
-    """Whether it shows the events of the log, as JMS's QueueBrowser, to a client that does not use the extensions.
+    """Whether it browses the log, like JMS's QueueBrowser, for a client that does not use the extensions.
 
-    Its source is neither durable nor kept once its link is detached, and it asks for copies.
+    Such a source is neither durable nor kept after its link is detached, and asks for copies.
     """
     peer = transport.engine.remote
     return (
@@ -371,7 +371,7 @@ def is_browse(transport: Transport, remote: Attach, source: Source) -> bool:
 
 
 def _filter(source: Source, node: EventLogNode, head: int) -> SourceFilter:
-    """The filter of a source, its times turned into numbers. Raises LinkFault (FILTEX: amqp:invalid-field)."""
+    """The filter of a source, with times resolved to numbers. Raises LinkFault (FILTEX: amqp:invalid-field)."""
     try:
         wanted = source_filter(source.filter, latest=head)
     except InvalidFilter as error:
@@ -382,7 +382,7 @@ def _filter(source: Source, node: EventLogNode, head: int) -> SourceFilter:
 
 
 def _answered_source(source: Source, wanted: SourceFilter) -> Source:
-    """What the consumer gets of the source that it asked for: only filters that are in effect (3.5.3)."""
+    """The source that the consumer gets: only the requested filters that are in effect (3.5.3)."""
     return Source(
         address=source.address,
         durable=source.durable,

@@ -1,4 +1,4 @@
-"""Who reads which log over AMQP, and how far they have come: groups, durable links and plain receivers."""
+"""The readers of each log over AMQP, and their positions: groups, durable links and plain receivers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from .nodes import Nodes
 
 
 class Following:
-    """All positions that one container knows. A log that nobody reads over AMQP yet has those that are stored of it."""
+    """All positions that one container knows. For a log not yet used over AMQP, these are the stored positions."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._unused: WeakKeyDictionary[LocalLog, Positions] = WeakKeyDictionary()
-        """Of logs that have no node: only a node changes what is stored."""
+        """Positions of logs without a node: only a node changes what is stored."""
 
     async def followers(self) -> list[Follower]:
-        """Of every log that is open; the loop has other turns in between, since there may be many."""
+        """The followers of every open log. It yields to the loop between logs, since there may be many."""
         nodes = self._nodes.all
         found: list[Follower] = []
         slices = Slices()
@@ -48,7 +48,7 @@ class Following:
             if log not in self._unused:
                 try:
                     self._unused[log] = self._nodes.stored_positions(log.info().incarnation)
-                except EventLogError:  # closed meanwhile; or the state cannot be read, which is told elsewhere
+                except EventLogError:  # closed meanwhile, or the state cannot be read, which is reported elsewhere
                     continue
             positions = self._unused[log]
             positions.expire(wall_clock_ms())
@@ -57,7 +57,7 @@ class Following:
 
 
 def _of_node(node: EventLogNode) -> Iterator[Follower]:
-    """Those of one log; what goes away while this is iterated may be among them."""
+    """The followers of one log; may include some that end during the iteration."""
     readers = {id(consumer.position): consumer for consumer in node.consumers if isinstance(consumer, ConsumerLink)}
     users = {position: consumer.user for position, consumer in readers.items()}
     for position in node.positions.all():

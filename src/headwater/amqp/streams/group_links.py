@@ -1,8 +1,8 @@
-"""Links whose address names a consumer group, `LOG/$group/NAME`: for clients that can set no link property.
+"""Links whose address names a consumer group, `LOG/$group/NAME`, for clients that cannot set link properties.
 
-Such a link is attached at once, and partition-agnostic (event streams, 4.5.1): while it is attached the group's rules
-give it partitions and take them away, and it may have none. It is a member of the group for each partition that it has,
-and asks for one more while there are others. Each partition is read by a `Part`; they share the credit of the link.
+Such a link is attached at once, and is partition-agnostic (event streams, 4.5.1): while it is attached, the group's
+rules give it partitions and take them away, and it may have none. It is one member of the group per partition that it
+owns, and asks for one more while there are others. A `Part` reads each partition; the parts share the link's credit.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .link_properties import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_grou
 from .node import EventLogNode
 
 AT_ONCE = 32
-"""So many free partitions are given to a link in one turn of the loop."""
+"""How many free partitions a link gets in one turn of the loop."""
 
 
 async def attach_group_link(transport: Transport, link: Sender, source: Source, node: EventLogNode, group: str) -> None:
-    """Answer the attach of a receiver whose address names that group. Raises LinkFault where it is refused."""
+    """Answer the attach of a receiver whose address names that group. Raises LinkFault if it is refused."""
     check_group(group, "address")
     assert link.remote is not None
     given = link.remote.properties or {}
@@ -57,44 +57,44 @@ async def attach_group_link(transport: Transport, link: Sender, source: Source, 
 
 
 class GroupLink(LinkEnd):
-    """This side's end of such a link: its partitions, and what they share."""
+    """This side's end of such a link: its partitions, and the state they share."""
 
     def __init__(self, attaching: Attaching, group: str) -> None:
         self.attaching, self.group = attaching, group
         self.node, self._link, self._transport = attaching.node, attaching.link, attaching.transport
         self.log = attaching.node.log
         self.parts: deque[Part] = deque()
-        """What reads its partitions; the first one has its turn first."""
+        """The readers of its partitions; the first one is next in turn."""
         self.members: list[LinkMember] = []
-        """One for each partition that it has; the last one may wait for one."""
+        """One per partition that it owns; the last one may still wait for its partition."""
         self.tags = count(1)
-        """A partition may come back while deliveries from it are unsettled: sequence numbers are no tags here."""
+        """Sequence numbers cannot be tags here: a partition may come back while deliveries from it are unsettled."""
         self._unsettled = 0
-        """How many messages wait for their outcome; its `Sender` counts outcomes before they are heard of here."""
+        """How many messages await their outcome; its `Sender` counts outcomes before they are reported here."""
         self._sent_again = 0
-        """Messages sent again from partitions that it has no longer."""
+        """Messages sent again from partitions that it no longer owns."""
         self._idle: set[Part] = set()
-        """The parts that have nothing to send while the receiver drains the link."""
+        """The parts with nothing to send while the receiver drains the link."""
         self._has_changed = False
-        """Whether the next transfer names the partitions (4.6.5)."""
+        """Whether the next transfer must name the partitions (4.6.5)."""
         self._named: tuple[int, ...] | None = None
-        """Their numbers, ascending; made when they are first asked for."""
+        """Their numbers, ascending; computed on first use."""
         self._asking: asyncio.TimerHandle | None = None
         self._is_over = False
 
     @property
     def name(self) -> str:
-        """What the receiver calls its link."""
+        """The receiver's name for its link."""
         return self._link.name
 
     @property
     def container(self) -> str:
-        """What the receiver's container calls itself."""
+        """The container id of the receiver."""
         return self._transport.container_id
 
     @property
     def unsettled_max(self) -> int:
-        """How many messages may wait for their outcome."""
+        """How many messages may await their outcome."""
         return self.node.settings.unsettled_max
 
     @property
@@ -104,13 +104,13 @@ class GroupLink(LinkEnd):
 
     @property
     def sent_again(self) -> int:
-        """Messages that it has given back, and was sent once more."""
+        """Messages that the receiver gave back and that were sent again."""
         return self._sent_again + sum(part.sent_again for part in self.parts)
 
-    # Its partitions
+    # Partitions
 
     def ask(self) -> None:
-        """Ask for one more partition, unless there is no other, or a request waits."""
+        """Ask for one more partition, unless there are no others or a request is pending."""
         waits = bool(self.members) and self.members[-1].part is None
         if self._is_over or waits or len(self.members) >= self.node.partitions:
             return
@@ -119,7 +119,7 @@ class GroupLink(LinkEnd):
         self.node.perform(self.node.groups.attach(self.group, member, self, self.node.now(), has_several=True))
 
     def ask_later(self) -> None:
-        """Ask again in a while."""
+        """Ask again after a while."""
         if self._asking is None and not self._is_over:
             self._asking = self.node.loop.call_later(ASK_AGAIN_S, self._ask_again)
 
@@ -128,13 +128,13 @@ class GroupLink(LinkEnd):
         self.ask()
 
     def gain(self, part: Part) -> None:
-        """It has one more partition."""
+        """Add a partition."""
         self.parts.append(part)
         self._has_changed, self._named = True, None
-        self.node.loop.call_soon(part.on_ready)  # when it has all that it gets at once
+        self.node.loop.call_soon(part.on_ready)  # once it has all it gets at once
 
     def lose(self, part: Part) -> None:
-        """It has a partition no longer; what of that was not settled goes to the next owner."""
+        """Remove a partition; its unsettled messages go to the next owner."""
         self.parts.remove(part)
         self._sent_again += part.sent_again
         self._idle.discard(part)
@@ -147,23 +147,23 @@ class GroupLink(LinkEnd):
         """Detach the link, with the reason."""
         self._transport.expel(self._link, condition, description)
 
-    # What its parts ask and tell
+    # Called by its parts
 
     def news(self) -> Sequence[int] | None:
-        """The partitions that it has, if they are others than its last transfer has named."""
+        """The partitions that it owns, if they have changed since its last transfer named them."""
         if self._has_changed and self._named is None:
             self._named = tuple(sorted(part.number for part in self.parts))
         return self._named
 
     def has_sent(self, messages: int, unsettled: int, at: int) -> None:
-        """A part has sent so many messages, so many of them unsettled, the last one at that time, in ms since 1970."""
+        """Count messages sent by a part, and the unsettled ones; `at` is the last one's time, in ms since 1970."""
         self.deliveries += messages
         self._unsettled += unsettled
         self.message_at = at
         self._has_changed, self._named = False, None
 
     def has_drained(self, part: Part) -> None:
-        """That part has nothing more to send now: the drain ends where none has."""
+        """Note that the part has nothing more to send now: the drain ends when no part has."""
         self._idle.add(part)
         self._end_drain()
 
@@ -182,7 +182,7 @@ class GroupLink(LinkEnd):
         return next((found for part in self.parts if (found := part.waits_for) != "events"), "events")
 
     def on_ready(self) -> None:
-        """See LinkEnd: each part goes on, another one first each time."""
+        """See LinkEnd: let each part continue, starting with a different one each time."""
         self._idle.clear()
         self._end_drain()
         self.parts.rotate(-1)
@@ -190,11 +190,11 @@ class GroupLink(LinkEnd):
             part.on_ready()
 
     def on_outcomes(self, contexts: Sequence[tuple[Part, int]], state: DeliveryState | Described | None) -> None:
-        """See LinkEnd; contexts are parts and sequence numbers. A part that is gone hears nothing of them."""
+        """See LinkEnd; contexts are parts and sequence numbers. Parts that are gone are not called."""
         self.outcome_at = wall_clock_ms()
         was_full = self._unsettled >= self.unsettled_max
         self._unsettled -= len(contexts)
-        if was_full:  # all parts waited for that, not these alone
+        if was_full:  # all parts waited for that, not only these
             self.on_ready()
         for part, settled in groupby(contexts, key=itemgetter(0)):
             part.on_outcomes([number for _, number in settled], state)
@@ -208,15 +208,15 @@ class GroupLink(LinkEnd):
         if self._asking is not None:
             self._asking.cancel()
         members, self.members = self.members, []
-        for member in reversed(members):  # one that waits for a partition gets none of the others
+        for member in reversed(members):  # so that a waiting member gets none of the others' partitions
             member.detach()
 
 
 class Part(ConsumerLink):
-    """Reads one partition of a group link, with a position of its own, which is the group's."""
+    """Reads one partition of a group link, from the group's position."""
 
     def __init__(self, shared: GroupLink, partition: int) -> None:
-        """Raises LinkFault: too many positions of groups are remembered."""
+        """Raises LinkFault if too many positions of groups are remembered."""
         attaching, node = shared.attaching, shared.node
         position = node.positions.group_position(shared.group, partition, after=attaching.start)
         super().__init__(
@@ -236,10 +236,10 @@ class Part(ConsumerLink):
         self.number = partition
         self._shared, self._transfer = shared, self._send_tagged
         self._unsettled = 0
-        """How many of its messages wait for their outcome; those of other parts go over the same link."""
+        """How many of its messages await their outcome; other parts send over the same link."""
 
     def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
-        """See LinkEnd. Where the partition is another's by now, the position is, too."""
+        """See LinkEnd. If the partition has another owner by now, so has the position."""
         self._unsettled -= len(contexts)
         if not self._is_over:
             super().on_outcomes(contexts, state)
@@ -267,12 +267,12 @@ class Part(ConsumerLink):
 
 
 class LinkMember:
-    """A partition that a group link has, or wants: what `Groups` knows it by."""
+    """A partition that a group link owns or wants, as `Groups` sees it."""
 
     def __init__(self, shared: GroupLink) -> None:
         self._shared, self._node = shared, shared.node
         self.part: Part | None = None
-        """What reads the partition that it has."""
+        """The reader of the partition that it owns."""
         self._epoch = 0
 
     @property
@@ -281,14 +281,14 @@ class LinkMember:
         return self._shared.name
 
     def detach(self) -> None:
-        """Its link is over."""
+        """Handle the end of its link."""
         self._release(NotificationType.PARTITION_RELEASED)
         self._leave()
 
-    # What the group decides
+    # Decisions of the group
 
     def assigned(self, partition: int, epoch: int) -> None:
-        """The link has one more partition."""
+        """Add the partition to the link."""
         shared = self._shared
         if self not in shared.members:
             return  # its link ended meanwhile, and said so
@@ -296,7 +296,7 @@ class LinkMember:
             self.part = Part(shared, partition)
         except (
             conditions.LinkFault
-        ) as fault:  # no room for its position: a link that lacked partitions in silence would miss events
+        ) as fault:  # no room for its position; a link that silently lacked partitions would miss events
             shared.expel(fault.condition, fault.description)
             return
         self._epoch = epoch
@@ -308,9 +308,9 @@ class LinkMember:
             self._node.loop.call_soon(shared.ask)
 
     def refused(self, condition: Symbol, description: str) -> None:
-        """There is no partition for it, or it must give up the one that it has. The link stays, and asks again.
+        """No partition is available, or it must give up the one it owns. The link stays, and asks again.
 
-        It is detached where it has no partition, and a limit or a fault keeps it from one.
+        The link is detached if it has no partition, and a limit or a fault keeps it from one.
         """
         shared, had_one = self._shared, self.part is not None
         if self not in shared.members:
@@ -329,7 +329,7 @@ class LinkMember:
             shared.ask_later()
 
     def drain(self) -> None:
-        """Give the partition up once nothing of it waits for its outcome."""
+        """Give up the partition once none of its messages awaits its outcome."""
         node = self._node
         if self.part is not None:
             self.part.leave(lambda: node.perform(node.groups.drained(self, node.now())))

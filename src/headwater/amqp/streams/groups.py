@@ -1,24 +1,24 @@
 """Consumer groups: who reads which partition (event streams 4.5). State and rules only; time is passed in, in seconds.
 
-Every call answers actions, which the caller performs in their order, before those of any later call. A partition has
-at most one owner at every moment, because the action that ends the old one comes before that which names the new.
+Every call returns actions. The caller performs them in order, before those of any later call. A partition never has
+more than one owner, because the action that ends the old ownership precedes the one that names the new owner.
 
-- A link that names its partition gets it if nobody has it, or if its epoch is strictly greater than the recorded one
-  (4.5.2). With no owner there, an epoch below the recorded one is refused all the same: it is that of a consumer that
-  was stolen from, and comes back late.
-- A link that names none gets the lowest partition that is free. If none is, its attach waits, for a bounded time, and
-  among so many at most; then it is refused with `amqp:link:detach-forced` (4.5.1).
-- A rebalance: where an attach waits and another connection has at least two links more than the waiting one's, the
-  newest of those is asked to leave: it gets nothing more, may settle what it has, and is closed; so partitions are
-  shared evenly. Connections are counted, not container ids: many processes may share one of those. A link that asked
-  for its partition is never asked to leave.
-- A worker, and a link whose address names the group, may have several partitions (`has_several`): each counts as a
-  connection of its own, and asks for one more partition than it has, as another link of that connection. It was
-  answered when it joined: so it waits without a limit of time, and does not count among the attaches that wait once it
-  has a partition. One may wait even where no attach may: else it would never get its share.
-- Epochs are recorded before an owner is named. They go back to zero only where the receiver whose epoch it is closes
-  its link in order: one that gave none says nothing of them.
-- A worker that asks over another protocol gets its partitions under epochs that are each the next one (`raises_epoch`).
+- A link that names its partition gets it if it has no owner, or if the link's epoch is strictly greater than the
+  recorded one (4.5.2). An epoch below the recorded one is refused even without an owner: it belongs to a consumer
+  that lost the partition, and comes back late.
+- A link that names no partition gets the lowest free one. If none is free, its attach waits, for a bounded time and up
+  to a limit on waiting attaches; then it is refused with `amqp:link:detach-forced` (4.5.1).
+- Rebalancing: if an attach waits, and another connection has at least two links more than the waiting one's, the
+  newest of those links is asked to leave: it gets nothing more, may settle what it has, and is closed. So partitions
+  are shared evenly. Connections are counted, not container ids, because many processes may share a container id. A
+  link that named its partition is never asked to leave.
+- A worker, and a link whose address names the group, may own several partitions (`has_several`). Each counts as its
+  own connection, and asks for one more partition than it has, like another link of that connection. Its attach was
+  answered when it joined, so it waits without a time limit, and does not count as a waiting attach once it owns a
+  partition. One may wait even if attaches may not: otherwise it would never get its share.
+- Epochs are recorded before an owner is named. They reset to zero only if the receiver that set the epoch closes its
+  link properly; receivers without an epoch do not affect it.
+- A worker over another protocol gets each partition under the next epoch (`raises_epoch`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .spread import Held, Waiting, moved
 
 EPOCH_MAX = 2**64 - 1
 ASK_AGAIN_S = 1.0
-"""How long a member that may have several partitions, and was refused one, waits before it asks again by itself."""
+"""How long a refused member that may own several partitions waits before it asks again by itself."""
 Link = Hashable
-"""Whatever names one attached link, or one attach that waits: never reused for another."""
+"""Identifies one attached link, or one waiting attach; never reused."""
 
 
 class RecordEpoch(NamedTuple):
@@ -64,13 +64,13 @@ class Refuse(NamedTuple):
 
 
 class Drain(NamedTuple):
-    """Send nothing more on the link; call `drained` when nothing that was sent waits for its outcome."""
+    """Send nothing more on the link; call `drained` when no message awaits its outcome."""
 
     link: Link
 
 
 class Close(NamedTuple):
-    """Detach the link, for good. It is no member any more; what it did not settle goes to the next owner."""
+    """Detach the link permanently. It is no longer a member; what it did not settle goes to the next owner."""
 
     link: Link
     condition: Symbol
@@ -87,9 +87,9 @@ class _Member:
     is_asked_for: bool
     """Whether the link named its partition."""
     holds_epoch: bool
-    """Whether the epoch that is recorded is the one that the link gave."""
+    """Whether the link set the epoch that is recorded."""
     drained_by: float | None = None
-    """When it is closed at the latest; None if it is not asked to leave."""
+    """When it is closed at the latest; None if it was not asked to leave."""
 
 
 class _Pending(NamedTuple):
@@ -105,7 +105,7 @@ class Groups:
     """The consumer groups of one log."""
 
     def __init__(self, partitions: int, settings: AmqpSettings, epochs: Mapping[tuple[str, int], int]) -> None:
-        """`epochs` are those recorded so far, by group and partition."""
+        """`epochs` are the recorded ones, by group and partition."""
         self._partitions, self._settings = partitions, settings
         self._groups: dict[str, Group] = {}
         self._of: dict[Link, Group] = {}
@@ -125,10 +125,10 @@ class Groups:
         raises_epoch: bool = False,
         has_several: bool = False,
     ) -> list[Action]:
-        """A receiver wants to join the group, for that partition, or for any.
+        """Join the group, for that partition or for any.
 
-        With `raises_epoch`, which goes with neither, its epoch is the next one after that of the partition it gets.
-        With `has_several` the receiver is the connection, and asks for one more partition: see the module.
+        With `raises_epoch`, used without a partition or an epoch, its epoch is the next one after that of the partition
+        it gets. With `has_several` the receiver is the connection, and asks for one more partition: see the module.
         """
         group = self._groups.get(name)
         if group is None:
@@ -141,7 +141,7 @@ class Groups:
         return self._after(group, actions, link)
 
     def detached(self, link: Link, now: float, *, is_closed_by_receiver: bool) -> list[Action]:
-        """The link is gone, or its attach that waited. `is_closed_by_receiver`: it closed it, for good and in order."""
+        """Handle the end of a link or a waiting attach. `is_closed_by_receiver`: the receiver closed it properly."""
         group = self._of.get(link)
         if group is None:
             return []
@@ -150,28 +150,28 @@ class Groups:
         return self._after(group, actions)
 
     def drained(self, link: Link, now: float) -> list[Action]:
-        """All that was sent on a link that was asked to leave has its outcome."""
+        """Every message on a link that was asked to leave has its outcome."""
         group = self._of.get(link)
         return [] if group is None else self._after(group, group.drained(link, now))
 
     def tick(self, now: float) -> list[Action]:
-        """What is due at that time."""
+        """Do what is due at that time."""
         actions: list[Action] = []
         for group in list(self._groups.values()):
             actions += self._after(group, group.tick(now))
         return actions
 
     def due(self) -> float | None:
-        """When `tick` has something to do next; None if nothing is under way."""
+        """When to call `tick` next; None if nothing is pending."""
         return min((due for group in self._groups.values() if (due := group.due()) is not None), default=None)
 
     def owners(self, name: str) -> list[Link | None]:
-        """By partition: which link reads it for the group."""
+        """The link that reads each partition for the group, by partition."""
         group = self._groups.get(name)
         return [None] * self._partitions if group is None else list(group.owners)
 
     def next_free(self, name: str) -> int | None:
-        """The partition that a link that names none would get at once; None where it would wait, or be refused."""
+        """The partition that a link without one would get at once; None if it would wait or be refused."""
         group = self._groups.get(name)
         if group is None:
             return None if self._is_full else 0
@@ -182,13 +182,13 @@ class Groups:
         return len(self._groups) >= self._settings.groups_max
 
     def forget(self, name: str) -> None:
-        """Forget a group that has no members: its epochs begin anew. One that has some stays."""
+        """Forget a group without members, and reset its epochs. A group with members stays."""
         group = self._groups.get(name)
         if group is not None and not any(group.owners):
             del self._groups[name]
 
     def _after(self, group: Group, actions: list[Action], link: Link | None = None) -> list[Action]:
-        """Keep track of who belongs to which group, and forget a group of which nothing is left."""
+        """Update which links belong to which group, and forget an empty group."""
         if link is not None:
             self._of[link] = group
         for action in actions:
@@ -200,7 +200,7 @@ class Groups:
 
 
 class Group:
-    """One consumer group: see the module. `Groups` is what others use."""
+    """One consumer group: see the module. Use it through `Groups`."""
 
     def __init__(self, name: str, partitions: int, settings: AmqpSettings) -> None:
         self.name = name
@@ -213,7 +213,7 @@ class Group:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to remember of it."""
+        """Whether it has no state to keep."""
         return not self._members and not self._pending and not any(self.epochs)
 
     def attach(self, link: Link, wanted: _Pending, now: float, partition: int | None) -> list[Action]:
@@ -282,7 +282,7 @@ class Group:
         return min(times, default=None)
 
     def _claim(self, link: Link, connection: Hashable, now: float, partition: int, epoch: int | None) -> list[Action]:
-        """A link names its partition (4.5.2)."""
+        """A link claims a named partition (4.5.2)."""
         recorded = self.epochs[partition]
         owner = self.owners[partition]
         given = "none" if epoch is None else str(epoch)
@@ -317,14 +317,14 @@ class Group:
         return RecordEpoch(self.name, partition, epoch)
 
     def _dismiss(self, link: Link) -> Iterator[Action]:
-        """Close a link that was asked to leave: in order, but with a condition that tells its consumer what to do."""
+        """Close a link that was asked to leave: properly, but with a condition that tells its consumer what to do."""
         member = self._members.pop(link)
         self.owners[member.partition] = None
         problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"
         yield Close(link, conditions.LINK_DETACH_FORCED, problem)
 
     def _hand_out(self) -> list[Action]:
-        """Free partitions to attaches that wait."""
+        """Give free partitions to waiting attaches."""
         if not self._pending or None not in self.owners:
             return []
         actions: list[Action] = []
@@ -346,13 +346,13 @@ class Group:
         return min(self.epochs[partition] + 1, EPOCH_MAX) if raises_epoch else epoch
 
     def _rebalance(self, now: float) -> list[Action]:
-        """Ask links of connections that have more than their share to leave, for those that wait."""
+        """Ask links of connections above their share to leave, in favor of waiting ones."""
         if not self._pending:
             return []
         staying = {link: member for link, member in self._members.items() if member.drained_by is None}
         held = Held(member.connection for member in staying.values())
         waiting = self._waiting(held)
-        for _ in range(len(self._members) - len(staying)):  # partitions on their way to somebody already
+        for _ in range(len(self._members) - len(staying)):  # partitions already on their way to another link
             waiting.take()
         movable = ((link, member.connection) for link, member in staying.items() if not member.is_asked_for)
         actions: list[Action] = []

@@ -1,4 +1,4 @@
-"""What a log says of itself at `LOG/$info` (event streams 6): its partitions, and between which offsets they lie."""
+"""The information on a log at `LOG/$info` (event streams 6): its partitions, and their offset ranges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VALUE = b"\x00\x53\x77"
 def information(log: LocalLog) -> dict[str, object]:
     """The map of the information message; its keys are strings.
 
-    It takes two short reads for each partition that has events, so that it is for a thread where there are many.
+    It takes two short reads per partition with events. If there are many, call it in a thread.
     """
     info = log.info()
     counts = info.partition_events or (info.events,)
@@ -31,13 +31,13 @@ def information(log: LocalLog) -> dict[str, object]:
 
 
 def information_message(log: LocalLog) -> bytes:
-    """The message: its one section is an amqp-value."""
+    """The message: a single amqp-value section."""
     return _VALUE + encode(information(log))
 
 
 def _partition(log: LocalLog, number: int, count: int) -> dict[str, object]:
-    """An entry of `partitions`: three reserved keys, and what else may be useful."""
-    first = next_event(log, 0, partition=number) if count else None  # a trim in this moment may leave none
+    """An entry of `partitions`: three reserved keys, and other useful ones."""
+    first = next_event(log, 0, partition=number) if count else None  # a concurrent trim may leave none
     last = next_event(log, log.head() + 1, backwards=True, partition=number) if count else None
     return {
         "partition": Symbol(number),

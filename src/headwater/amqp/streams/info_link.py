@@ -15,7 +15,7 @@ from .node import EventLogNode
 
 
 class InfoSource(LinkEnd):
-    """Sends a receiver what is to be known of the log, each time anew."""
+    """Sends a receiver the current information on the log."""
 
     def __init__(self, transport: Transport, link: Sender, node: EventLogNode) -> None:
         self._transport, self._link, self._node, self.log = transport, link, node, node.log

@@ -1,4 +1,4 @@
-"""The link properties of event streams (event streams 4.6): what an attach asks for, and what the answer says."""
+"""The link properties of event streams (event streams 4.6): those of an attach, and those of the answer."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ PARTITION = Symbol("event-streams-partition")
 CONSUMER_GROUP = Symbol("event-streams-consumer-group")
 EPOCH = Symbol("event-streams-epoch")
 RESET = Symbol("headwater:reset-position")
-"""Ours: true has the group begin anew in the link's partition, where the filter or the default says."""
+"""Our own property: true restarts the group in the link's partition, where the filter or the default says."""
 GROUP_CHARS_MAX = 256
 
 
 class Binding(NamedTuple):
-    """What an attach asks for; None for what it leaves open."""
+    """The binding that an attach requests; None for unset fields."""
 
     partition: str | None
-    """As the peer names it; `partition_number` finds it."""
+    """As the peer names it; see `partition_number`."""
     group: str | None
     epoch: int | None
     is_reset: bool = False
-    """Whether the group's position is given up, and begins anew."""
+    """Whether to discard the group's position and start again."""
 
 
 def binding_of(properties: Mapping[object, object] | None) -> Binding:
-    """What the properties of an attach ask for. A symbol or a string is taken for either, and any width of integer.
+    """The binding that an attach's properties request. Symbols and strings are equivalent, as are all integer widths.
 
-    Raises LinkFault where one of them is of another type, or does not fit with the others.
+    Raises LinkFault if a property has the wrong type, or conflicts with the others.
     """
     given = properties or {}
     partition, group = _text(given, PARTITION), _text(given, CONSUMER_GROUP)
@@ -52,14 +52,14 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
 
 
 def check_group(name: str, where: str) -> None:
-    """Raises LinkFault where a consumer group cannot have that name; `where` is what gave it."""
+    """Raises LinkFault if a consumer group cannot have that name; `where` says where the name comes from."""
     if not (1 <= len(name) <= GROUP_CHARS_MAX and name.isprintable()):
         problem = f"1 to {GROUP_CHARS_MAX} printable characters are allowed, {show(name)} given"
         raise LinkFault(INVALID_FIELD, f"{where}: {problem}")
 
 
 def bound_properties(partition: int | None, group: str | None = None, epoch: int | None = None) -> dict[Symbol, object]:
-    """The properties of the answer: what the link is bound to (4.1, 4.3, 4.5.2); empty for an agnostic one."""
+    """The answer's properties: what the link is bound to (4.1, 4.3, 4.5.2); empty for an agnostic link."""
     found: dict[Symbol, object] = {}
     if partition is not None:
         found[PARTITION] = Symbol(partition)
@@ -71,7 +71,7 @@ def bound_properties(partition: int | None, group: str | None = None, epoch: int
 
 
 def partition_number(name: str, partitions: int) -> int | None:
-    """The partition of that name in a log of so many; None if there is none. Only the very name that we give counts."""
+    """The number of that partition among `partitions`; None if it does not exist. Only the exact name matches."""
     if name.isascii() and name.isdecimal() and len(name) <= 4 and (number := int(name)) < partitions:
         return number if name == str(number) else None
     return None

@@ -1,4 +1,4 @@
-"""The node of one log: what its producers and consumers share. Appends keep their order, commits wake who waits."""
+"""The node of one log, shared by its producers and consumers. Appends keep their order; commits wake readers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _logger = logging.getLogger("headwater.amqp")
 
 
 class Reading(Protocol):
-    """Who reads the log: a consumer."""
+    """A reader of the log: a consumer."""
 
     position: Position
 
@@ -43,24 +43,24 @@ class Reading(Protocol):
 
 @runtime_checkable
 class Member(Protocol):
-    """Who has, or wants, a partition for its consumer group: what its groups call a link."""
+    """A member that owns or wants a partition for its consumer group; groups call it a link."""
 
     @property
     def link_name(self) -> str:
-        """What its group shows of it."""
+        """The name that its group shows."""
 
     def assigned(self, partition: int, epoch: int) -> None:
-        """The partition is its own, under that epoch."""
+        """It owns the partition now, under that epoch."""
 
     def refused(self, condition: Symbol, description: str) -> None:
-        """It gets no partition, or must give up at once the one that it has."""
+        """It gets no partition, or must give up its partition at once."""
 
     def drain(self) -> None:
-        """It is to give its partition up once nothing waits for its outcome, and then call `Groups.drained`."""
+        """Give up the partition once no message awaits its outcome, then call `Groups.drained`."""
 
 
 class EventLogNode:
-    """One log on one event loop. Make it with `open`."""
+    """One log on one event loop. Create it with `open`."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class EventLogNode:
         self._state = state
         self.partitions = log.settings.partitions
         self.source = f"/logs/{log.name}"
-        """The CloudEvents source of events that have none."""
+        """The CloudEvents source of events without one."""
         self.outbound = Outbound(self.partitions, self.source)
         self.positions = positions
         if memory is not None:
@@ -91,26 +91,26 @@ class EventLogNode:
             positions.count_in(share)
         self.groups = Groups(self.partitions, settings, positions.epochs)
         self.is_changed = bool(positions.changes())
-        """Whether positions may differ from what is stored."""
+        """Whether positions may differ from the stored ones."""
         self.on_end: set[Callable[[], object]] = set()
-        """What is to be called, once, when the log is closed."""
+        """Callbacks to run once, when the log is closed."""
         self.waiting: set[Reading] = set()
-        """Consumers that have read all there is, and could send more."""
+        """Consumers that have read everything, and could send more."""
         self.consumers: set[Reading] = set()
         self.appends = AppendBatcher(log, waits_for_room=True)
-        """The way of its producers' events into the log, in their order."""
+        """Appends its producers' events to the log, in their order."""
         self._actions: deque[Action] = deque()
-        """What the groups have decided, to be done in this order."""
+        """Decisions of the groups, to perform in this order."""
         self._is_performing = False
         self._performing: asyncio.Task[None] | None = None
-        """What records epochs."""
+        """The task that records epochs."""
         self._information: asyncio.Task[bytes] | None = None
         self._saving = asyncio.Lock()
         self._storing = GroupCommit(partial(self._save, flushes=True))
         self._when_stored: list[Callable[[], None]] = []
-        """Calls that wait until all that is remembered by now is durable."""
+        """Callbacks that wait until the current state is durable."""
         self._answering: asyncio.Task[None] | None = None
-        """The task that makes them."""
+        """The task that runs them."""
         self._tasks: set[asyncio.Task[Exception | None]] = set()
         self._is_woken = False
         self._stop_watching = log.watch(self._wake_soon)
@@ -129,7 +129,7 @@ class EventLogNode:
         run: UptimeRun | None = None,
         memory: MemoryAccount | None = None,
     ) -> EventLogNode:
-        """The node of a log, with what it remembers of its consumers; without `remembers`, with nothing."""
+        """The node of a log, with what it remembers of its consumers; nothing unless `remembers`."""
 
         def load_all() -> tuple[str, Positions]:
             incarnation = log.info().incarnation
@@ -145,7 +145,7 @@ class EventLogNode:
         )
 
     async def close(self) -> None:
-        """Watch the log no more, and store what is remembered."""
+        """Stop watching the log, and store its state."""
         self.appends.flush()
         self._stop_watching()
         self._end()
@@ -165,13 +165,13 @@ class EventLogNode:
         return wall_clock_ms()
 
     def is_attached(self, remembered: Remembered) -> bool:
-        """Whether a link has taken over what is remembered."""
+        """Whether a link is attached to this remembered source."""
         return remembered.expires_at is None and any(
             consumer.position is remembered.position for consumer in self.consumers
         )
 
     async def information(self) -> bytes:
-        """The message of `$info`; it is made once for all that ask at the same time."""
+        """The message of `$info`; concurrent requests share one."""
         task = self._information
         if task is None:
             task = self._information = self.loop.create_task(asyncio.to_thread(information_message, self.log))
@@ -181,12 +181,12 @@ class EventLogNode:
     def _on_informed(self, task: asyncio.Task[bytes]) -> None:
         self._information = None
         if not task.cancelled():
-            task.exception()  # whoever asked has gone perhaps, and does not look at it
+            task.exception()  # the caller may have gone without looking at it
 
     def notify_owner(
         self, type: NotificationType, group: str, partition: int, epoch: int, container: str, link: str
     ) -> None:
-        """Emit that a member of a group, who is that link of that container, was given a partition, or lost it."""
+        """Emit that a group member, that link of that container, got a partition or lost it."""
         self.bus.emit(
             type,
             log=self.log.name,
@@ -198,14 +198,14 @@ class EventLogNode:
         )
 
     def forget(self, remembered: Remembered) -> None:
-        """Forget the source of a receiver, with its position."""
+        """Forget the source of a receiver, and its position."""
         self.positions.closed(remembered)
         self.is_changed = True
 
     def move_group(self, group: str, afters: Mapping[int, int]) -> None:
-        """Have a consumer group that has no members go on after these numbers, by partition.
+        """Make a consumer group without members resume after these numbers, by partition.
 
-        Raises LinkFault where there is no room for one more position; no known position moves then.
+        Raises LinkFault if there is no room for one more position; then no existing position moves.
         """
         known = self.positions.of_group(group, self.partitions).afters
         for partition in sorted(afters, key=known.__contains__):  # new ones first: only these may lack room
@@ -213,7 +213,7 @@ class EventLogNode:
         self.is_changed = True
 
     def forget_group(self, group: str) -> None:
-        """Forget a consumer group that has no members: its positions, and its epochs."""
+        """Forget a consumer group without members: its positions and its epochs."""
         self.groups.forget(group)
         self.positions.forget_group(group)
         for name, partition in self.positions.epochs:
@@ -222,7 +222,7 @@ class EventLogNode:
         self.is_changed = True
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Handle the passage of time."""
         self.appends.retry()
         if (due := self.groups.due()) is not None and due <= now:
             self.perform(self.groups.tick(now))
@@ -237,9 +237,9 @@ class EventLogNode:
             task.add_done_callback(self._tasks.discard)
 
     def perform(self, actions: Sequence[Action]) -> None:
-        """Do what the groups have decided: now, unless an epoch must be recorded before.
+        """Perform the groups' decisions: now, unless an epoch must be recorded first.
 
-        What one action leads to is done after those that were decided before it, and not within it.
+        Actions that result from one are performed after those decided before, not within it.
         """
         self._actions += actions
         if self._is_performing:
@@ -260,7 +260,7 @@ class EventLogNode:
                 _member(action.link).refused(INTERNAL_ERROR, "another server gives partitions away by now; ask there")
                 return
             _perform(action)
-        except Exception:  # it is somebody else's detach perhaps that has led here
+        except Exception:  # another peer's detach may have led here
             _logger.exception("a member of a consumer group failed", extra={"fields": {"log": self.log.name}})
             if not isinstance(action, RecordEpoch):
                 _member(action.link).refused(INTERNAL_ERROR, "internal error; see the server's log")
@@ -284,21 +284,21 @@ class EventLogNode:
         self.perform(())
 
     def _refuse_owner(self, recorded: Sequence[tuple[int, int]]) -> None:
-        """Name nobody the owner under an epoch that a restart would not know of."""
+        """Refuse an owner under an epoch that a restart would not know."""
         action = self._actions[0] if self._actions else None
         if isinstance(action, Assign) and (action.partition, action.epoch) in recorded:
             self._actions.popleft()
             _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; see the server's log")
 
     async def store_all(self) -> Exception | None:
-        """Store all that is remembered, so that it outlasts a loss of power; the error if that failed.
+        """Store all state durably, so that it survives a power loss; returns the error if that failed.
 
-        Then the server's log says it too, and it is tried again with each tick.
+        A failure is also logged, and each tick tries again.
         """
         return await self._storing.committed()
 
     def when_stored(self, call: Callable[[], None]) -> None:
-        """Call it when all that is remembered by now is durable. If it cannot be stored, each tick tries again."""
+        """Call it when the current state is durable. If it cannot be stored, each tick tries again."""
         self._when_stored.append(call)
         self._answer_stored()
 
@@ -316,11 +316,11 @@ class EventLogNode:
                 self.loop.call_soon(call)  # one that fails costs no other its answer
 
     async def _save(self, *, flushes: bool = False) -> Exception | None:
-        """Store the changes; the error if that failed."""
+        """Store the changes; returns the error if that failed."""
         async with self._saving:
             self.is_changed = False
             if self.log.is_closed:
-                return LogNotFound(self.log.name)  # what was remembered went with the log
+                return LogNotFound(self.log.name)  # the state went with the log
             changes = self.positions.changes()
             if changes or flushes:
                 try:
@@ -328,7 +328,7 @@ class EventLogNode:
                 except Exception as error:
                     self.is_changed = True  # tried again with the next tick
                     told = {"log": self.log.name, "problem": str(error)}
-                    is_ours = not isinstance(error, EventLogError)  # else the storage refuses, as of a former primary
+                    is_ours = not isinstance(error, EventLogError)  # else the storage refused, as for a former primary
                     _logger.error("positions were not stored", exc_info=is_ours, extra={"fields": told})
                     return error
                 self.positions.stored(changes)
@@ -342,7 +342,7 @@ class EventLogNode:
             self._call_soon(self._wake)
 
     def _call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and nobody is left to be called
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and there is nothing left to call
             self.loop.call_soon_threadsafe(callback, *arguments)
 
     # On the loop

@@ -1,6 +1,6 @@
-"""The nodes of one container by the names of their logs, with the suspended links and stored positions of each.
+"""The nodes of one container by log name, with the suspended links and stored positions of each.
 
-It also records downtime of the server, which ages no stored position.
+It also records the server's downtime, which does not age stored positions.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ _logger = logging.getLogger("headwater.amqp")
 LINKS_MAX = 1000
 DELIVERIES_MAX = 100_000
 SUSPENDED_S = 600.0
-"""How many detached links are remembered, with how many deliveries in all, and for how long."""
+"""How many detached links are kept, with how many deliveries in all, and for how long."""
 
 
 class Nodes:
-    """Those of one store's logs, on one event loop."""
+    """The nodes of one store's logs, on one event loop."""
 
     def __init__(
         self,
@@ -44,40 +44,40 @@ class Nodes:
         *,
         remembers: bool = True,
     ) -> None:
-        """`on_log_closed` is called when the log of a node is closed, which has links still.
+        """`on_log_closed` is called when the log of a node is closed while the node has links.
 
-        Without `remembers` nothing is known of receivers that came before, and nothing kept of those that are there.
+        Without `remembers`, no state of receivers is loaded or kept.
         """
         self.store = store
         self.suspended = SuspendedLinks()
         self._shared, self._on_log_closed, self._remembers = shared, on_log_closed, remembers
         self._run = UptimeRun(wall_clock_ms(), 0)
         self._noted_at = 0.0
-        """When it was last written down that this run goes on, by the clock of the loop."""
+        """When it last recorded that this run continues, by the clock of the loop."""
         self._nodes: dict[str, EventLogNode] = {}
         self._opening: dict[str, asyncio.Task[EventLogNode]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self) -> None:
-        """Find out how long no server ran: to be called before anything else. Raises what the state store raises."""
+        """Determine how long no server ran; call it first. Raises what the state store raises."""
         if self._remembers:
             self._run = await asyncio.to_thread(downtime.begin, self.store.state, wall_clock_ms())
             self._noted_at = self._shared.loop.time()
-            await self.note_run()  # a full disk, which refuses it, keeps no server from its start
+            await self.note_run()  # a full disk, which refuses it, must not prevent startup
 
     @property
     def all(self) -> list[EventLogNode]:
-        """Those that are there: of logs that somebody has used over AMQP."""
+        """The open nodes: those of logs used over AMQP."""
         return [node for node in self._nodes.values() if not node.log.is_closed]
 
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
-        """The node of a log, for a peer who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
+        """The node of a log, for a peer with that right. Raises Forbidden, LogNotFound, StorageCorrupted."""
         assert transport.user is not None
         self._shared.guard.authorize(transport.user, right, log)
         return await self.node_of(log)
 
     async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
-        """The node to which a producer sends. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
+        """The node that a producer sends to. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
         parsed = parse_address(address)
         if parsed.is_info or parsed.group is not None:
             raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
@@ -88,7 +88,7 @@ class Nodes:
         return self.node_if_there(log) or await self._open(log)
 
     def node_if_there(self, log: str) -> EventLogNode | None:
-        """The node of a log, if there is one already."""
+        """The node of a log, if it is open."""
         node = self._nodes.get(log)
         return None if node is None or node.log.is_closed else node
 
@@ -100,13 +100,13 @@ class Nodes:
         )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run a coroutine that may outlive the connection that it is for."""
+        """Run a coroutine that may outlive its connection."""
         task = self._shared.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def tick(self, now: float) -> None:
-        """Time has passed."""
+        """Handle the passage of time."""
         for node in tuple(self._nodes.values()):
             node.tick(now)
         self.suspended.tick(now)
@@ -115,7 +115,7 @@ class Nodes:
             self.spawn(self.note_run())
 
     async def close(self) -> None:
-        """Let go of the logs, which stay open."""
+        """Close the nodes; the logs stay open."""
         for task in tuple(self._tasks):
             task.cancel()
         for node in self._nodes.values():
@@ -125,10 +125,10 @@ class Nodes:
             await self.note_run()
 
     async def note_run(self) -> None:
-        """Write down that this run goes on, or has until now: before a primary gives up its turn, too."""
+        """Record that this run continues, or has until now; also before a primary gives up its turn."""
         try:
             await asyncio.to_thread(downtime.note, self.store.state, self._run, wall_clock_ms())
-        except Exception as error:  # the storage refuses, as of a former primary; the next run counts more as downtime
+        except Exception as error:  # storage refused, as for a former primary; the next run counts more as downtime
             is_ours = not isinstance(error, EventLogError)
             _logger.warning(
                 "the time of this run was not stored", exc_info=is_ours, extra={"fields": {"problem": str(error)}}
@@ -145,7 +145,7 @@ class Nodes:
     def _on_opened(self, name: str, opened: asyncio.Task[EventLogNode]) -> None:
         self._opening.pop(name, None)
         if not opened.cancelled():
-            opened.exception()  # whoever asked has gone perhaps, and does not look at it
+            opened.exception()  # the caller may have gone without looking at it
 
     async def _opened(self, name: str) -> EventLogNode:
         old = self._nodes.pop(name, None)
@@ -162,14 +162,14 @@ class Nodes:
 
 
 class SuspendedLinks:
-    """Deliveries of detached links that were accepted and not settled, and where to, for a recovery (2.6.13)."""
+    """Accepted but unsettled deliveries of detached links, and their targets, for recovery (2.6.13)."""
 
     def __init__(self) -> None:
         self._by_key: dict[LinkKey, _Suspended] = {}
         """The oldest first."""
 
     def put(self, key: LinkKey, accepted: dict[bytes, None], now: float, address: str | None = None) -> None:
-        """Keep the tags of a link to that address that is detached; `now` is the loop's time."""
+        """Keep the tags of a detached link to that address; `now` is the loop's time."""
         self._by_key.pop(key, None)
         count = len(accepted) + sum(len(each.accepted) for each in self._by_key.values())
         while self._by_key and (len(self._by_key) >= LINKS_MAX or count > DELIVERIES_MAX):
@@ -177,21 +177,21 @@ class SuspendedLinks:
         self._by_key[key] = _Suspended(accepted, now + SUSPENDED_S, address)
 
     def take(self, key: LinkKey) -> dict[bytes, None]:
-        """The tags of a link that is attached again, which are kept no longer; empty if there are none."""
+        """Remove and return the tags of a link that is attached again; empty if there are none."""
         found = self._by_key.pop(key, None)
         return {} if found is None else found.accepted
 
     def holds(self, key: LinkKey) -> bool:
-        """Whether something is kept of that link."""
+        """Whether tags of that link are kept."""
         return key in self._by_key
 
     def address(self, key: LinkKey) -> str | None:
-        """Where the link led; None for one that is not kept, or had no target address."""
+        """The target address of the link; None if it is not kept, or had none."""
         found = self._by_key.get(key)
         return None if found is None else found.address
 
     def tick(self, now: float) -> None:
-        """Time has passed: forget what was kept long enough."""
+        """Forget what has been kept long enough."""
         while self._by_key and next(iter(self._by_key.values())).until < now:
             del self._by_key[next(iter(self._by_key))]
 

@@ -1,7 +1,7 @@
-"""A producer's link: messages become events; each delivery gets its outcome once its event is durable, or refused.
+"""A producer's link: messages become events; each delivery gets its outcome once its event is durable or refused.
 
-What comes in one read goes into the log together, in its order. Credit is given back as outcomes are: a log that falls
-behind slows its producers down.
+Messages from one read are appended together, in their order. Credit is returned with outcomes, so a slow log slows its
+producers down.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from .nodes import Nodes
 
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
-"""What a delivery that has no outcome yet takes besides its message, roughly."""
+"""Approximate memory of a delivery without an outcome, besides its message."""
 MESSAGE_FACTOR = 2
-"""A message takes so many times its bytes until it has its outcome: as it came, and as an event."""
+"""Memory of a message until its outcome, as a multiple of its size: it is held as received, and as an event."""
 LARGE_BYTES = 64 * 1024
-"""A message of more is let go once it is an event."""
+"""Larger messages are released once they are events."""
 
 UNLIKE_MESSAGES = 256
-"""After messages that are not plain, so many are read one by one before it is tried again."""
+"""After messages that are not plain, this many are read one by one before the fast path is tried again."""
 
 
 class _Append:
@@ -59,9 +59,9 @@ class _Append:
         self.deliveries: list[Delivery] = []
         self.events: list[Event] = []
         self.bytes = 0
-        """Of the deliveries."""
+        """The bytes of the deliveries."""
         self.began_ns = 0
-        """When it was submitted, where somebody collects spans."""
+        """When it was submitted, if spans are collected."""
 
     @property
     def count(self) -> int:
@@ -69,7 +69,7 @@ class _Append:
         return len(self.events)
 
     def take(self, delivery: Delivery, event: Event) -> None:
-        """One more."""
+        """Add a delivery."""
         if delivery.bytes > LARGE_BYTES:
             delivery = delivery._replace(payload=None)
         self.deliveries.append(delivery)
@@ -77,7 +77,7 @@ class _Append:
         self.bytes += delivery.bytes
 
     def columns(self, settings: LogSettings) -> EventColumns:
-        """See Joint. The messages were looked at when they were read."""
+        """See Joint. The messages were checked when they were read."""
         return check_append(self.events, settings.event_bytes_max, are_messages_checked=True)
 
     def outcomes(self, outcome: Outcome) -> tuple[tuple[Ended, Outcome]]:
@@ -102,7 +102,7 @@ class _Append:
 
 
 class _RunAppend:
-    """A run of deliveries whose events are appended with those of others (see `Share`)."""
+    """A run of deliveries whose events are appended with those of other links (see `Share`)."""
 
     __slots__ = ("_producer", "node", "partition", "run")
 
@@ -119,7 +119,7 @@ class _RunAppend:
 
 
 class Producer(LinkEnd):
-    """One producer's link, to one log or, without target address, to the log that each message names."""
+    """A producer's link to one log or, without a target address, to the log that each message names."""
 
     def __init__(
         self,
@@ -130,30 +130,30 @@ class Producer(LinkEnd):
         partition: int | None,
         accepted: dict[bytes, None],
     ) -> None:
-        """`accepted` are tags of an earlier attach of the link, which their sender has not settled (2.6.13)."""
+        """`accepted` are tags of an earlier attach of the link that the sender has not settled (2.6.13)."""
         self._nodes, self._transport, self._link = nodes, transport, link
         self._node, self._partition = node, partition
         self.log = None if node is None else node.log
         self._statistics, self._spans = transport.shared.statistics, transport.shared.spans
         self._window = transport.shared.settings.credit
         self._outstanding = 0
-        """Deliveries that have come and have no outcome yet."""
+        """Deliveries that have arrived and have no outcome yet."""
         self._unsettled = dict(accepted)
-        """Tags of deliveries that were accepted, and that their sender has yet to settle (rcv-settle-mode second)."""
+        """Tags of accepted deliveries that the sender has yet to settle (rcv-settle-mode second)."""
         self._is_over = False
         self._form: Form | None = None
-        """How the link's messages look."""
+        """The common form of the link's messages."""
         self._unlike_left = 0
-        """So many are not looked at for a form."""
+        """How many more messages skip the check for a form."""
         self._anonymous: asyncio.Queue[Delivery | None] | None = None
-        """What is to be forwarded to the log that it names; None ends it."""
+        """Messages to forward to the logs they name; None ends it."""
 
     @property
     def waits_for(self) -> str | None:
         return "messages" if self._link.credit > 0 else "the log"
 
     def grant(self) -> None:
-        """Give the sender as much credit as there is room for; not for less than half a window."""
+        """Give the sender as much credit as there is room for, but not less than half a window at a time."""
         room = self._window - self._outstanding
         if room - self._link.credit >= self._window >> 1 and self._link.is_attached:
             self._link.grant(room)
@@ -188,14 +188,14 @@ class Producer(LinkEnd):
             self._take(received, self._node)
 
     def _refuse_all(self, held: int, count: int) -> None:
-        """There is no room for the message: the link ends, and nothing of it is stored."""
+        """There is no room for the message: end the link, and store none of it."""
         self._statistics.messages_rejected += count
         if not self._is_over:
             fault = link_fault(self._transport.share.refusal(held, f"what you sent ({count} messages)"))
             self._transport.expel(self._link, fault.condition, fault.description, fault.info)
 
     def _take(self, received: Sequence[Delivery | TransferRun], node: EventLogNode) -> None:
-        """Append runs of plain messages as such, and what comes between them one by one, in their order."""
+        """Append runs of plain messages as such, and other messages one by one, in their order."""
         between: list[Delivery] = []
         for each in received:
             if not isinstance(each, TransferRun):
@@ -215,7 +215,7 @@ class Producer(LinkEnd):
             self._unsettled.pop(tag, None)
 
     def on_detached(self, ending: Ending) -> None:
-        """See LinkEnd. Events under way are stored all the same; there is nobody left to be answered."""
+        """See LinkEnd. Pending events are still stored, but the peer gets no answer."""
         self._is_over = True
         if self._anonymous is not None:
             self._anonymous.put_nowait(None)
@@ -226,7 +226,7 @@ class Producer(LinkEnd):
             self._nodes.suspended.put(key, self._unsettled, shared.loop.time(), address)
 
     def on_appended(self, append: _Append, error: EventLogError | None, *, is_new: bool = False) -> None:
-        """What became of an append: its deliveries get their outcome. `is_new`: they were not stored before."""
+        """Give the deliveries of a finished append their outcome. `is_new`: they were not stored before."""
         if error is None:
             self._statistics.messages_appended += len(append.deliveries) if is_new else 0
             self._accept(append.deliveries)
@@ -242,7 +242,7 @@ class Producer(LinkEnd):
             self._spans.appended(append.node.log.name, append.events, append.began_ns, problem)
 
     def on_run_appended(self, append: _RunAppend, error: EventLogError | None) -> None:
-        """What became of a run: its deliveries get their outcome."""
+        """Give the deliveries of a finished run their outcome."""
         run = append.run
         if error is None:
             self._statistics.messages_appended += len(run.tags)
@@ -255,10 +255,10 @@ class Producer(LinkEnd):
                 self._reject(delivery, fault)
         self._done(len(run.tags), run.bytes)
 
-    # How messages become events
+    # From messages to events
 
     def _is_gathered(self, run: TransferRun, node: EventLogNode) -> bool:
-        """Gather the events of a run whose messages are plain; False, and nothing is done, if they are not."""
+        """Collect the events of a run of plain messages; if they are not plain, do nothing and return False."""
         events = node.appends.open(PlainEvents, self._partition)
         self._form = read_plain(run.payloads, self._form, node.log.settings, events)
         if self._form is None:
@@ -269,7 +269,7 @@ class Producer(LinkEnd):
         return True
 
     def _append(self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None) -> None:
-        """Append what can be."""
+        """Append the deliveries that make events."""
         for append in self.appends_of(deliveries, node, bound):
             if self._spans is not None:
                 append.began_ns = self._spans.now_ns()
@@ -285,7 +285,7 @@ class Producer(LinkEnd):
     ) -> Iterator[_Append]:
         """The appends of these deliveries. A delivery that makes no event gets its outcome here.
 
-        An event with an id of its own goes alone, so that a known id costs no other event; with `each`, all do.
+        An event with an id of its own is appended alone, so that a known id costs no other event; with `each`, all are.
         """
         append: _Append | None = None
         for delivery in deliveries:
@@ -313,7 +313,7 @@ class Producer(LinkEnd):
             yield append
 
     def _event(self, delivery: Delivery, node: EventLogNode, bound: int | None) -> tuple[Event | None, int | None]:
-        """The event of a delivery, and its partition; None if it is stored already. Raises MessageFault, AmqpError."""
+        """The event of a delivery, and its partition; None if it is already stored. Raises MessageFault, AmqpError."""
         if delivery.whole is not None and delivery.whole.resume and self._is_known(delivery):
             return None, None
         if delivery.payload is None:
@@ -339,10 +339,10 @@ class Producer(LinkEnd):
         assert delivery.whole is not None
         return isinstance(delivery.whole.state, Accepted) or delivery.tag in self._unsettled
 
-    # Without target address: each message says where to
+    # Without a target address: each message names its log
 
     def _forward(self, deliveries: Sequence[Delivery]) -> None:
-        """Messages to logs that may have to be opened first, in their order."""
+        """Forward messages, in their order, to logs that may have to be opened first."""
         if self._anonymous is None:
             self._anonymous = asyncio.Queue()
             self._nodes.spawn(self._forward_all(self._anonymous))
@@ -350,7 +350,7 @@ class Producer(LinkEnd):
             self._anonymous.put_nowait(delivery)
 
     async def _forward_all(self, queue: asyncio.Queue[Delivery | None]) -> None:
-        """Until the link is over, and what came before that is forwarded."""
+        """Forward until the link is over, and everything that arrived before is forwarded."""
         while (delivery := await queue.get()) is not None:
             try:
                 if delivery.payload is None:
@@ -369,7 +369,7 @@ class Producer(LinkEnd):
     # Outcomes
 
     def _accept(self, deliveries: Sequence[Delivery]) -> None:
-        """Accept, with one disposition for each run of deliveries that follow each other."""
+        """Accept deliveries, with one disposition per run of consecutive deliveries."""
         if self._is_over:
             return
         link = self._link
@@ -401,7 +401,7 @@ class Producer(LinkEnd):
         refuse(self._transport, self._link, delivery, fault)
 
     def _give_up(self, error: OutcomeUnknown) -> None:
-        """End the link without an outcome for its deliveries: its sender knows that they may have arrived, or not."""
+        """End the link without outcomes: its sender knows that the deliveries may or may not have arrived."""
         if not self._is_over:
             fault = link_fault(error)
             self._transport.expel(self._link, fault.condition, fault.description or "", fault.info)
@@ -417,7 +417,7 @@ class Producer(LinkEnd):
 
 
 def _kept_bytes(delivery: Delivery) -> int:
-    """How large the message is, if it was not let go."""
+    """The size of the message, unless it was released."""
     return 0 if delivery.payload is None else delivery.bytes
 
 
@@ -434,14 +434,14 @@ def destination(message: bytes) -> str:
 
 
 def error_of(outcome: Outcome, node: EventLogNode) -> EventLogError | None:
-    """Why events were not stored; None: they were. A fault of ours leaves it unknown."""
+    """Why events were not stored; None if they were. An internal error leaves it unknown."""
     if isinstance(outcome, AppendResult):
         return None
     return outcome if isinstance(outcome, EventLogError) else OutcomeUnknown(node.log.name)
 
 
 async def attach_producer(nodes: Nodes, transport: Transport, link: Receiver, target: Target) -> None:
-    """Answer a producer's attach, with its first credit. Raises LinkFault and EventLogError where it is refused."""
+    """Answer a producer's attach, with its first credit. Raises LinkFault and EventLogError if it is refused."""
     assert link.remote is not None
     if target.address is None:
         node, partition, bytes_max = None, None, APPEND_BYTES_MAX

@@ -1,9 +1,9 @@
-"""How the partitions of a group are spread over connections: which one has most, and which waiting one has fewest.
+"""How a group's partitions are spread over connections: which one has the most, which waiting one the fewest.
 
-Each question costs the logarithm of how many there are: a group may have a thousand partitions, and as many links that
-wait. An entry of a heap has the number of links that its connection had then. A first entry with an old number comes in
-again with the new one. Numbers of waiting connections only grow, numbers of givers only shrink, as far as that counts:
-a connection that gave has one less than the most at least, and no link is moved for one that has so many.
+Each query is logarithmic in their number: a group may have a thousand partitions, and as many waiting links. A heap
+entry carries the number of links that its connection had at that time. A first entry with an outdated number is pushed
+again with the current one. As far as it matters, numbers of waiting connections only grow, and numbers of givers only
+shrink: a connection that gave has at least one less than the maximum, and no link is moved for such a connection.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Held = Counter[Connection]
 
 
 class Waiting:
-    """Links that wait. Next is that of the connection with the fewest; of several such, the one that waited longest."""
+    """Waiting links. Next is that of the connection with the fewest links; among equals, the longest waiting."""
 
     def __init__(self, held: Held, links: Iterable[tuple[Link, Connection]]) -> None:
         """`held` is kept up to date."""
@@ -28,7 +28,7 @@ class Waiting:
         heapify(self._heap)
 
     def fewest(self) -> int | None:
-        """How many links the next one's connection has; None: none waits."""
+        """How many links the next one's connection has; None if none waits."""
         heap, held = self._heap, self._held
         while heap:
             count, number, connection, link = heap[0]
@@ -38,7 +38,7 @@ class Waiting:
         return None
 
     def take(self) -> Link | None:
-        """The next link, which its connection has from now on; None: none waits."""
+        """Remove the next link, and count it for its connection; None if none waits."""
         if self.fewest() is None:
             return None
         _, _, connection, link = heappop(self._heap)
@@ -49,7 +49,7 @@ class Waiting:
 def moved(held: Held, movable: Iterable[tuple[Link, Connection]], waiting: Waiting) -> Iterator[Link]:
     """The links to move to waiting ones, until no connection has two more than a waiting one.
 
-    A link is taken from the connection that has the most; of several such, the first. Its newest link is moved.
+    A link is taken from the connection that has the most; among equals, the first. Its newest link is moved.
     """
     links: dict[Connection, list[Link]] = {}
     for link, connection in movable:

@@ -1,7 +1,7 @@
-"""Sources that are remembered, as their receivers find them again: without naming them, and with what is unsettled.
+"""Remembered sources, as receivers find them again: without naming them, and with their unsettled deliveries.
 
-An attach without a source asks for the one that its link had (2.6.3, 2.6.13): JMS clients unsubscribe so. A source of
-durability unsettled-state tells which of its deliveries wait for their outcome (2.7.3, 3.5.5).
+An attach without a source asks for the one that its link had (2.6.3, 2.6.13): this is how JMS clients unsubscribe. A
+source of durability unsettled-state reports which deliveries await their outcome (2.7.3, 3.5.5).
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .node import EventLogNode
 from .nodes import Nodes
 
 UNSETTLED_STATE = 2
-"""The durability of a terminus that keeps what is unsettled (3.5.5)."""
+"""The durability of a terminus that keeps unsettled deliveries (3.5.5)."""
 NAMED_MAX = 1000
-"""So many deliveries are named in the answer to an attach: those of a receiver that fell behind fill no frame."""
+"""How many deliveries the answer to an attach names: those of a receiver that fell behind fit in no frame."""
 
 
 class Unsettled(NamedTuple):
-    """What the answer to an attach says of deliveries that wait for their outcome (2.7.3)."""
+    """The unsettled deliveries in the answer to an attach (2.7.3)."""
 
     named: dict[bytes, None]
     """By tag; none of them has a state."""
@@ -44,10 +44,10 @@ NOTHING_UNSETTLED = Unsettled({}, True)
 
 
 def unsettled_of(remembered: Remembered) -> Unsettled:
-    """The deliveries of a source that wait for their outcome: for a receiver that says which ones it has, if any.
+    """The unsettled deliveries of a source, for a receiver that says which ones it has, if any.
 
-    Who says nothing knows of no delivery, and gets them as new ones (2.6.13); go-amqp 1.7 cannot even read them.
-    After a restart of the server they are not known one by one: all above the position are sent again.
+    A receiver that says nothing knows of no delivery, and gets them as new ones (2.6.13); go-amqp 1.7 cannot even read
+    them. After a server restart they are not known one by one: everything above the position is sent again.
     """
     open = remembered.position.open
     named = {number.to_bytes(8, "big"): None for number in remembered.position.unsettled(NAMED_MAX)}
@@ -55,14 +55,14 @@ def unsettled_of(remembered: Remembered) -> Unsettled:
 
 
 def encoded_source(source: Source) -> bytes:
-    """A source as it is remembered; `decoded_source` is its inverse."""
+    """The stored form of a source; `decoded_source` is its inverse."""
     encoded = bytearray()
     write_composite(encoded, source)
     return bytes(encoded)
 
 
 def decoded_source(remembered: Remembered, log: str) -> Source:
-    """The source of a receiver. One that 0.1.0 stored has an address and no filter."""
+    """The source of a receiver. One stored by 0.1.0 has an address and no filter."""
     if not remembered.source:
         expiry = remembered.expiry.symbol
         return Source(address=log, durable=UNSETTLED_STATE, expiry_policy=expiry, timeout=remembered.timeout_s)
@@ -72,10 +72,10 @@ def decoded_source(remembered: Remembered, log: str) -> Source:
 
 
 async def find_terminus(nodes: Nodes, transport: Transport, link: Sender) -> tuple[EventLogNode, Source]:
-    """The log and the source that a link of that name had. Raises LinkFault if none is remembered.
+    """The log and the source of an earlier link of that name. Raises LinkFault if none is remembered.
 
-    It looks through the logs that the peer may read: those that are in use, and what the state has of the others,
-    of which none is opened but the one that is found.
+    It searches the logs that the peer may read: those in use, and the stored state of the others. It opens only the log
+    that it finds.
     """
     for node, known in (await _sources_of(nodes, transport, link)).items():
         return node, decoded_source(known, node.log.name)
@@ -86,12 +86,12 @@ async def find_terminus(nodes: Nodes, transport: Transport, link: Sender) -> tup
 async def sources_elsewhere(
     nodes: Nodes, transport: Transport, link: Sender, node: EventLogNode
 ) -> dict[EventLogNode, Remembered]:
-    """The sources that a link of that name has in other logs; none where it has one in the log of this node.
+    """The sources that a link of that name has in other logs; empty if it has one in this node's log.
 
     A link has one source: forget these once it is attached to this log.
     """
     owner = transport.remembered_as
-    if owner.count("@") > 1:  # of USER@CONTAINER, where names have an @ themselves, it may be another user's
+    if owner.count("@") > 1:  # in USER@CONTAINER, if names contain an @, it may be another user's
         return {}
     if node.positions.remembered(owner, link.name) is not None:
         return {}
@@ -100,7 +100,7 @@ async def sources_elsewhere(
 
 
 async def _sources_of(nodes: Nodes, transport: Transport, link: Sender) -> dict[EventLogNode, Remembered]:
-    """The sources of links of that name, in the logs that the peer may read; first those in use."""
+    """The sources of links of that name, in the logs that the peer may read; those in use come first."""
     assert transport.user is not None
     user, owner = transport.user, transport.remembered_as
     found: dict[EventLogNode, Remembered] = {}
@@ -110,7 +110,7 @@ async def _sources_of(nodes: Nodes, transport: Transport, link: Sender) -> dict[
     for name in await asyncio.to_thread(_remembering, nodes.store, owner, link.name):
         if not user.may(Right.READ, name):
             continue
-        with suppress(EventLogError):  # deleted meanwhile, or hurt, which its own links are told
+        with suppress(EventLogError):  # deleted meanwhile, or damaged, which its own links report
             node = await nodes.node_of(name)
             if (known := node.positions.remembered(owner, link.name)) is not None:
                 found[node] = known
@@ -118,7 +118,7 @@ async def _sources_of(nodes: Nodes, transport: Transport, link: Sender) -> dict[
 
 
 def _remembering(store: LogStore, container: str, link: str) -> list[str]:
-    """The logs of which the state has a receiver of that name; blocks."""
+    """The logs with a stored receiver of that name; blocks."""
     found = []
     for name in store.names():
         with suppress(EventLogError):

@@ -1,7 +1,7 @@
 """Workers in consumer groups: members like receivers, with the same rules, positions and epochs, but without a link.
 
-A worker asks for one partition after the other until it has its share: while none is free for it, its last request
-waits, and the group's rules ask those who have more to give one up. Whoever leaves, the group goes on where it was.
+A worker asks for one partition after another until it has its share. While none is free, its last request waits, and
+the group's rules ask members with more to give one up. When a worker leaves, the group resumes at its position.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from .node import EventLogNode
 from .nodes import Nodes
 
 WORKERS_MAX = 1000
-"""Of one log."""
+"""The limit per log."""
 WORKERS_OF_USER_MAX = 100
-"""Of one log and one user, or one address where nobody logs in, so that nobody takes the places of all others."""
+"""The limit per log and user, or per address without authentication, so that one client cannot take all places."""
 CONTAINER = "http"
-"""What notifications name as the container of a worker."""
+"""The container of a worker in notifications."""
 
 
 class GroupWorkers(Workers):
@@ -51,7 +51,7 @@ class GroupWorkers(Workers):
         self._nodes = nodes
         self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, GroupWorker]] = WeakKeyDictionary()
         self._versions = count(time.time_ns() // 1000)
-        """Of all workers, so that none is told one of another's; other ones after each restart."""
+        """Shared by all workers, so that versions never collide; they differ after each restart."""
 
     async def beat(
         self,
@@ -107,7 +107,7 @@ class GroupWorkers(Workers):
 
 
 class GroupWorker:
-    """One worker, from its first beat until it leaves or its lease ends."""
+    """A worker, from its first beat until it leaves or its lease ends."""
 
     def __init__(
         self,
@@ -118,24 +118,24 @@ class GroupWorker:
         versions: Iterator[int],
         forget: Callable[[], object],
     ) -> None:
-        """`joined_with` is the version that its first beat named: one of before a restart, perhaps."""
+        """`joined_with` is the version that its first beat named, perhaps one from before a restart."""
         self.node, self.key, self.peer, self._forget = node, key, peer, forget
         self.begins_earliest: bool | None = None
         self.members: list[WorkerMember] = []
-        """Those that have a partition, and at most one that waits for one."""
+        """Those with a partition, and at most one that waits for one."""
         self._versions, self._joined_with = versions, joined_with
         self.version = self._first = next(versions)
-        """What it is told with what it holds: another one each time that this changes."""
+        """Sent with the partitions it holds; changes whenever they change."""
         self._changed = asyncio.Event()
         self._lease: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._limit: str | None = None
-        """Which limit keeps it from a partition, where one does."""
+        """The limit that keeps it from a partition, if any."""
         self._is_over = self._is_taken_over = False
         node.on_end.add(self.end)
 
     def is_told(self, version: int | None) -> bool:
-        """Whether who names that version is this worker. Its first beat may come twice, if its answer was lost."""
+        """Whether that version is this worker's. Its first beat may come twice, if its answer was lost."""
         return version is not None and (version >= self._first or version == self._joined_with)
 
     async def beat(self, lease_s: float, wait_s: float, version: int | None) -> Holding:
@@ -145,7 +145,7 @@ class GroupWorker:
         self._check_limit()
         self._changed.clear()
         if version == self.version and wait_s:
-            with suppress(TimeoutError):  # nothing has changed: that is what is answered
+            with suppress(TimeoutError):  # nothing has changed: that is the answer
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
         if self.node.log.is_closed:
@@ -158,11 +158,11 @@ class GroupWorker:
         return Holding(self.version, [member.held for member in self._holders()])
 
     def holder_of(self, partition: int, epoch: int) -> WorkerMember | None:
-        """The member that has that partition under that epoch."""
+        """The member that owns that partition under that epoch."""
         return next((each for each in self._holders() if each.owned == (partition, epoch)), None)
 
     def ask(self) -> None:
-        """Ask for another partition, unless there is none or a request waits."""
+        """Ask for another partition, unless there is none or a request is pending."""
         holds_all = len(self.members) >= self.node.partitions
         if self._is_over or holds_all or any(member.owned is None for member in self.members):
             return
@@ -178,29 +178,29 @@ class GroupWorker:
         node.perform(node.groups.attach(group, member, self.key, node.now(), raises_epoch=True, has_several=True))
 
     def ask_later(self) -> None:
-        """Ask again in a while, without a beat."""
+        """Ask again after a while, without a beat."""
         if self._asking is None and not self._is_over:
             self._asking = self.node.loop.call_later(ASK_AGAIN_S, self._ask_again)
 
     def limited(self, problem: str) -> None:
-        """A limit keeps it from one more partition: the beat of a worker that has none ends with that."""
+        """A limit keeps it from another partition: if it has none, its beat fails with this problem."""
         self._limit = problem
         self._changed.set()
 
     def start(self) -> int:
-        """After which number its group begins in a partition in which it has no position."""
+        """The number after which its group starts in a partition without a position."""
         log, begins_earliest = self.node.log, self.begins_earliest
         if begins_earliest is None:
             begins_earliest = log.settings.default_start == EARLIEST
         return 0 if begins_earliest else log.head()
 
     def changed(self) -> None:
-        """It holds something else now."""
+        """Note that its partitions have changed."""
         self.version = next(self._versions)
         self._changed.set()
 
     def end(self, *, is_taken_over: bool = False) -> None:
-        """It is no more; with `is_taken_over` because another one has its name."""
+        """End the worker; with `is_taken_over` because another one has its name."""
         self._is_over, self._is_taken_over = True, is_taken_over
         for timer in (self._lease, self._asking):
             if timer is not None:
@@ -216,9 +216,9 @@ class GroupWorker:
         return (member for member in self.members if member.owned is not None)
 
     def _make_room(self) -> None:
-        """Keep a place for the position that it is about to get. Raises LinkFault where there is none left.
+        """Reserve room for the position that it is about to get. Raises LinkFault if there is none left.
 
-        Before an epoch is recorded: whoever is refused leaves nothing behind.
+        This is done before an epoch is recorded, so that a refused worker leaves nothing behind.
         """
         groups, group = self.node.groups, self.key.group
         free = groups.next_free(group)
@@ -226,7 +226,7 @@ class GroupWorker:
             self.node.positions.group_position(group, free, after=self.start())
 
     def _check_limit(self) -> None:
-        """Raises InvalidInput where it has no partition, and a limit keeps it from one."""
+        """Raises InvalidInput if it has no partition, and a limit keeps it from one."""
         if self._limit is not None and not self.members:
             self.end()
             raise InvalidInput(self._limit, "group")
@@ -242,28 +242,28 @@ class GroupWorker:
 
 
 class WorkerMember:
-    """A partition that a worker has, or wants: what `Groups` knows it by."""
+    """A partition that a worker owns or wants, as `Groups` sees it."""
 
     def __init__(self, worker: GroupWorker) -> None:
         self._worker, self._node, self._group = worker, worker.node, worker.key.group
         self.owned: tuple[int, int] | None = None
-        """The partition that it has, and its epoch."""
+        """The partition that it owns, and its epoch."""
         self._position: Position | None = None
         self._is_leaving = False
 
     @property
     def link_name(self) -> str:
-        """What its group shows of it."""
+        """The name that its group shows."""
         return self._worker.key.name
 
     @property
     def held(self) -> HeldPartition:
-        """What its worker is told of it."""
+        """The partition as reported to its worker."""
         assert self.owned is not None and self._position is not None, "it has a partition"
         return HeldPartition(*self.owned, self._position.after, self._is_leaving)
 
     def acknowledge(self, number: int, *, gives_up: bool) -> HeldPartition:
-        """Everything up to that number is done with."""
+        """Mark everything up to that number as done."""
         assert self._position is not None, "it has a partition"
         self._position.finish_up_to(number)
         self._node.is_changed = True
@@ -276,15 +276,15 @@ class WorkerMember:
         return held
 
     def detach(self) -> None:
-        """It is gone. Its epoch stays: the next owner's is higher, so that what comes late is known."""
+        """Remove it. Its epoch stays: the next owner's is higher, so late requests are recognized."""
         self._released(NotificationType.PARTITION_RELEASED)
         node = self._node
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=False))
 
-    # What the group decides
+    # Decisions of the group
 
     def assigned(self, partition: int, epoch: int) -> None:
-        """The partition is its own, under that epoch."""
+        """It owns the partition now, under that epoch."""
         node = self._node
         if self not in self._worker.members:
             return  # its worker ended meanwhile, and said so
@@ -304,7 +304,7 @@ class WorkerMember:
         node.loop.call_soon(self._worker.ask)
 
     def refused(self, condition: Symbol, description: str) -> None:
-        """There is no partition for it; or it must give up the one that it has. The next beat asks again."""
+        """No partition is available, or it must give up the one it owns. The next beat asks again."""
         worker, had_one = self._worker, self.owned is not None
         if self in worker.members:
             worker.members.remove(self)
@@ -319,7 +319,7 @@ class WorkerMember:
         self._node.perform(self._node.groups.detached(self, self._node.now(), is_closed_by_receiver=False))
 
     def drain(self) -> None:
-        """It is to give its partition up; see `acknowledge`."""
+        """Request that it gives up its partition; see `acknowledge`."""
         self._is_leaving = True
         self._worker.changed()
 
@@ -336,7 +336,7 @@ class WorkerMember:
 
 
 def _check_places(workers: Iterable[GroupWorker], key: WorkerKey, peer: str) -> None:
-    """Raises Overloaded where there is no place for one more."""
+    """Raises Overloaded if there is no room for another worker."""
     of_user = total = 0
     for each in workers:
         total += 1
