@@ -1,4 +1,4 @@
-"""Waiting primitives of tasks. `sync.primitives` has the same names for threads, so the code that uses them is shared."""
+"""Waiting primitives of tasks. `sync.primitives` has the same names for threads, so that code can be shared."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class Share:
         return self._routes.beat(self.group, self.worker, body)
 
     def hold(self, holding: wire.Holding) -> None:
-        """Take the answer to a heartbeat. It keeps its own progress in partitions it already held under the same epoch."""
+        """Take the answer to a heartbeat. It keeps its own progress in partitions held before under the same epoch."""
         held = {}
         for told in holding.partitions:
             known = self._held.get(told.partition)
