@@ -33,7 +33,7 @@ class Scope:
     """Whether filters contradict each other, so that nothing remains."""
 
     def narrowed(self, filter: datasource.Filter) -> tuple[Scope, bool]:
-        """The scope with that filter, and whether it covers the filter completely; if not, Spark must apply it as well."""
+        """The scope with that filter, and whether it covers all of the filter; if not, Spark must apply it as well."""
         path: tuple[str, ...] = getattr(filter, "attribute", ())
         column = path[0] if len(path) == 1 else None
         if column not in COLUMNS:

@@ -196,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the stream may read, to the heads or its end, and its lag: progress shows this as the latest offset."""
+        """How far the stream may read, to the heads or its end, and its lag: shown in progress as the latest offset."""
         there = planned(
             lambda: {log: replace(extent, head=self._upto(log, extent)) for log, extent in self._there().items()}
         )
