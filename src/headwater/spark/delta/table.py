@@ -118,7 +118,7 @@ class Table:
         return self._told_of(name)
 
     def cover(self, *transactions: str) -> None:
-        """Declare our application transactions; digests include them from the next commit on, if they did not before."""
+        """Declare our application transactions; digests include them from the next commit on, if not before."""
         self._covered = transactions
 
     def refresh(self) -> None:

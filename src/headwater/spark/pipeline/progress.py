@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RATE_WINDOW_S = 10.0
 LINE_INTERVAL_S = 1.0
 TICK_INTERVAL_S = 10.0
-"""Without a finished batch, a line of progress appears at this interval if lines stay; the first one at once."""
+"""If lines are kept, one shows progress after so long without a finished batch; the first one at once."""
 OFFSETS = ("endOffset", "latestOffset")
 BEHIND = "behind"
 """What a stream of logs adds to its latest offset, besides positions: see `lag`."""

@@ -33,7 +33,7 @@ _REMEDY = "restore this file from a backup of the table, or fold the events into
 
 
 def bucket_of(entity: str, buckets: int) -> int:
-    """The bucket of an entity: CRC-32 of its UTF-8, modulo the number of buckets (in SQL: `crc32(entity) % buckets`)."""
+    """The bucket of an entity: CRC-32 of its UTF-8, modulo the bucket count (in SQL: `crc32(entity) % buckets`)."""
     return zlib.crc32(entity.encode()) % buckets
 
 
