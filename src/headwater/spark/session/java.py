@@ -223,7 +223,7 @@ def _home_of(program: str, said: str) -> Path:
 
 
 def java_version(said: str) -> int | None:
-    """The feature version (8, 17, 21...) in the output of `java -version`, with or without its properties; else None."""
+    """The feature version (8, 17, 21...) in the output of `java -version`, with or without its properties, or None."""
     for pattern in (r"^\s*java\.specification\.version = (?:1\.)?(\d+)", r'\bversion "(?:1\.)?(\d+)',
                     r"^(?:openjdk|java) (?:1\.)?(\d+)\b"):  # fmt: skip
         if found := re.search(pattern, said, re.MULTILINE):

@@ -102,7 +102,7 @@ class _Views:
             self._before[row.viewName] = next((each.value for each in properties if each.key == PROPERTY), None)
 
     def _place(self, name: str) -> str:
-        """The directory of a database, which stays empty; with an in-memory catalog, not below the working directory."""
+        """The directory of a database, which stays empty; for an in-memory catalog, not below the working directory."""
         if self._spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
             return ""
         directory = tempfile.mkdtemp(prefix=f"{name}-")

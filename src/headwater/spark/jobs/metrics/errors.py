@@ -14,7 +14,7 @@ class MetricsError(EventLogError):
 
 
 class NotAMetricsTable(MetricsError):
-    """The path does not hold the table that was asked for; nothing was changed there."""
+    """The path does not contain the requested table; nothing was changed there."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path, problem
