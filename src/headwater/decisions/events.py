@@ -293,7 +293,7 @@ class EventTypes:
         return map(self.read, events)
 
     def query(self, *tags: str) -> Query:
-        """All events of these classes, or only those that have all of these tags."""
+        """All events of these classes, or only those with all of these tags."""
         return Query.of(QueryItem(tuple(self._of), tags))
 
 

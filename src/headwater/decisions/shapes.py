@@ -96,11 +96,11 @@ class Layout:
     def __init__(self, shapes: Sequence[Shape]) -> None:
         """Raises InvalidDefinition for two classes of one type."""
         self.kept = [index for index, each in enumerate(shapes) if each.is_kept]
-        """Those that have snapshots; each takes its own read."""
+        """The ones with snapshots; each takes its own read."""
         self.newest = [index for index, each in enumerate(shapes) if each.newest_only]
-        """Those of the newest event; each takes its own read."""
+        """The ones of the newest event; each takes its own read."""
         self.together = [index for index, each in enumerate(shapes) if not (each.is_kept or each.newest_only)]
-        """Those that share one read."""
+        """The ones that share one read."""
         self.takes_one_read = len(self.together) == len(shapes)
         self.readers = _readers(shapes)
 

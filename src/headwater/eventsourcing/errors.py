@@ -19,7 +19,7 @@ _TABLE: tuple[tuple[type[EventLogError], type[persistence.PersistenceError]], ..
 
 
 class _AsTheirs:
-    """Turns a log's errors into those that `eventsourcing` expects, with the same text; the cause is the log's own."""
+    """Turns a log's errors into the ones `eventsourcing` expects, with the same text; the cause is the log's own."""
 
     def __enter__(self) -> None:
         """It has no state: one instance serves all."""

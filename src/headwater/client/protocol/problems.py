@@ -1,10 +1,10 @@
 """Problem documents (RFC 9457) as the core's own exceptions, in one table, and what the client adds to them.
 
 EventLogError
-├── UnexpectedAnswer      an answer came that this client does not know
+├── UnexpectedAnswer      the answer is unknown to this client
 ├── Closed
-│   └── GatewayFailed     a proxy answered, and not the server
-└── Refused               management does not do what was asked for
+│   └── GatewayFailed     a proxy answered instead of the server
+└── Refused               management refused the request
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ def views(
 ) -> list[str]:
     """Create temporary views of an archive, named by its log (or `name`). Returns their names.
 
-    - `NAME`: the events, and `json`: the data as VARIANT, NULL where it is not JSON
-    - `NAME_tags`: a row for each tag of each event: `key`, `value` (NULL where the tag is a bare key)
+    - `NAME`: the events, and `json`: the data as VARIANT, NULL if it is not JSON
+    - `NAME_tags`: a row for each tag of each event: `key`, `value` (NULL if the tag is a bare key)
     - `NAME_types`: for each type, how many events, from when to when, how many bytes
     - `NAME_days`: for each date and type, how many events, and how many bytes
 

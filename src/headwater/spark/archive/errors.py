@@ -4,10 +4,10 @@ ArchiveError (an EventLogError)
 ├── ArchiveUnreadable   the table, or a file that it names, cannot be read
 │   └── NotAnArchive    there is something else at the path, or the archive of another log
 ├── ArchiveFenced       a newer archiver of the log has claimed the table
-├── ArchiveIncomplete   what was staged is not just the next events of the log
+├── ArchiveIncomplete   the staged events are not exactly the log's next events
 ├── CompactionOvertaken another compaction came between
-├── ConsumerAhead       the consumer has acknowledged what is not in this table
-└── EventsMissing       the log does not have the events any more that the table needs next
+├── ConsumerAhead       the consumer has acknowledged events missing from this table
+└── EventsMissing       the log no longer has the events that the table needs next
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 ProjectionError (an EventLogError)
 ├── NotAProjection      there is something else at the path, or a projection of other events or by another function
-├── ProjectionOvertaken somebody else has folded events into the table meanwhile
-└── FoldFailed          the user's function failed, or returned what is no state
+├── ProjectionOvertaken another run has folded events into the table meanwhile
+└── FoldFailed          the user's function failed, or did not return a state
 """
 
 from __future__ import annotations

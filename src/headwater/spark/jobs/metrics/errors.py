@@ -1,7 +1,7 @@
 """What can be wrong with a table of metrics.
 
 MetricsError (an EventLogError)
-└── NotAMetricsTable   there is something else at the path, or what another run or other options have made
+└── NotAMetricsTable   the path contains something else, or the table of another run or other options
 """
 
 from __future__ import annotations
