@@ -1,4 +1,4 @@
-"""Finds the pipelines and says what each of them is: a module of `headwater.spark.jobs`.
+"""Finds and describes the pipelines, which are the modules of `headwater.spark.jobs`.
 
 from headwater.spark.pipelines import load
 copy = load("copy")

@@ -67,7 +67,7 @@ class Server(Closing):
 
     # sync: @property
     # sync: def management(self) -> Management:
-    # sync:     """What operators see and do: connections, links, groups, users, logs."""
+    # sync:     """Management for operators: connections, links, groups, users, logs."""
     # sync:     return Management(self._transport)
 
     async def logs(self) -> list[str]:

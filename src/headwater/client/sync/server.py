@@ -69,7 +69,7 @@ class Server(Closing):
 
     @property
     def management(self) -> Management:
-        """What operators see and do: connections, links, groups, users, logs."""
+        """Management for operators: connections, links, groups, users, logs."""
         return Management(self._transport)
 
     def logs(self) -> list[str]:

@@ -197,7 +197,7 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
 
 
 def _check_there(options: Project, position: int, extent: Extent) -> None:
-    """Raises InvalidInput if the log has lost the next events and no archive is given. (The read checks the archive.)"""
+    """Raises InvalidInput if the log has lost the next events and no archive is given. (The read checks archives.)"""
     first = extent.first_retained
     if options.archive is None and position + 1 < first and position < extent.head:
         raise InvalidInput(

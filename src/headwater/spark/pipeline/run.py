@@ -1,4 +1,4 @@
-"""Runs a pipeline: follows its query, shows progress, stops it gracefully, and says what it did.
+"""Runs a pipeline: follows its query, shows progress, stops it gracefully, and reports the result.
 
 def run(spark, options, run):                    # a pipeline: see headwater.spark.jobs
     events = spark.readStream.format("headwater").options(**run.server.options(log=options.source)).load()

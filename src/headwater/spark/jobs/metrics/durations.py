@@ -12,7 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 WINDOWS_MAX = 100_000
-"""A longer state is reported only for its last windows, up to this many: its resource may have been silent for years."""
+"""A longer state is reported only for its last windows, up to this many: its resource may be silent for years."""
 
 
 class Change(NamedTuple):
