@@ -73,9 +73,7 @@ def do(log: EventLog, step: Step) -> None:
         try:
             step.take(reading)
         except BaseException:
-            if close := getattr(
-                reading, "close", None
-            ):  # a server's reading: its connection is in use until the last event
+            if close := getattr(reading, "close", None):  # its connection is in use until the last event
                 close()
             raise
     elif isinstance(step, Append):

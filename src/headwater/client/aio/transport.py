@@ -94,9 +94,7 @@ class Transport(Sending[Connection]):
         async with nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = (
-                    None if request.is_sent_once else self._idle(target)
-                )  # an idle one may be closing meanwhile
+                connection = None if request.is_sent_once else self._idle(target)  # an idle one may be closing
                 connection = connection or await self._opened(target, request)
                 if under_way is not None:
                     under_way.begin(connection)

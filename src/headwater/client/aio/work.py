@@ -73,9 +73,7 @@ class Work(Closing):
             self._beating.cancel()
             await asyncio.wait([self._beating])
         if self._error is None:
-            with contextlib.suppress(
-                EventLogError, TimeoutError
-            ):  # the server is away, or the log is gone: the lease expires
+            with contextlib.suppress(EventLogError, TimeoutError):  # it is away, or gone: the lease expires
                 async with asyncio.timeout(GONE_S):
                     await self._transport.call(self._share.leave())
 

@@ -95,9 +95,7 @@ class Transport(Sending[Connection]):
         with nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = (
-                    None if request.is_sent_once else self._idle(target)
-                )  # an idle one may be closing meanwhile
+                connection = None if request.is_sent_once else self._idle(target)  # an idle one may be closing
                 connection = connection or self._opened(target, request)
                 if under_way is not None:
                     under_way.begin(connection)

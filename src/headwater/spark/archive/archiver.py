@@ -112,9 +112,7 @@ class Archiver:
         if known is not None:
             check_log(path, known.log, log)
         after = 0 if known is None else min(known.archived, client.head(log).head)
-        consumer = client.register_consumer(
-            log, owner, component, after=after, drops_at_most=after
-        )  # the table has them
+        consumer = client.register_consumer(log, owner, component, after=after, drops_at_most=after)  # it has them
         info = client.info(log)  # from here on the log keeps everything unacknowledged
         table = ArchiveTable.create(path, log, info.incarnation, info.first_retained)
         check_consumer(path, table.state.archived, info, consumer)
