@@ -110,9 +110,7 @@ def _with_source(spark: SparkSession) -> SparkSession:
 
 
 def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
-    needed = (
-        "spark.sql.python.filterPushdown.enabled"  # without it, filters for a log are rejected; no other source changes
-    )
+    needed = "spark.sql.python.filterPushdown.enabled"  # a log's filters need it; no other source changes
     for name, value in {needed: FOR_LOGS[needed], **given}.items():
         if running.conf.isModifiable(name):
             running.conf.set(name, value)

@@ -74,9 +74,7 @@ class BatchReader(DataSourceReader):
         self, client: BulkClient, log: str, extent: Extent, archive: Archive | None, after: int, upto: int, least: int
     ) -> list[InputPartition]:
         partitions = self.scope.partitions
-        if (
-            partitions is not None and partitions != self.options.partitions
-        ):  # a filter may name one that does not exist
+        if partitions is not None and partitions != self.options.partitions:  # a filter may name a missing one
             count = client.info(log).settings.partitions
             partitions = tuple([partition for partition in partitions if 0 <= partition < count])
             if not partitions:

@@ -82,11 +82,7 @@ def _recorded(client: BulkClient, log: str, after: int, extent: Extent) -> int |
     ticket = Ticket(log, after, upto, columns=("recorded_at",), incarnation=extent.incarnation)
     try:
         batch = next(client.read(ticket), None)
-    except (
-        PositionTrimmed,
-        PositionOfOtherIncarnation,
-        LogNotFound,
-    ):  # since `there` was read: the next batch reports it
+    except (PositionTrimmed, PositionOfOtherIncarnation, LogNotFound):  # the next batch reports it
         return None
     return None if batch is None or not batch.num_rows else batch.column(0)[0].cast("int64").as_py()
 
@@ -370,9 +366,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if (extent := there.get(log)) is None:  # it was deleted since the end of this batch was fixed
                 self._lose(log)
                 continue
-            if (
-                extent.incarnation != at.incarnation
-            ):  # it was recreated since the end of this batch was fixed, before a restart
+            if extent.incarnation != at.incarnation:  # recreated since this batch was fixed, before a restart
                 self._warn_of_recreated(log, extent, at)
                 continue
             after = self._after(log, consumed.get(log), extent)
