@@ -12,7 +12,7 @@ from ..protocol.address import Address
 from ..protocol.terms import ConnectionLost
 
 RECEIVE_BYTES = 64 * 1024
-"""A larger buffer would be mapped anew for each call, which costs more than the answer in it."""
+"""A larger buffer would be mapped again for each call, which costs more than the answer in it."""
 JOINED_BYTES_MAX = 64 * 1024
 """A longer body is sent separately, rather than copied behind its head."""
 
