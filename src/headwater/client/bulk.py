@@ -1,6 +1,6 @@
-"""Very many events into a log: in batches, resumable and repeatable, with the next batch made while one is on its way.
+"""Bulk append: many events in batches, resumable and repeatable, preparing the next batch while one is sent.
 
-It works on any `core.EventLog`. The events must have ids that are the same each time.
+It works on any `core.EventLog`. The events must have stable ids.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _EVENT_INDEX = re.compile(r"events\[(\d+)\]")
 
 @dataclass(slots=True)
 class BulkProgress:
-    """How far a bulk append is. Batches are appended in order, so everything before `events` is durable."""
+    """The progress of a bulk append. Batches are appended in order, so everything before `events` is durable."""
 
     batches: int = 0
     appended: int = 0
     """New events."""
     stored: int = 0
-    """Events that were in the log already, from an earlier run."""
+    """Events that were already in the log, from an earlier run."""
     last: int = 0
     """The sequence number of the last batch's last event."""
     refused: int = 0
-    """Events that break a rule, and were left out."""
+    """Events that break a rule and were left out."""
 
     @property
     def events(self) -> int:
-        """All that are dealt with."""
+        """All events processed."""
         return self.appended + self.stored + self.refused
 
 
@@ -52,15 +52,15 @@ def append_all(
     on_progress: Callable[[BulkProgress], object] = lambda progress: None,
     on_refused: Callable[[int, Event, InvalidInput], object] | None = None,
 ) -> BulkProgress:
-    """Append all events in order, in batches of that many (less where they are large); each batch is atomic.
+    """Append all events in order, in batches of `batch_events` (fewer if they are large); each batch is atomic.
 
-    Running it again with the same events adds nothing, and goes on where an interrupted run ended: a batch that is in
-    the log already is recognised. Where only a part of it is - the source grew, or the batches were of another size -
-    it is appended in ever smaller pieces. An event that comes twice is stored once, in whatever batches. `on_refused`
-    gets each event that breaks a rule, with its place in all of `events`, from another thread; the others are appended
-    without it.
+    Running it again with the same events adds nothing, and resumes where an interrupted run ended: it recognises a
+    batch that is already in the log. If only part of a batch is there - the source grew, or the batch size changed - it
+    is appended in ever smaller pieces. An event that comes twice is stored once, even in different batches.
+    `on_refused` gets each event that breaks a rule, with its index in `events`, from another thread; the others are
+    appended without it.
 
-    Raises as `EventLog.append`, with the event's place in all of `events`; the events before it are appended.
+    Raises as `EventLog.append`, with the event's index in `events`; the events before it are appended.
     """
     progress = BulkProgress()
     sending = _Sending(log, partition, on_refused)
@@ -109,7 +109,7 @@ class _Piece(NamedTuple):
 
 
 class _Sending:
-    """What the sending thread does, batch after batch; after a failure nothing more, so that no batch is skipped."""
+    """The sending thread's work, batch after batch; it stops after a failure, so that no batch is skipped."""
 
     def __init__(
         self, log: EventLog, partition: int | None, on_refused: Callable[[int, Event, InvalidInput], object] | None
@@ -118,7 +118,7 @@ class _Sending:
         self.is_over = False
 
     def send(self, batch: list[Event], start: int) -> _Piece:
-        """Append a batch whose first event has the place `start`."""
+        """Append a batch; `start` is the index of its first event."""
         if self.is_over:
             raise CancelledError
         try:
@@ -159,7 +159,9 @@ class _Sending:
         )
 
     def _repeated(self, batch: list[Event], places: Sequence[int], index: int) -> _Piece:
-        """Append a batch that has an id twice: of the same event one, of different events those before the second."""
+        """Append a batch with a repeated id: for the same event one of them, for different events those before the
+        second.
+        """
         seen: dict[tuple[str, str], Event] = {}
         kept = [at for at, event in enumerate(batch) if _is_new(event, seen)]
         if len(kept) < len(batch):
@@ -169,7 +171,7 @@ class _Sending:
         return self._append(batch[index:], places[index:])  # the log has its id now, and refuses it
 
     def _without(self, batch: list[Event], places: Sequence[int], index: int, error: InvalidInput) -> _Piece:
-        """Append the others of a batch: those before the event break no rule, and go with those after it."""
+        """Append a batch without the refused event: those before it break no rule, and go with those after it."""
         assert self._on_refused is not None
         error.move(_EVENT_INDEX.sub("", error.where).removeprefix("."))
         self._on_refused(places[index], batch[index], error)
@@ -178,7 +180,7 @@ class _Sending:
 
 
 def _is_new(event: Event, seen: dict[tuple[str, str], Event]) -> bool:
-    """Whether it is not the very event of its source and id that was seen, as a log compares them."""
+    """Whether it differs from the event seen with its source and id, as a log compares them."""
     first = seen.get((event.source, event.id)) if event.id else None
     if first is None:
         seen[event.source, event.id] = event

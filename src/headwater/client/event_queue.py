@@ -1,9 +1,9 @@
-"""The tables of FutoIn's own implementation: its `evt_queue` as an outbox, and a move from there with all consumers.
+"""FutoIn's own tables: its `evt_queue` as an outbox, and a migration from there with all consumers.
 
 The reference (futoin-eventstream) keeps events in `evt_queue` (id, type, data, ts) and its reliable consumers in
 `evt_consumers` (ident, last_evt_id), in PostgreSQL, MySQL or SQLite; an application adds events there in its own
-transactions. A row's id, with a source that names its database and table, is the event's id in the log: so what was
-taken already is recognised, whether it was relayed or moved.
+transactions. A row's id, with a source that names its database and table, is the event's id in the log. This identifies
+events already taken, whether they were relayed or moved.
 """
 
 from __future__ import annotations
@@ -22,23 +22,25 @@ QUEUE, CONSUMERS = "evt_queue", "evt_consumers"
 
 
 class QueueRelay(Relay):
-    """Appends the rows of an `evt_queue` to a log, and deletes them: see Relay. The reference's own services must not
-    serve from that table any more.
+    """Appends the rows of an `evt_queue` to a log, and deletes them: see Relay. The reference's own services must no
+    longer serve that table.
     """
 
     POSITION: ClassVar[str] = "id"
 
     def __init__(self, connection: Any, log: EventLog, table: str = QUEUE, source: str = "") -> None:
-        """`source` is the events', by default `/futoin/{database}/{table}`; two databases must not have the same."""
+        """`source` is the source of the events, by default `/futoin/{database}/{table}`; it must be unique per
+        database.
+        """
         super().__init__(connection, log, table)
         self.source = source or f"/futoin/{quote(self._database(), safe='')}/{table}"
 
     def copy(self) -> int:
-        """Append all rows, and delete none; answers how many there are. Raises as `run_once`."""
+        """Append all rows, and delete none. Returns how many there are. Raises as `run_once`."""
         return append_all(self._log, self._all()).events
 
     def positions(self, table: str = CONSUMERS) -> list[Position]:
-        """Where the consumers of the reference stand in the log, once their events are there. Raises as `run_once`."""
+        """The positions of the reference's consumers in the log, once their events are there. Raises as `run_once`."""
         cursor = self._connection.cursor()
         try:
             cursor.execute(f"SELECT ident, last_evt_id FROM {checked_table(table)} ORDER BY ident")
@@ -84,7 +86,7 @@ class QueueRelay(Relay):
 
 
 class Position(NamedTuple):
-    """Where a consumer of the reference stands in the log."""
+    """The position of a consumer of the reference in the log."""
 
     user: str
     """The reference's local user id."""
@@ -95,10 +97,10 @@ class Position(NamedTuple):
 def move(
     relay: QueueRelay, log: EventLog, users: Mapping[str, str], consumers: str = CONSUMERS
 ) -> tuple[int, list[Position]]:
-    """Copy the events, and register the consumers where they stand; one that is registered keeps its position.
+    """Copy the events, and register the consumers at their positions; one already registered keeps its position.
 
-    `users` are the names of users here, by the reference's local user ids; others keep theirs. May be repeated.
-    Answers how many events there are, and the consumers. Raises as `EventLog.append`, and what the database raises.
+    `users` maps the reference's local user ids to names of users here; others keep theirs. May be repeated. Returns the
+    number of events, and the consumers. Raises as `EventLog.append`, and what the database raises.
     """
     events = relay.copy()
     known = {(consumer.owner, consumer.component) for consumer in log.consumers()}
@@ -116,7 +118,7 @@ def _of_ident(ident: str) -> tuple[str, str]:
 
 
 def _time(text: object) -> str:
-    """A timestamp of the database, which is in UTC, as CloudEvents has it."""
+    """A UTC timestamp of the database, in CloudEvents form."""
     moment = datetime.fromisoformat(text.decode() if isinstance(text, bytes) else str(text))
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

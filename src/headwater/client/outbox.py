@@ -2,8 +2,8 @@
 
 `add_xfer_event` (FTN18, 3.2.1) inserts a row into a table of the caller's SQLite, PostgreSQL or MySQL database, so that
 the event happens if and only if the transaction does. A `Relay` appends the rows to a log and deletes them. Each row
-has an id of its own, by which the log recognises it when it is appended again: so neither a relay nor a server that is
-killed in between loses or repeats an event, as long as the log keeps the ids (see its settings) of what it was about.
+has its own id, by which the log recognises a repeated append. So killing a relay or a server in between neither loses
+nor repeats an event, as long as the log keeps the ids (see its settings) of the events in question.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from .bulk import append_all
 
 TABLE = "headwater_outbox"
 SOURCE = "/outbox"
-"""The source of the events, beside which their ids are unique."""
+"""The source of the events; their ids are unique within it."""
 BATCH_EVENTS = 1000
 EVENT_TYPE = re.compile(r"[A-Z_]{1,16}", re.ASCII)
 _TABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}(\.[A-Za-z_][A-Za-z0-9_]{0,62})?", re.ASCII)
 
 
 class Dialect(NamedTuple):
-    """What one kind of database wants said differently."""
+    """The SQL differences of one kind of database."""
 
     placeholder: str
     position: str
@@ -44,7 +44,7 @@ class Dialect(NamedTuple):
     id: str = "TEXT"
     text: str = "TEXT"
     as_text: str = "CAST({} AS TEXT)"
-    """Of a column that may be JSON."""
+    """For a column that may be JSON."""
     database: str = "'main'"
     """The name of the database."""
 
@@ -59,13 +59,14 @@ _AT_ONE_TIME = """DO $once$ BEGIN
         {statement};
     END IF;
 END $once$"""
-"""PostgreSQL's IF NOT EXISTS does not see a table that another transaction is making, and fails when that commits. One
-statement, so that the lock holds for a connection that commits each of them, too."""
+"""PostgreSQL's IF NOT EXISTS does not see a table that another transaction is creating, and fails when that commits.
+One statement, so that the lock also holds on an autocommit connection.
+"""
 
 
 def create_table(connection: Any, table: str = TABLE) -> None:
-    """Make the outbox table, if it is not there. Commits nothing. Raises InvalidInput.
-    Programs that start together may all call it: the others wait for the transaction of the first.
+    """Create the outbox table if it does not exist. Commits nothing. Raises InvalidInput. Programs that start together
+    may all call it: the others wait for the transaction of the first.
     """
     dialect = dialect_of(connection)
     statement = (
@@ -76,11 +77,11 @@ def create_table(connection: Any, table: str = TABLE) -> None:
 
 
 def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE) -> str:
-    """Add an event to the transaction: it happens if that commits. Answers the event's id.
+    """Add an event to the transaction: it happens if that commits. Returns the event's id.
 
-    `transaction` is a connection or cursor of sqlite3, of psycopg (2 or 3), or of PyMySQL, with a transaction that is
-    open, or that the statement opens. `type` is a FutoIn event type (1 to 16 capitals or underscores), `data` anything
-    that JSON can say. The event's number is known when a relay has appended it, not before. Raises InvalidInput.
+    `transaction` is a connection or cursor of sqlite3, of psycopg (2 or 3), or of PyMySQL, with an open transaction, or
+    one that the statement opens. `type` is a FutoIn event type (1 to 16 capitals or underscores), `data` anything that
+    JSON can represent. The event gets its number when a relay appends it, not before. Raises InvalidInput.
     """
     if not isinstance(type, str) or not EVENT_TYPE.fullmatch(type):
         raise InvalidInput(f"{show(type)} given, ^{EVENT_TYPE.pattern}$ is allowed", "type")
@@ -97,7 +98,7 @@ def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE
 
 
 class Relay:
-    """Appends what an outbox holds to a log, in order, and deletes it. Several may run; one at a time is enough.
+    """Appends the rows of an outbox to a log, in order, and deletes them. Several may run; one at a time is enough.
 
     Rows are taken when they become visible, whatever their positions: a transaction that commits late is not missed.
     """
@@ -106,14 +107,14 @@ class Relay:
     """The column that orders the rows."""
 
     def __init__(self, connection: Any, log: EventLog, table: str = TABLE) -> None:
-        """`connection` is the relay's own: it commits on it."""
+        """`connection` belongs to the relay, which commits on it."""
         self._connection, self._log, self._table = connection, log, checked_table(table)
         self._dialect = dialect_of(connection)
 
     def run_once(self) -> int:
-        """Append and delete the rows that are there, at most a batch; answers how many.
+        """Append and delete the existing rows, at most a batch. Returns how many.
 
-        Raises as `EventLog.append`, and what the database raises; running it again goes on where it ended.
+        Raises as `EventLog.append`, and what the database raises; run it again to resume.
         """
         rows = self._rows()
         if rows:
@@ -122,13 +123,13 @@ class Relay:
         return len(rows)
 
     def run(self, stopped: threading.Event, interval_s: float = 0.2) -> None:
-        """Go on until `stopped` is set, looking for new rows so often. Raises as `run_once`."""
+        """Run until `stopped` is set, checking for new rows every `interval_s` seconds. Raises as `run_once`."""
         while not stopped.is_set():
             if self.run_once() < BATCH_EVENTS:
                 stopped.wait(interval_s)
 
     def _columns(self) -> str:
-        """What is selected; the position comes first."""
+        """The selected columns; the position comes first."""
         return "position, id, type, data"
 
     def _event(self, row: tuple[Any, ...]) -> Event:
@@ -147,7 +148,7 @@ class Relay:
             rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
         finally:
             cursor.close()
-            self._connection.rollback()  # nothing is held while the log is written
+            self._connection.rollback()  # hold no locks while writing to the log
         return rows
 
     def _delete(self, positions: Sequence[int]) -> None:
@@ -166,8 +167,8 @@ class Relay:
 
 
 def connect_database(address: str) -> Any:
-    """A connection to a SQLite file, to `postgresql://...`, or to `mysql://USER:PASSWORD@HOST:PORT/DATABASE`, which
-    need packages of their own. Raises InvalidInput, which names what is to be installed.
+    """A connection to a SQLite file, to `postgresql://...`, or to `mysql://USER:PASSWORD@HOST:PORT/DATABASE`; the
+    latter two need their own packages. Raises InvalidInput, which names the package to install.
     """
     if address.startswith(("postgresql://", "postgres://")):
         try:
@@ -192,7 +193,7 @@ def _lacking(database: str, package: str, extra: str) -> InvalidInput:
 
 
 def _of_address(address: str) -> dict[str, Any]:
-    """What PyMySQL wants to know. A host that begins with a slash (as %2F) is a Unix socket."""
+    """The connection parameters for PyMySQL. A host that begins with a slash (as %2F) is a Unix socket."""
     parts = urlsplit(address)
     try:
         host, port = unquote(parts.hostname or "localhost"), parts.port or 3306
@@ -208,14 +209,14 @@ def _of_address(address: str) -> dict[str, Any]:
 
 
 def dialect_of(connection: Any) -> Dialect:
-    """What the database of a connection or cursor wants said."""
+    """The dialect for the database of a connection or cursor."""
     if isinstance(connection, sqlite3.Connection | sqlite3.Cursor):
         return SQLITE
     return MYSQL if type(connection).__module__.startswith(("pymysql", "MySQLdb")) else POSTGRESQL
 
 
 def _execute(transaction: Any, statement: str, values: Sequence[object] = ()) -> None:
-    """On a connection or a cursor; a connection of PyMySQL has no `execute`."""
+    """Execute on a connection or a cursor; a connection of PyMySQL has no `execute`."""
     if hasattr(transaction, "execute"):
         transaction.execute(statement, values)
         return
@@ -227,7 +228,7 @@ def _execute(transaction: Any, statement: str, values: Sequence[object] = ()) ->
 
 
 def _check_open(transaction: Any) -> None:
-    """Raises InvalidInput where the statement would commit by itself, which is no transaction of the caller's."""
+    """Raises InvalidInput if the statement would commit by itself, outside any transaction of the caller."""
     connection = getattr(transaction, "connection", transaction)
     if isinstance(connection, sqlite3.Connection):
         commits_at_once = connection.isolation_level is None and not connection.in_transaction
@@ -242,7 +243,7 @@ def _check_open(transaction: Any) -> None:
 
 
 def checked_table(table: str) -> str:
-    """The name of a table, which is no way into the database. Raises InvalidInput."""
+    """A table name that cannot inject SQL. Raises InvalidInput."""
     if not _TABLE_NAME.fullmatch(table):
         raise InvalidInput(f"{show(table)} given, {_TABLE_NAME.pattern} is allowed", "table")
     return table

@@ -1,4 +1,4 @@
-"""Decisions over an event log: event classes, projections, commands that hold although others decide at the same time.
+"""Decisions over an event log: event classes, projections, commands that stay consistent under concurrency.
 
 @event
 class StudentSubscribed:
@@ -7,7 +7,7 @@ class StudentSubscribed:
 
 decide(log, Decision(seats_taken("chess"), rule))
 
-A decision is a value. `decide` asks a log with it on a thread, `headwater.decisions.aio.decide` on an event loop,
+A decision is a value. `decide` runs it against a log on a thread, `headwater.decisions.aio.decide` on an event loop,
 `headwater.decisions.testing` in tests.
 """
 

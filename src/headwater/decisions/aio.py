@@ -1,4 +1,4 @@
-"""The same decisions for asyncio: over a log of `headwater.client.aio`, or over an `AsyncLog` in this process."""
+"""Decisions for asyncio: over a log of `headwater.client.aio`, or over an `AsyncLog` in this process."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class AwaitedReading(Protocol):
         """The number of the last durable event when the read began."""
 
     async def next_page(self) -> Sequence[SequencedEvent]:
-        """The events that came next, as many as came at once; empty at the end."""
+        """The next events, as many as arrived at once; empty at the end."""
 
     def close(self) -> None:
-        """Read no further."""
+        """Stop reading."""
 
 
 class AwaitedLog(Protocol):
-    """What of a log on a server is needed, as `headwater.client.aio.RemoteLog` has it."""
+    """The methods needed of a log on a server, as `headwater.client.aio.RemoteLog` has them."""
 
     name: str
 
@@ -62,12 +62,12 @@ async def decide(
     attributes: Mapping[str, str] = NO_ATTRIBUTES,
     retries: Retries = RETRIES,
 ) -> Decided[E]:
-    """As `headwater.decisions.decide`, awaited. A decision that is cancelled may have stored its events, or not."""
+    """Like `headwater.decisions.decide`, awaited. A cancelled decision may or may not have stored its events."""
     return await _run(log, deciding(_name(log), decision, Terms(key, source, attributes, retries)))
 
 
 async def project(log: AwaitedLog | AsyncLog, knowledge: Knowledge[S]) -> S:
-    """As `headwater.decisions.project`, awaited."""
+    """Like `headwater.decisions.project`, awaited."""
     (state,) = await _run(log, projecting(_name(log), Plan([knowledge])))
     found: S = state
     return found

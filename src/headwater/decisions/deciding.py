@@ -1,7 +1,7 @@
 """How a decision is made, step by step, without I/O: what to read, what to append, how long to pause.
 
-A generator yields steps. Who drives it - `blocking` on a thread, `aio` on an event loop, `testing` in any order that is
-to be tried - does each, leaves the answer in it, and throws in what went wrong.
+A generator yields steps. Its driver - `blocking` on a thread, `aio` on an event loop, `testing` in any order under test
+- runs each step, stores the answer in it, and throws errors into the generator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .steps import Append, Load, Pause, Read, Save, Steps
 
 
 def reading(log: str, plan: Plan, states: States, key: str = "") -> Steps[int]:
-    """Read what the projections need, all of it up to one head, which is answered; 0 if nothing is to be read."""
+    """Read what the projections need, all of it up to one head. Returns that head; 0 if there is nothing to read."""
     layout = plan.layout
     found: dict[int, Found] = {}
     for index in layout.kept:  # before the first read, so that no snapshot is newer than the head
@@ -48,17 +48,17 @@ def reading(log: str, plan: Plan, states: States, key: str = "") -> Steps[int]:
 
 
 def catching_up(plan: Plan, states: States, query: Query, since: int) -> Steps[int]:
-    """Fold the events after that head, up to which the states are known. Answers the new head.
+    """Fold the events after `since`, the head up to which the states are current. Returns the new head.
 
-    One read serves all projections: it has only the events between two attempts.
+    One read serves all projections: it covers only the events between two attempts.
     """
     read = Read(query, partial(states.take, table=plan.table(range(len(plan.projections)))), since)
     yield read
-    return max(read.head, since)  # a server that follows another one may be behind
+    return max(read.head, since)  # a server that follows another one may lag
 
 
 def _newest(plan: Plan, states: States, index: int, head: int | None) -> Steps[int]:
-    """The newest event of one projection, of those up to the head. Answers that."""
+    """Read the newest event of one projection, up to the head. Returns the head."""
     take = partial(states.take, table=plan.table((index,)), upto=head)
     after = None if head is None else head + 1
     read = Read(plan.projections[index].query, take, after, backwards=True, limit=1)
@@ -67,7 +67,7 @@ def _newest(plan: Plan, states: States, index: int, head: int | None) -> Steps[i
 
 
 class Found(NamedTuple):
-    """What was found in place of a snapshot of one projection."""
+    """What the store returned as a snapshot of one projection."""
 
     keeping: Keeping
     key: str
@@ -87,7 +87,7 @@ def _found(log: str, projection: Projection[Any]) -> Steps[Found]:
 
 
 def _resumed(plan: Plan, states: States, index: int, found: Found, head: int | None) -> Steps[int]:
-    """What came after the snapshot, or everything if it does not fit the log. Answers the head."""
+    """Read the events after the snapshot, or all of them if it does not fit the log. Returns the head."""
     projection, (keeping, key, snapshot) = plan.projections[index], found
     upto = SEQUENCE_NUMBER_MAX if head is None else head
     resuming, table = Resuming(snapshot), plan.table((index,))
@@ -125,31 +125,31 @@ def _saved(keeping: Keeping, key: str, resuming: Resuming, state: object) -> Ste
 E = TypeVar("E")
 
 KEY_CHARS_MAX = ID_CHARS_MAX - 10
-"""An id is the key and the place of the event among those of its command."""
+"""An id is the key and the event's index in its command."""
 
 
 PATIENCE_S = 5.0
 DUPLICATES_MAX = 10
-"""So often the events of a command, whose ids are there, are looked for."""
+"""How often to search for a command's events after their ids turned out to exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How long a decision is made again when others are faster, and how long it pauses: up to the double each time.
+    """How long a decision is retried when it loses a race, and how long it pauses: up to twice as long each time.
 
-    For five seconds, unless `attempts` or `patience_s` says how often, or how long.
+    Five seconds by default, unless `attempts` or `patience_s` sets a limit.
     """
 
     attempts: int | None = None
-    """So often the rule is asked at most."""
+    """The maximum number of times the rule is asked."""
     pause_s: float = 0.002
-    """The longest first pause. Each is drawn at random, from 0 on."""
+    """The longest first pause. Each pause is drawn at random, from 0 on."""
     pause_s_max: float = 0.1
     patience_s: float | None = None
-    """So long it goes on after others were faster for the first time."""
+    """How long to retry after the first lost race."""
 
     def are_over(self, attempts: int, since_s: float) -> bool:
-        """Whether it ends after so many attempts, so long after others were faster for the first time."""
+        """Whether to give up after so many attempts, so long after the first lost race."""
         if self.attempts is not None and attempts >= self.attempts:
             return True
         patience_s = self.patience_s
@@ -158,7 +158,7 @@ class Retries:
         return since_s >= patience_s
 
     def pause_after(self, attempt: int) -> float:
-        """How long to pause after that attempt, the first being 1."""
+        """How long to pause after that attempt; the first is 1."""
         return random.uniform(0.0, min(self.pause_s_max, self.pause_s * 2.0 ** min(attempt - 1, 60)))
 
 
@@ -166,7 +166,7 @@ RETRIES = Retries()
 
 
 class Terms(NamedTuple):
-    """What a command says besides its decision."""
+    """The options of a command, besides its decision."""
 
     key: str = ""
     """The idempotency key, or empty."""
@@ -183,13 +183,13 @@ class Terms(NamedTuple):
             raise core.InvalidInput(problem, "key")
 
     def put_on_all(self, events: list[Event]) -> list[Event]:
-        """The events of the command, with what it says."""
+        """The events of the command, with its options applied."""
         if not (self.key or self.source or self.attributes):
             return events
         return [self.put_on(each, index) for index, each in enumerate(events)]
 
     def put_on(self, event: Event, index: int) -> Event:
-        """The event at that place of the command."""
+        """The event at that index of the command."""
         attributes = {**event.attributes, **self.attributes} if self.attributes else event.attributes
         if not self.key:
             return event._replace(source=self.source, attributes=attributes)
@@ -198,9 +198,9 @@ class Terms(NamedTuple):
 
 
 def deciding(log: str, decision: Decision[E], terms: Terms) -> Steps[Decided[E]]:
-    """Read, decide, append under the condition that nothing came in between; where something did, read that, and again.
+    """Read, decide, and append on condition that nothing came in between; otherwise read the new events and repeat.
 
-    Raises what the rule raises, Contended, and what the steps are thrown.
+    Raises what the rule raises, Contended, and the errors thrown into the steps.
     """
     terms.check()
     plan, key = decision.plan, terms.key
@@ -220,7 +220,7 @@ def deciding(log: str, decision: Decision[E], terms: Terms) -> Steps[Decided[E]]
             failed_at = failed_at or now
             is_over = terms.retries.are_over(attempt, now - failed_at)
             if isinstance(failed, core.DuplicateEventId):
-                # the same command, decided differently at the same time: its events are there to be read
+                # the same command decided differently at the same time: its events are there to be read
                 duplicates += 1
                 if not key or is_over or duplicates >= DUPLICATES_MAX:
                     raise
@@ -248,7 +248,7 @@ def _brought_on(log: str, plan: Plan, states: States, key: str, head: int) -> St
     except (
         core.PositionTrimmed,
         core.PositionOfOtherIncarnation,
-    ):  # it cannot go on there: what is there now is all there is
+    ):  # it cannot continue there: the log's present content is all there is
         new = States(plan, key)
         return new, (yield from reading(log, plan, new, key))
 
@@ -259,7 +259,7 @@ def _repeated(decision: Decision[E], stored: Sequence[SequencedEvent], head: int
 
 
 def projecting(log: str, plan: Plan) -> Steps[Sequence[Any]]:
-    """The states of what the plan is for."""
+    """The states of the plan's projections."""
     states = States(plan)
     yield from reading(log, plan, states)
     return plan.states(states.values)

@@ -1,4 +1,4 @@
-"""Decisions: projections, and the rule by which events follow from their states. Any log is asked with them."""
+"""Decisions: projections, and the rule that derives events from their states. They work on any log."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _MANY = (list, tuple)
 class Decision(Generic[E]):
     """Projections, then the rule: `Decision(seats_left(course), has_seat(course, student), rule)`.
 
-    The rule gets the state of each projection, in their order, and answers the event or events that follow, or None for
-    none. To refuse, it raises an exception of the domain's own. It may be asked several times, until nobody was faster:
-    so it does nothing else, and changes none of the states.
+    The rule gets the state of each projection, in order, and returns the resulting event or events, or None for none.
+    To refuse, it raises one of the domain's own exceptions. It may be called several times, until no other writer
+    interferes, so it must have no side effects and must not change the states.
     """
 
     @overload
@@ -163,8 +163,8 @@ class Decision(Generic[E]):
     ) -> None: ...
 
     def __init__(self, *given: Any, emits: Emits[E] = ()) -> None:
-        """`emits`: the classes of events that follow, where no projection has them: a command that comes again with an
-        idempotency key is answered with the events that it stored the first time, which are read by them.
+        """`emits`: the classes of the resulting events that no projection handles. They are needed to read a command's
+        stored events when it is repeated with its idempotency key.
 
         Raises InvalidDefinition.
         """
@@ -179,30 +179,30 @@ class Decision(Generic[E]):
 
 
 class Decided(NamedTuple, Generic[E]):
-    """What came of a decision."""
+    """The result of a decision."""
 
     events: tuple[E, ...]
-    """What followed; nothing where the rule answered None."""
+    """The resulting events; empty if the rule returned None."""
     first: int
     """The number of the first event; 0 if there is none."""
     last: int
     """The number of the last one; 0 if there is none."""
     head: int
-    """The number up to which the decision knows everything."""
+    """The decision has seen all events up to this number."""
     attempts: int
-    """How often the rule was asked: once, and again each time that somebody was faster."""
+    """How often the rule was called: once, and again after each lost race."""
     was_stored: bool = False
-    """Whether the events had been stored before: the command came again with its idempotency key."""
+    """Whether the events were stored before: the command was repeated with its idempotency key."""
 
     @property
     def event(self) -> E:
-        """The event, where there is just one. Raises ValueError."""
+        """The event, if there is exactly one. Raises ValueError."""
         (one,) = self.events
         return one
 
 
 def following(decision: Decision[E], values: Sequence[Any]) -> tuple[E, ...]:
-    """What the rule makes of the states of all projections. Raises what the rule raises."""
+    """The events that the rule derives from the states of all projections. Raises what the rule raises."""
     outcome = decision.rule(*decision.plan.states(values))
     if outcome is None:
         return ()
@@ -210,9 +210,9 @@ def following(decision: Decision[E], values: Sequence[Any]) -> tuple[E, ...]:
 
 
 def written(decision: Decision[E], events: Sequence[E], *, has_key: bool) -> list[Event]:
-    """The events as the log takes them.
+    """The events in the form the log takes.
 
-    Raises InvalidDefinition for what could not be read back by a decision that has a key; and as `write`.
+    Raises InvalidDefinition for events that a decision with a key could not read back; and as `write`.
     """
     for each in events if has_key else ():
         if type(each) not in (known := _known(decision)):
@@ -223,7 +223,7 @@ def written(decision: Decision[E], events: Sequence[E], *, has_key: bool) -> lis
 
 
 def read_back(decision: Decision[E], stored: Sequence[SequencedEvent]) -> tuple[E, ...]:
-    """The events that this command has stored before. Raises UnknownEvent, UnreadableEvent."""
+    """The events that this command stored before. Raises UnknownEvent, UnreadableEvent."""
     types = EventTypes(*_known(decision))
     return tuple([types.read(each) for each in stored])  # type: ignore[misc]
 

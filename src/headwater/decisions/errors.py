@@ -1,4 +1,4 @@
-"""What goes wrong with decisions, besides the errors of the log (`headwater.core.errors`) and the domain's own."""
+"""Errors of decisions, besides those of the log (`headwater.core.errors`) and of the domain."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from ..core.quoting import show
 
 
 class DecisionsError(Exception):
-    """Anything that this toolkit raises; what the log and the domain raise passes through unchanged."""
+    """Base class of this toolkit's errors; those of the log and the domain pass through unchanged."""
 
 
 class InvalidDefinition(DecisionsError):
-    """An event class, a projection, a decision or a read model is defined so that it cannot work."""
+    """An event class, a projection, a decision or a read model has an unusable definition."""
 
 
 class UnknownEvent(DecisionsError):
-    """No class is known for the type of a stored event."""
+    """No class is registered for the type of a stored event."""
 
     def __init__(self, type: str, sequence_number: int) -> None:
         self.type, self.sequence_number = type, sequence_number
@@ -23,7 +23,7 @@ class UnknownEvent(DecisionsError):
 
 
 class UnreadableEvent(DecisionsError):
-    """The data of a stored event does not make an event of its class."""
+    """The data of a stored event does not fit its class."""
 
     def __init__(self, type: str, sequence_number: int, problem: str) -> None:
         self.type, self.sequence_number, self.problem = type, sequence_number, problem
@@ -31,7 +31,7 @@ class UnreadableEvent(DecisionsError):
 
 
 class UnwritableEvent(DecisionsError):
-    """An event was decided whose data could not be read back: nothing was appended."""
+    """The data of a decided event could not be read back: nothing was appended."""
 
     def __init__(self, type: str, problem: str) -> None:
         self.type, self.problem = type, problem
@@ -39,7 +39,7 @@ class UnwritableEvent(DecisionsError):
 
 
 class Contended(DecisionsError):
-    """Others were faster, each time; nothing was appended. It may be tried again."""
+    """Every attempt lost the race; nothing was appended. It can be retried."""
 
     def __init__(self, attempts: int, failed: AppendConditionFailed) -> None:
         self.attempts, self.failed = attempts, failed

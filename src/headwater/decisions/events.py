@@ -1,7 +1,7 @@
-"""Event classes: what is stored of their instances, and how it is read again, old shapes and old names included.
+"""Event classes: how their instances are stored and read back, including old shapes and old names.
 
 An event class is a frozen dataclass (`@event` makes one) or a frozen msgspec Struct. Its name is the event's type, its
-fields are the data, and fields annotated with `Tag` are the event's tags besides.
+fields are the data, and fields annotated with `Tag` are also the event's tags.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ E = TypeVar("E")
 
 
 class Codec(Protocol):
-    """What turns an event into bytes and back. Each method raises ValueError or TypeError for what it cannot turn."""
+    """Turns an event into bytes and back. Each method raises ValueError or TypeError for a value it cannot convert."""
 
     def encode(self, event: object) -> bytes:
         """The data of an event."""
 
     def decoder(self, kind: type[E]) -> Callable[[bytes], E]:
-        """What makes an event of that class of its data; asked for once."""
+        """A function that builds an event of that class from its data; requested once."""
 
     def fields(self, data: bytes) -> dict[str, Any]:
-        """The fields of data of an old shape: what upcasters are given."""
+        """The fields of data of an old shape, as upcasters receive them."""
 
     def build(self, fields: dict[str, Any], kind: type[E]) -> E:
-        """The event of that class, of what upcasters made."""
+        """The event of that class, built from upcast fields."""
 
 
 class _ByMsgspec(Codec):
-    """What the two codecs share: msgspec checks the types of all fields when it decodes."""
+    """Shared by both codecs: msgspec checks the types of all fields when it decodes."""
 
     def build(self, fields: dict[str, Any], kind: type[E]) -> E:
-        """See Codec. Dates, UUIDs and bytes may still be the text that JSON has for them."""
+        """See Codec. Dates, UUIDs and bytes may still be the text that JSON uses for them."""
         return msgspec.convert(fields, kind)
 
 
 class JsonCodec(_ByMsgspec):
-    """JSON, which readers by other protocols can read, too. The codec of an event class unless it names another."""
+    """JSON, which readers of other protocols can also read. The default codec of an event class."""
 
     def encode(self, event: object) -> bytes:
         return msgspec.json.encode(event)
@@ -79,14 +79,14 @@ MSGPACK = MsgpackCodec()
 
 
 Upcaster = Callable[[dict[str, Any], SequencedEvent], dict[str, Any]]
-"""Makes the fields of one version those of the next. It gets the fields, and the event as it is stored."""
+"""Turns the fields of one version into those of the next. It gets the fields, and the event as stored."""
 
 VERSION = "dataversion"
-"""The attribute that says of which version the data is; version 1 has none."""
+"""The attribute with the version of the data; version 1 has none."""
 
 
 class EventType(Generic[E]):
-    """What is known of one event class: its names in the log, its tags, its versions."""
+    """The description of one event class: its names in the log, its tags, its versions."""
 
     def __init__(
         self,
@@ -100,23 +100,23 @@ class EventType(Generic[E]):
         """Raises InvalidDefinition."""
         self.kind, self.name, self.version = kind, name, version
         self.names = (name, *formerly)
-        """All types under which such events are stored; the first is the present one."""
+        """All types under which such events are stored; the first is the current one."""
         _check(self, upcasters)
         self._upcasters, self._codec = dict(upcasters), codec
         keys = tag_keys(_hints(kind).items(), kind.__name__)
         self.tag_keys = frozenset(key for _, key in keys)
-        """The keys of tags that its fields give."""
+        """The keys of the tags that its fields produce."""
         self._tags = [(field, key, f"{key}:", f"{name}.{field}") for field, key in keys]
         self._attributes = NO_ATTRIBUTES if version == 1 else {VERSION: str(version)}
         self._stored_version = None if version == 1 else str(version)
         self._encode, self._decode = codec.encode, codec.decoder(kind)
         self.decode = self._decode if version == 1 else None
-        """What reads the data of an event that has no attributes, where that is of the present version."""
+        """Reads the data of an event that has no attributes, if that is of the current version."""
 
     def write(self, event: E) -> Event:
-        """The event as the log takes it.
+        """The event in the form the log takes.
 
-        Raises UnwritableEvent where its data could not be read back, and InvalidEvent for a value that is no tag.
+        Raises UnwritableEvent if its data could not be read back, and InvalidEvent for a value that cannot be a tag.
         """
         try:
             data = self._encode(event)
@@ -133,7 +133,7 @@ class EventType(Generic[E]):
         return Event(self.name, data, tuple(tags), attributes=self._attributes)
 
     def read(self, stored: SequencedEvent) -> E:
-        """The event that was stored. Raises UnreadableEvent."""
+        """The stored event as an instance. Raises UnreadableEvent."""
         try:
             if stored.attributes.get(VERSION) == self._stored_version and stored.data:
                 return self._decode(stored.data)
@@ -142,7 +142,7 @@ class EventType(Generic[E]):
             raise UnreadableEvent(stored.type, stored.sequence_number, str(error)) from error
 
     def _lifted(self, stored: SequencedEvent) -> dict[str, Any]:
-        """The fields of an event of any version, as of the present one."""
+        """The fields of an event of any version, as of the current one."""
         version = int(stored.attributes.get(VERSION, 1))
         if not 1 <= version <= self.version:
             raise ValueError(f"it is of version {version}, and 1 to {self.version} are known")
@@ -154,7 +154,7 @@ class EventType(Generic[E]):
 
 
 described: dict[type, EventType[Any]] = {}
-"""What is known of each event class."""
+"""The description of each event class."""
 
 
 def _hints(kind: type) -> dict[str, Any]:
@@ -185,7 +185,7 @@ def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
 
 
 def _annotated(kind: type) -> list[str]:
-    """What a class annotates itself, and would be a field."""
+    """The names that the class itself annotates and that would be fields."""
     if not (own := inspect.get_annotations(kind)):
         return []
     hints = _hints(kind)
@@ -193,7 +193,7 @@ def _annotated(kind: type) -> list[str]:
 
 
 def _is_itself_a_dataclass(kind: type) -> bool:
-    """Whether its own fields are: a subclass of a dataclass inherits the marks of one, and none of its fields is."""
+    """Whether the class itself is a dataclass: a subclass of one inherits the marks, but adds no fields of its own."""
     return "__dataclass_fields__" in kind.__dict__
 
 
@@ -226,14 +226,15 @@ def event(
 ) -> Any:
     """Makes a class an event class: `@event`, or `@event(type="course-defined", version=2, ...)`.
 
-    A plain class becomes a frozen dataclass with slots, with the fields of the event class that it is derived from, if
-    any, before its own. A frozen dataclass or Struct stays what it is, and needs this only for one of these:
+    A plain class becomes a frozen dataclass with slots; the fields of a base event class, if any, come before its own.
+    A frozen dataclass or Struct stays as it is, and needs this only for one of these options:
 
-    - `type`: its type in the log, where that is not the name of the class;
-    - `formerly`: other types under which such events were stored, which are read, and asked for, as well;
+    - `type`: its type in the log, by default the name of the class;
+    - `formerly`: other types under which such events were stored; they are queried and read as well;
     - `version`: of the shape of its data, stored with each event. An event without one is of version 1;
-    - `upcasters`: by version, what makes its fields those of the next. A version that has none needs no change;
-    - `codec`: how it becomes bytes.
+    - `upcasters`: by version, the function that turns its fields into those of the next. A version without one needs no
+      change;
+    - `codec`: how it is converted to bytes.
 
     Raises InvalidDefinition.
     """
@@ -253,7 +254,7 @@ def event(
 
 
 def event_type(kind: type[E]) -> EventType[E]:
-    """What is known of an event class. Raises InvalidDefinition for a class that is none."""
+    """The description of an event class. Raises InvalidDefinition for any other class."""
     known: EventType[E] | None = described.get(kind)
     if known is None:
         known = described[kind] = EventType(kind, kind.__name__, 1, (), {}, JSON)
@@ -261,12 +262,12 @@ def event_type(kind: type[E]) -> EventType[E]:
 
 
 class EventTypes:
-    """Some event classes, by their types in the log: for reading what may be any of them."""
+    """Several event classes, by their types in the log: for reading events of any of them."""
 
     def __init__(self, *kinds: type, passes_unknown: bool = False) -> None:
-        """`passes_unknown`: an event of another type is passed on as it is stored, and is no error.
+        """`passes_unknown`: an event of another type is passed on as stored, instead of raising an error.
 
-        Raises InvalidDefinition for two classes of one type, and for what is no event class.
+        Raises InvalidDefinition for two classes of one type, and for anything but an event class.
         """
         self._passes_unknown = passes_unknown
         self._of: dict[str, EventType[Any]] = {}
@@ -279,7 +280,7 @@ class EventTypes:
                     )
 
     def read(self, stored: SequencedEvent) -> object:
-        """The event that was stored. Raises UnknownEvent (unless those are passed on) and UnreadableEvent."""
+        """The stored event as an instance. Raises UnknownEvent (unless those are passed on) and UnreadableEvent."""
         known = self._of.get(stored.type)
         if known is not None:
             return known.read(stored)
@@ -292,12 +293,12 @@ class EventTypes:
         return map(self.read, events)
 
     def query(self, *tags: str) -> Query:
-        """All events of these classes, or those of them that have all of these tags."""
+        """All events of these classes, or only those with all of these tags."""
         return Query.of(QueryItem(tuple(self._of), tags))
 
 
 def write(event: object) -> Event:
-    """An event as the log takes it, to be appended without a decision. Raises as `EventType.write`."""
+    """An event in the form the log takes, to append it without a decision. Raises as `EventType.write`."""
     if isinstance(event, type):
         raise InvalidEvent(f"the class {event.__name__} is given, an event of it is allowed", "events")
     return event_type(type(event)).write(event)

@@ -1,4 +1,4 @@
-"""Folding: the states of several projections, from the events of the reads that they need. No I/O."""
+"""Folding: the states of several projections, built from the events they read. No I/O."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ from .projection import Knowledge, Projection, query_of
 from .shapes import layout_of
 
 KEY = "idempotency-key"
-"""The key of the tag by which the events of a command are found when it comes again."""
+"""The key of the tag that finds a command's events when the command is repeated."""
 
 
 Plain = tuple[int, str, Callable[..., Any]]
-"""What most projections do with an event of one type: their place, their one tag, their handler. A plain tuple, because
-it is read for each event."""
+"""How most projections handle an event of one type: their index, their one tag, their handler. A plain tuple, because
+it is read for each event.
+"""
 Part = tuple[int, tuple[str, ...], Callable[..., Any], bool, bool]
-"""The same for any projection: its tags, whether its handler takes the event as it is stored, and whether it goes on
-without an event that cannot be read."""
+"""The same for any projection: its tags, whether its handler takes the event as stored, and whether it skips an event
+that cannot be read.
+"""
 Entry = tuple[Callable[[bytes], Any] | None, EventType[Any], list[Plain], list[Part]]
 Table = Mapping[str, Entry]
-"""How the events of each type are read, and who handles them."""
+"""How the events of each type are read, and which projections handle them."""
 _ITEMS = "items"
-"""Where a query is too large as a whole."""
+"""The path of an error about a query that is too large as a whole."""
 _logger = logging.getLogger(__name__)
 
 
 class Plan:
-    """What is to be read for a decision: made once, used by each of its attempts."""
+    """What to read for a decision: made once, used by each of its attempts."""
 
     def __init__(self, knowledge: Sequence[Knowledge[Any]]) -> None:
         """Raises InvalidDefinition: no handler, two classes for one type, or more than one query can ask for."""
@@ -44,12 +46,12 @@ class Plan:
         projections: Any = knowledge if self._is_flat else [part for each in knowledge for part in each.parts]
         self.projections: Sequence[Projection[Any]] = projections
         self.query = _asked_for(projections) if projections else None
-        """All that they need together: what the append condition asks for."""
+        """The query of all projections together, as in the append condition."""
         self.layout = layout_of(tuple([each.shape for each in projections]))
-        """Which reads they take, and who handles what."""
+        """Which reads they take, and which projection handles which event."""
 
     def states(self, values: Sequence[Any]) -> Sequence[Any]:
-        """What the decision asked for, of the states of all projections."""
+        """The states that the decision asked for, out of those of all projections."""
         if self._is_flat:
             return values
         states, begin = [], 0
@@ -60,9 +62,9 @@ class Plan:
         return states
 
     def asked(self, indexes: Sequence[int], key: str) -> Query | None:
-        """The query of these projections, and of the events of a command, if it has a key; None if that is nothing.
+        """The query of these projections, and of a command's events if it has a key; None if that is empty.
 
-        Raises InvalidInput where there is no room for the key.
+        Raises InvalidInput if there is no room for the key.
         """
         more = [QueryItem(tags=(f"{KEY}:{key}",))] if key else []
         if len(indexes) == len(self.projections) and not more:
@@ -97,18 +99,18 @@ class Plan:
 
 
 class States:
-    """The states of a plan's projections, as events come in."""
+    """The states of a plan's projections, updated as events arrive."""
 
     def __init__(self, plan: Plan, key: str = "") -> None:
         """`key` is the idempotency key of the command, if it has one."""
         self.values = [each.first if each.factory is None else each.factory() for each in plan.projections]
         self.repeated: list[SequencedEvent] = []
-        """The events that this very command has stored before."""
+        """The events that this same command stored before."""
         self._key_tag = f"{KEY}:{key}" if key else ""
         self._changing = [index for index, each in enumerate(plan.projections) if each.factory is not None]
 
     def for_rule(self) -> Sequence[Any]:
-        """The states as a rule gets them: copies where handlers change a state, which the next attempt needs."""
+        """The states as a rule gets them: copies if handlers change a state that the next attempt needs."""
         if not self._changing:
             return self.values
         values = list(self.values)
@@ -119,7 +121,7 @@ class States:
     def take(self, events: Iterable[SequencedEvent], table: Table, upto: int | None = None) -> None:
         """Fold these events, up to that number, into the states of a table's projections. Raises UnreadableEvent.
 
-        What handlers raise passes through, with a note that names the event.
+        Exceptions of handlers pass through, with a note that names the event.
         """
         if upto is not None:
             events = [each for each in events if each.sequence_number <= upto]
@@ -147,13 +149,13 @@ class States:
                 if others:
                     self._take_one(stored, type, others, happened)
             except UnreadableEvent:
-                raise  # it names the event
+                raise  # its message names the event
             except Exception as error:
                 error.add_note(f"It was raised for event {stored.sequence_number} of the type {show(stored.type)}.")
                 raise
 
     def _take_one(self, stored: SequencedEvent, type: EventType[Any], parts: list[Part], happened: object) -> None:
-        """Fold one event into the parts that are not plain; `happened` is the event where it has been read."""
+        """Fold one event into the parts that are not plain; `happened` is the event if already read."""
         values, tags = self.values, stored.tags
         for index, asked, apply, takes_stored, skips in parts:
             if not asked or all([each in tags for each in asked]):
@@ -186,7 +188,7 @@ def _asked_for(projections: Sequence[Projection[Any]]) -> Query:
 
 
 def _alone(projection: Projection[Any], apply: Callable[..., Any]) -> Callable[..., Any]:
-    """The handler of a projection whose state follows from the newest event alone: each event begins at the first."""
+    """The handler of a projection whose state follows from the newest event alone: it starts from the initial state."""
     return lambda _, *happened: apply(projection.initial(), *happened)
 
 
@@ -195,7 +197,7 @@ _FLAT = (set, list)
 
 
 def _copy_of(state: object) -> object:
-    """A deep copy; of many plain values it is made at once."""
+    """A deep copy; immediate for many plain values."""
     if state.__class__ in _FLAT and _FIXED.issuperset(map(type, state)):
         return state.copy()
     return deepcopy(state)

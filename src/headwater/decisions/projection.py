@@ -1,6 +1,6 @@
-"""Projections: what is to be known for a decision, as an initial state and what each event does to it.
+"""Projections: the knowledge a decision needs, as an initial state and the effect of each event on it.
 
-Which events must be read is derived: those of the classes that have a handler, with the projection's tags.
+The events to read are derived: those of the classes that have a handler, with the projection's tags.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from .tags import TagValue, tag_of
 S = TypeVar("S")
 E = TypeVar("E")
 Handler = Callable[[S, E], S]
-"""The state after an event. It changes nothing of the state that it is given, unless that came of a `factory`."""
+"""The state after an event. It must not change the state that it gets, unless a `factory` made that."""
 StoredHandler = Callable[[S, E, SequencedEvent], S]
-"""The same, with the event as it is stored: its number, and when it was recorded."""
+"""The same, with the event as stored: its number, and when it was recorded."""
 Unreadable = Literal["fail", "skip"]
-"""What becomes of a stored event that does not fit its class: an error, or a line in the program's log."""
+"""How to treat a stored event that does not fit its class: an error, or a line in the program's log."""
 _new = object.__new__
 _CHANGEABLE = (list, dict, set, bytearray)
 PLAIN_ITEMS_MAX = 16
-"""A query of more projections than that is checked as any other."""
+"""Queries of more projections than this are always checked."""
 
 
 class Knowledge(ABC, Generic[S]):
-    """What a decision can ask for: one `Projection`, or `Several` of a kind."""
+    """The knowledge a decision can ask for: one `Projection`, or `Several` of a kind."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Projection[Any], ...]:
-        """The projections that it is made of."""
+        """The projections it consists of."""
 
     @abstractmethod
     def state_of(self, states: Sequence[Any]) -> S:
-        """Its state, of the states of its parts."""
+        """Its state, computed from the states of its parts."""
 
 
 class Projection(Knowledge[S]):
     """A state that follows from events: `Projection(0, tags={"course": "chess"}).on(Subscribed, lambda n, _: n + 1)`.
 
-    It is a value: `on` answers another one, and a projection may be used any number of times, by any thread.
+    It is a value: `on` returns a new one, and any thread can use a projection any number of times.
     """
 
     __slots__ = ("factory", "first", "handlers", "is_plain", "keeping", "shape", "skips", "tags")
@@ -58,7 +58,7 @@ class Projection(Knowledge[S]):
     if not TYPE_CHECKING:
 
         def __class_getitem__(cls, state: object) -> type:
-            """`Projection[int]` is for checkers of types: `Generic` would take longer over it than all else does."""
+            """`Projection[int]` is for type checkers: `Generic` would take longer than everything else here."""
             return cls
 
     def __init__(
@@ -69,12 +69,12 @@ class Projection(Knowledge[S]):
         newest_only: bool = False,
         unreadable: Unreadable = "fail",
     ) -> None:
-        """All of `tags`, by key, must be on an event for it to count.
+        """An event counts only if it has all of `tags` (values by key).
 
-        `newest_only`: the state follows from the newest event alone, so that only that one is read. `unreadable`: a
-        stored event that does not fit its class raises UnreadableEvent ("fail"), or is logged, and the state goes on
-        without it ("skip"). Raises InvalidEvent for a value that is no tag's, and InvalidDefinition for a list, dict,
-        set or bytearray as the first state: whoever used the projection would change the same one.
+        `newest_only`: the state follows from the newest event alone, so only that one is read. `unreadable`: a stored
+        event that does not fit its class raises UnreadableEvent ("fail"), or is logged and left out of the state
+        ("skip"). Raises InvalidEvent for a value that cannot be a tag, and InvalidDefinition for a list, dict, set or
+        bytearray as the initial state: all uses of the projection would change the same one.
         """
         if isinstance(initial, _CHANGEABLE):
             kind = type(initial).__name__
@@ -85,20 +85,20 @@ class Projection(Knowledge[S]):
         if newest_only and unreadable == "skip":
             raise InvalidDefinition("`newest_only` reads one event alone: without it there is no state to go on with")
         self.shape: Shape = shape_of(tuple(tags or ()), newest_only)
-        """What it has in common with others, whatever the values of their tags."""
+        """The properties it shares with other projections, whatever the values of their tags."""
         self.tags = tuple([tag_of(key, value) for key, value in tags.items()]) if tags else ()
         text = "".join(self.tags)
         self.is_plain = len(text) <= TYPE_CHARS_MAX and text.isprintable()
-        """Whether its tags are fit for a query at first sight."""
+        """Whether its tags clearly fit a query, without a check."""
         self.first: S = initial
-        """The state before the first event, unless it is made by the factory."""
+        """The state before the first event, unless the factory makes it."""
         self.factory: Callable[[], S] | None = None
         self.handlers: tuple[Callable[..., S], ...] = ()
-        """What is done with the events of each class of its shape, in their order."""
+        """The handlers for the events of each class of its shape, in their order."""
         self.keeping: Keeping | None = None
         """How its snapshots are kept, if they are."""
         self.skips = unreadable == "skip"
-        """Whether its state goes on without an event that cannot be read."""
+        """Whether it skips an event that cannot be read."""
 
     @staticmethod
     def made_by(
@@ -108,7 +108,7 @@ class Projection(Knowledge[S]):
         newest_only: bool = False,
         unreadable: Unreadable = "fail",
     ) -> Projection[S]:
-        """As `Projection`, for a state that its handlers may change and answer: `Projection.made_by(set[str])`."""
+        """Like `Projection`, for a state that its handlers may change and return: `Projection.made_by(set[str])`."""
         made: Projection[Any] = Projection(None, tags=tags, newest_only=newest_only, unreadable=unreadable)
         made.factory = factory
         return made
@@ -127,14 +127,14 @@ class Projection(Knowledge[S]):
         return self.first if self.factory is None else self.factory()
 
     def on(self, kind: type[E], handler: Handler[S, E]) -> Projection[S]:
-        """With what events of that class do to the state.
+        """Add the handler for events of that class.
 
-        Raises InvalidDefinition for a class without one of the projection's tags, which would never be found.
+        Raises InvalidDefinition for a class without one of the projection's tags: no event would ever match.
         """
         return self._with(kind, handler, False)
 
     def on_stored(self, kind: type[E], handler: StoredHandler[S, E]) -> Projection[S]:
-        """As `on`; the handler gets the event as it is stored, too."""
+        """Like `on`; the handler also gets the event as stored."""
         return self._with(kind, handler, True)
 
     def _with(self, kind: type[Any], handler: Callable[..., S], takes_stored: bool) -> Projection[S]:
@@ -145,11 +145,11 @@ class Projection(Knowledge[S]):
         return made
 
     def with_snapshots(self, store: SnapshotStore, state: Any, *, version: str, every: int = EVERY) -> Projection[S]:
-        """With a snapshot after so many events, from which later decisions go on. It gets a read of its own.
+        """Keep a snapshot after so many events; later decisions resume from it. It gets a read of its own.
 
         `state` is the type of the state, which msgspec must be able to encode: `frozenset[str]`. `version` is that of
-        the handlers: change it whenever they change, or old states are taken for new ones.
-        Raises InvalidDefinition for a projection of the newest event, and for an `every` below 1.
+        the handlers: change it whenever they change, or old states are taken for new ones. Raises InvalidDefinition for
+        a projection of the newest event, and for an `every` below 1.
         """
         if self.shape.newest_only or every < 1:
             raise InvalidDefinition("snapshots are for projections of all events, after 1 event or more")
@@ -166,14 +166,14 @@ class Projection(Knowledge[S]):
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The types of events that it needs. Raises InvalidDefinition if nothing is handled."""
+        """The types of events that it needs. Raises InvalidDefinition if it has no handler."""
         if not self.shape.handled:
             raise InvalidDefinition("a projection handles no event; give it some with `on`")
         return self.shape.types
 
     @property
     def query(self) -> Query:
-        """Which events it needs. Raises InvalidDefinition if nothing is handled."""
+        """The query for the events it needs. Raises InvalidDefinition if it has no handler."""
         return query_of((self,))
 
 
@@ -192,7 +192,9 @@ class Several(Knowledge[tuple[S, ...]]):
 
 
 def query_of(projections: Sequence[Projection[Any]], *more: QueryItem) -> Query:
-    """What all of them need together: an item for each set of tags. Raises InvalidDefinition if one handles nothing."""
+    """The query of all of them together: an item for each set of tags. Raises InvalidDefinition for one without
+    handler.
+    """
     if not more and (plain := _plain_items(projections)):
         return Query(plain)
     types: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -202,7 +204,7 @@ def query_of(projections: Sequence[Projection[Any]], *more: QueryItem) -> Query:
 
 
 def _plain_items(projections: Sequence[Projection[Any]]) -> tuple[QueryItem, ...]:
-    """As `Query.of` makes them, of what is known to be fit, distinct and in order; nothing where that is not known."""
+    """The items as `Query.of` makes them, if they are known to be valid, distinct and in order; otherwise none."""
     seen: list[tuple[str, ...]] = []
     items: list[QueryItem] = []
     for each in projections:

@@ -1,7 +1,7 @@
-"""Read models: tables that follow a log, in a database of the caller's, each event in them exactly once.
+"""Read models: tables in the caller's database that follow a log, with each event applied exactly once.
 
-The number up to which everything is in a model is kept in the same database and moved in the same transaction. Tables
-carry the version of their model, so that a new version is built beside the one that is in use; views have their names.
+The position of a model is kept in the same database and moved in the same transaction. Tables carry the version of
+their model, so a new version is built beside the one in use; views have their names.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ T = TypeVar("T")
 POSITIONS = "headwater_read_models"
 """The table of positions: a row for each version of each model."""
 BATCH_EVENTS = 1000
-"""Events of one transaction."""
+"""Events per transaction."""
 
 
 class ReadModel:
-    """What events do to tables: `ReadModel("seats", {"seat": "course TEXT, student TEXT"}).on(SeatTaken, handler)`.
+    """How events change tables: `ReadModel("seats", {"seat": "course TEXT, student TEXT"}).on(SeatTaken, handler)`.
 
-    It is a value, as a projection is; which events it needs is derived in the same way.
+    It is a value, like a projection; the events it needs are derived in the same way.
     """
 
     def __init__(
@@ -43,26 +43,25 @@ class ReadModel:
         tags: Mapping[str, TagValue] | None = None,
         unreadable: Unreadable = "fail",
     ) -> None:
-        """`tables`: their columns, by their names. The table `seat` of version 2 is `seat_2`, in statements `{seat}`.
+        """`tables`: their columns, by name. The table `seat` of version 2 is `seat_2`, in statements `{seat}`.
 
-        `tags` and `unreadable` are as those of a `Projection`: with "skip", an event that does not fit its class is
-        logged, and the model goes on behind it.
-        Raises InvalidInput for names that are no identifiers of SQL, and for a version below 1.
+        `tags` and `unreadable` work as in a `Projection`: with "skip", an event that does not fit its class is logged
+        and skipped. Raises InvalidInput for names that are no SQL identifiers, and for a version below 1.
         """
         if version < 1:
             raise InvalidInput(f"{version} given, 1 or more is allowed", "version")
         self.name, self.version = checked_name(name, "name"), version
         self.columns = dict(tables)
         self.tables = {table: f"{checked_name(table, 'tables')}_{version}" for table in tables}
-        """What the tables of this version are called, by the names that were given."""
+        """The names of this version's tables, by the names that were given."""
         self._projection: Projection[Transaction | None] = Projection(None, tags=tags, unreadable=unreadable)
 
     def on(self, kind: type[E], handler: Callable[[Transaction, E], object]) -> ReadModel:
-        """With what events of that class do. Raises InvalidDefinition, as `Projection.on`."""
+        """Add the handler for events of that class. Raises InvalidDefinition, as `Projection.on`."""
         return self.on_stored(kind, lambda transaction, event, _: handler(transaction, event))
 
     def on_stored(self, kind: type[E], handler: Callable[[Transaction, E, SequencedEvent], object]) -> ReadModel:
-        """As `on`; the handler gets the event as it is stored, too."""
+        """Like `on`; the handler also gets the event as stored."""
 
         def apply(transaction: Transaction | None, event: E, stored: SequencedEvent) -> Transaction | None:
             assert transaction is not None, "events are applied in a transaction"
@@ -75,37 +74,37 @@ class ReadModel:
 
     @property
     def query(self) -> Query:
-        """Which events it needs. Raises InvalidDefinition if nothing is handled."""
+        """The query for the events it needs. Raises InvalidDefinition if it has no handler."""
         return self._projection.query
 
     def plan(self) -> Plan:
-        """How events find their handlers."""
+        """Maps events to their handlers."""
         return Plan([self._projection])
 
 
 class Lag(NamedTuple):
-    """How far a read model has come."""
+    """The progress of a read model."""
 
     position: int
-    """Everything up to this number is in it."""
+    """The model includes all events up to this number."""
     head: int
     """The number of the log's last event."""
 
     @property
     def behind(self) -> int:
-        """How many numbers are left; 0 when it is up to date. Not all of them are of events that it needs."""
+        """How many numbers are left; 0 when it is up to date. Some may belong to events it does not need."""
         return max(self.head - self.position, 0)
 
 
 class Runner:
-    """Keeps one read model up to date. Several may run on one model: each event is applied by one of them."""
+    """Keeps one read model up to date. Several runners can share a model: each event is applied by one of them."""
 
     def __init__(self, log: EventLog, connection: Any, model: ReadModel, *, paramstyle: str | None = None) -> None:
-        """Makes the tables that are not there; runners that start together make them once.
+        """Create the missing tables; runners that start together create them once.
 
-        `connection` is the runner's own: it commits on it. `paramstyle` is for a library that does not say it. Raises
-        InvalidInput for a connection that commits each statement by itself, InvalidDefinition for a model that handles
-        nothing, and what the database raises.
+        `connection` belongs to the runner, which commits on it. `paramstyle` is for a library that does not declare it.
+        Raises InvalidInput for a connection in autocommit mode, InvalidDefinition for a model without handlers, and
+        what the database raises.
         """
         check_transactions(connection)
         self._log, self._connection, self._model = log, connection, model
@@ -115,11 +114,11 @@ class Runner:
         self._prepare()
 
     def run_once(self) -> int:
-        """Apply the next events, at most 1,000, in one transaction; answers how many, 0 when it is up to date.
+        """Apply the next events, at most 1,000, in one transaction. Returns how many; 0 when it is up to date.
 
         Raises UnreadableEvent, what handlers and the database raise (with a note that names the event), and as
-        `EventLog.read`; running it again goes on where it ended. PositionTrimmed and PositionOfOtherIncarnation say
-        that the model must be built anew.
+        `EventLog.read`; run it again to resume. PositionTrimmed and PositionOfOtherIncarnation mean that the model must
+        be rebuilt.
         """
         position = self.position()
         reading = self._log.read(self._query, after=position, limit=BATCH_EVENTS)
@@ -128,43 +127,42 @@ class Runner:
         return len(events) if upto > position and self._apply(events, position, upto) else 0
 
     def catch_up(self) -> int:
-        """Run until it is up to date; answers how many events were applied. Raises as `run_once`."""
+        """Run until it is up to date. Returns how many events were applied. Raises as `run_once`."""
         head, count = self._log.head(), 0
         while self.position() < head:
             count += self.run_once()
         return count
 
     def run(self, stopped: threading.Event, *, poll_s: float = 1.0) -> None:
-        """Go on until `stopped` is set, which is looked at so often. Raises as `run_once`."""
+        """Run until `stopped` is set, which is checked every `poll_s` seconds. Raises as `run_once`."""
         while not stopped.is_set():
             position = self.position()
             with self._log.subscribe(self._query, after=position) as subscription:
                 while not stopped.is_set():
                     events = subscription.poll(poll_s)
                     if subscription.cursor > position and not self._apply(events, position, subscription.cursor):
-                        break  # another runner was faster: begin at its position
+                        break  # another runner was faster: resume at its position
                     position = subscription.cursor
 
     def position(self) -> int:
-        """Everything up to this number is in the model."""
+        """The model includes all events up to this number."""
         ((position,),) = self._in_transaction(self._positions)
         return int(position)
 
     def lag(self) -> Lag:
         """How far it has come. A new version that is not `behind` can be published.
 
-        Numbers that the log never gave do not count. Raises as `run_once` does where events after its position are
-        gone.
+        Numbers that the log never assigned do not count. Raises as `run_once` if events after its position are gone.
         """
         position, log = self.position(), self._log.info()
         if position + 1 < log.first_retained:
-            next(iter(self._log.read(self._query, after=position, limit=1)), None)  # raises unless none is missing
+            next(iter(self._log.read(self._query, after=position, limit=1)), None)  # raises if events are missing
         return Lag(max(position, log.first_retained - 1), log.head)
 
     def publish(self) -> None:
-        """Let the views, which have the names of the tables without a version, show this version.
+        """Point the views, which have the names of the tables without a version, to this version.
 
-        All at once, where the database can do that: SQLite and PostgreSQL can, MySQL cannot.
+        Atomic if the database supports it: SQLite and PostgreSQL do, MySQL does not.
         """
 
         def show() -> None:
@@ -176,7 +174,7 @@ class Runner:
         self._in_transaction(show)
 
     def remove(self) -> None:
-        """Drop the tables of this version, and forget its position; when another one is published."""
+        """Drop the tables of this version and its position, once another version is published."""
 
         def drop() -> None:
             self._begin()
@@ -204,7 +202,7 @@ class Runner:
         try:
             self._in_transaction(begin_at_zero)
         except Exception:
-            if not self._in_transaction(self._positions):  # otherwise a runner that started with this one was faster
+            if not self._in_transaction(self._positions):  # otherwise a runner started at the same time was faster
                 raise
 
     def _positions(self) -> list[tuple[Any, ...]]:
@@ -212,9 +210,9 @@ class Runner:
         return self._transaction.execute(where, self._identity)
 
     def _apply(self, events: Sequence[SequencedEvent], position: int, upto: int) -> bool:
-        """Apply them, and move the position, in one transaction; False if another runner has moved it.
+        """Apply the events and move the position in one transaction; False if another runner has moved it.
 
-        The position is moved first: its row is what runners wait for.
+        The position is moved first: runners wait for its row.
         """
 
         def apply() -> bool:
@@ -231,7 +229,7 @@ class Runner:
         return self._in_transaction(apply)
 
     def _begin(self) -> None:
-        """Begin a transaction about tables: with a change of a row, because sqlite3 begins none for the others."""
+        """Begin a transaction about tables by changing a row: sqlite3 begins none for the other statements."""
         lock_tables(self._transaction)
         statement = f"UPDATE {POSITIONS} SET position = position WHERE model = ? AND version = ?"
         self._transaction.change(statement, self._identity)
@@ -243,7 +241,7 @@ class Runner:
         except BaseException as error:
             try:
                 self._connection.rollback()
-            except Exception as failure:  # of the connection that is lost, say: what was first says why
+            except Exception as failure:  # such as a lost connection: the first error tells the reason
                 error.add_note(f"Rolling back failed, too: {type(failure).__name__}: {failure}")
             raise
         return done

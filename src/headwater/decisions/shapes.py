@@ -1,7 +1,7 @@
-"""Shapes: what the projections of one definition have in common, whatever the values of their tags; made once.
+"""Shapes: what the projections of one definition share, whatever the values of their tags; made once.
 
-A program defines a projection anew for each command, with the command's own tags and handlers. The keys of the tags,
-the classes of events and how those are read are the same each time: so they are looked up here, not derived again.
+A program defines a projection again for each command, with the command's own tags and handlers. The tag keys, event
+classes and read methods are the same each time, so they are looked up here instead of derived again.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from .errors import InvalidDefinition
 from .events import EventType, described, event_type
 
 SHAPES_MAX = 1000
-"""So many are kept of each kind. A program has as many as it has definitions."""
+"""How many are cached of each kind. A program has as many as it has definitions."""
 GROWN_MAX = 10_000
-"""So many shapes that grew of others are kept, of all together: a definition has one for each of its handlers."""
+"""How many shapes derived from others are cached in total: a definition has one for each of its handlers."""
 TYPES_PLAIN_MAX = 50
 PROJECTIONS_KEPT_MAX = 16
-"""What many projections have in common is not kept: it would take much room, and is a small part of such a decision."""
+"""Layouts of more projections are not cached: they take much memory, and are a small part of such a decision."""
 
 
 class Handled(NamedTuple):
-    """What a projection does with the events of one class."""
+    """How a projection handles the events of one class."""
 
     type: EventType[Any]
     takes_stored: bool
-    """Whether its handler is given the event as it is stored, after the state and the event."""
+    """Whether its handler also gets the event as stored, after the state and the event."""
 
 
 class Shape:
-    """Which keys of tags a projection has, which classes of events it handles, and how it is read."""
+    """A projection's tag keys, the event classes it handles, and how it is read."""
 
     def __init__(
         self, keys: tuple[str, ...], *, newest_only: bool, is_kept: bool = False, handled: tuple[Handled, ...] = ()
@@ -41,10 +41,10 @@ class Shape:
         self.types = tuple(sorted({name for each in handled for name in each.type.names}))
         """The types under which its events are stored, in order."""
         self.is_plain = 0 < len(self.types) <= TYPES_PLAIN_MAX
-        """Whether a query has room for them without a look."""
+        """Whether a query has room for them without a check."""
 
     def handling(self, kind: type, takes_stored: bool) -> Grown:
-        """The shape that handles that class, too. Raises InvalidDefinition."""
+        """The shape that also handles that class. Raises InvalidDefinition."""
         return _grown(self, described.get(kind) or event_type(kind), takes_stored)
 
     @cached_property
@@ -54,12 +54,12 @@ class Shape:
 
 
 class Grown(NamedTuple):
-    """A shape with one class more."""
+    """A shape with one more class."""
 
     type: EventType[Any]
     shape: Shape
     place: int
-    """Which of its handlers is that of the class."""
+    """The index of the class's handler."""
 
 
 @lru_cache(maxsize=GROWN_MAX)
@@ -77,36 +77,36 @@ def _grown(shape: Shape, type: EventType[Any], takes_stored: bool) -> Grown:
 
 @lru_cache(maxsize=SHAPES_MAX)
 def shape_of(keys: tuple[str, ...], newest_only: bool) -> Shape:
-    """That of projections with these keys, which handle nothing yet."""
+    """The shape of projections with these keys and no handlers yet."""
     return Shape(keys, newest_only=newest_only)
 
 
 class Reader(NamedTuple):
-    """Who handles the events of one type."""
+    """The handlers for the events of one type."""
 
     name: str
     type: EventType[Any]
     handlers: list[tuple[int, int, bool]]
-    """Of which projection, at which of its places, and whether that one takes the event as it is stored."""
+    """The projection's index, the handler's index in it, and whether the handler takes the event as stored."""
 
 
 class Layout:
-    """What the plans of projections of the same shapes have in common."""
+    """What the plans of projections of the same shapes share."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         """Raises InvalidDefinition for two classes of one type."""
         self.kept = [index for index, each in enumerate(shapes) if each.is_kept]
-        """Those that have snapshots, and take a read each."""
+        """The ones with snapshots; each takes its own read."""
         self.newest = [index for index, each in enumerate(shapes) if each.newest_only]
-        """Those of the newest event, which take a read each."""
+        """The ones of the newest event; each takes its own read."""
         self.together = [index for index, each in enumerate(shapes) if not (each.is_kept or each.newest_only)]
-        """Those that one read serves."""
+        """The ones that share one read."""
         self.takes_one_read = len(self.together) == len(shapes)
         self.readers = _readers(shapes)
 
 
 def layout_of(shapes: tuple[Shape, ...]) -> Layout:
-    """That of projections of these shapes. Raises InvalidDefinition."""
+    """The layout of projections of these shapes. Raises InvalidDefinition."""
     return _kept_layout(shapes) if len(shapes) <= PROJECTIONS_KEPT_MAX else Layout(shapes)
 
 

@@ -1,8 +1,8 @@
-"""Snapshots: states of long boundaries, so that a decision reads what came since. They are never needed, nor believed.
+"""Snapshots: states of long boundaries, so that a decision reads only later events. They are optional and verified.
 
-A snapshot has the number and the id of the last event that it contains. The read begins at that event: where another
-one is there, or none, the snapshot is of another log, or of what was trimmed, and everything is read as if it were not
-there. One that is damaged is found by its checksum, one of other code or of another query by its key.
+A snapshot has the number and the id of the last event that it contains. The read begins at that event: if another event
+or none is there, the snapshot is of another log or of trimmed events, and everything is read as without a snapshot. A
+checksum reveals damage; the key differs for other code or another query.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ _logger = logging.getLogger(__name__)
 
 
 class SnapshotStore(Protocol):
-    """Where snapshots are. What it raises is logged, and costs nothing but time."""
+    """Where snapshots are stored. Its errors are logged, and cost only time."""
 
     def load(self, key: str) -> bytes | None:
         """The snapshot of that key (64 hexadecimal digits), if there is one."""
 
     def save(self, key: str, snapshot: bytes) -> None:
-        """Keep it, in place of what was there."""
+        """Store it, replacing the previous one."""
 
 
 class MemorySnapshots(SnapshotStore):
-    """Snapshots in this process, as long as it runs. For any thread."""
+    """Snapshots in this process, as long as it runs. Thread-safe."""
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
-        """By key. It grows by one for each boundary that is long enough; whoever has many clears it."""
+        """By key. It grows by one for each boundary that is long enough; clear it if there are many."""
 
     def load(self, key: str) -> bytes | None:
         return self.kept.get(key)
@@ -55,7 +55,7 @@ class MemorySnapshots(SnapshotStore):
 
 
 class DirectorySnapshots(SnapshotStore):
-    """A file for each, in a directory that is made when it is needed. For any thread and process."""
+    """A file for each, in a directory created on first use. Safe for any thread and process."""
 
     def __init__(self, directory: Path | str) -> None:
         """Raises InvalidInput for a directory with other files."""
@@ -89,7 +89,7 @@ class Keeping(NamedTuple):
     every: int
 
     def key(self, log: str, tags: Iterable[str], types: Iterable[EventType[Any]], *, skips: bool) -> str:
-        """By what it is found: the log's name, the query, versions of classes, type and version of the state.
+        """The key to find it by: the log's name, the query, versions of classes, type and version of the state.
 
         `skips`: the state may lack events that cannot be read.
         """
@@ -106,7 +106,7 @@ class _Kept(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that was found whole."""
+    """An intact snapshot."""
 
     number: int
     """Of the last event that it contains."""
@@ -122,7 +122,7 @@ def packed(key: str, last: SequencedEvent, state: object) -> bytes:
 
 
 def unpacked(keeping: Keeping, key: str, found: bytes | None) -> Snapshot | None:
-    """The snapshot of these bytes; None if there is none, or if it is damaged, or another one's, which is logged."""
+    """The snapshot in these bytes. None if there is none, or if it is damaged or of another key, which is logged."""
     if found is None:
         return None
     digest, body = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
@@ -139,7 +139,7 @@ def unpacked(keeping: Keeping, key: str, found: bytes | None) -> Snapshot | None
 
 
 def report(what: str, key: str, error: Exception) -> None:
-    """Log what went wrong with a snapshot, which hinders nothing."""
+    """Log a snapshot's error, which is harmless."""
     _logger.warning("%s: %s: %s", what, key, error)
 
 
@@ -148,19 +148,19 @@ def _digest(body: bytes) -> bytes:
 
 
 class Resuming:
-    """The events that come where a projection goes on from a snapshot, the snapshot's own last event first."""
+    """The events of a projection that resumes from a snapshot, starting with the snapshot's own last event."""
 
     def __init__(self, snapshot: Snapshot | None) -> None:
         self._expected = snapshot
         self.last: SequencedEvent | None = None
-        """The last event that is in the state, if any came after the snapshot."""
+        """The last event in the state, if any came after the snapshot."""
         self.count = 0
         """How many came after the snapshot."""
         self._is_other = False
 
     @property
     def is_proved(self) -> bool:
-        """Whether the snapshot's last event was there, so that it may be used; at the end of the read."""
+        """Whether the snapshot's last event was found, so that it may be used; valid at the end of the read."""
         return self._expected is None and not self._is_other
 
     def new(self, events: Iterable[SequencedEvent], upto: int) -> Iterator[SequencedEvent]:

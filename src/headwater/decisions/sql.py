@@ -1,4 +1,4 @@
-"""Statements in any database that has a DB-API connection (PEP 249), whatever it wants placeholders written as."""
+"""Statements for any database with a DB-API connection (PEP 249), whatever its placeholder style."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ _SEEN_MAX = 500
 
 
 class Transaction:
-    """One transaction of the caller's database: what handlers of a read model write with."""
+    """A transaction of the caller's database, in which handlers of a read model write."""
 
     def __init__(self, connection: Any, paramstyle: str, tables: Mapping[str, str]) -> None:
         self.connection = connection
-        """The connection itself, which is not to be committed here."""
+        """The connection itself; do not commit on it."""
         self._paramstyle = paramstyle
         self._tables = tuple(tables.items())
 
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Do a statement, and answer its rows, if it has any.
+        """Run a statement and return its rows, if any.
 
         A value is `?`, whatever the database's own placeholder is; `??` is a question mark. `{seats}` is the table
-        `seats` of this version of the read model. Text in quotes is left alone.
-        Raises InvalidInput for a table that is not declared, and what the database raises.
+        `seats` of this version of the read model. Quoted text is left alone. Raises InvalidInput for a table that is
+        not declared, and what the database raises.
         """
         cursor = self._done(statement, values)
         try:
@@ -42,7 +42,7 @@ class Transaction:
             cursor.close()
 
     def change(self, statement: str, values: Sequence[object] = ()) -> int:
-        """Do a statement, and answer how many rows it changed. Raises as `execute`."""
+        """Run a statement and return how many rows it changed. Raises as `execute`."""
         cursor = self._done(statement, values)
         count: int = cursor.rowcount
         cursor.close()
@@ -66,7 +66,7 @@ class Transaction:
 
 @lru_cache(_SEEN_MAX)
 def translated(statement: str, paramstyle: str, tables: tuple[tuple[str, str], ...]) -> tuple[str, int]:
-    """The statement in that style, and how many values it takes. Raises InvalidInput for an unknown table."""
+    """The statement in that style, and its number of values. Raises InvalidInput for an unknown table."""
     names, count = dict(tables), 0
     percent = "%%" if paramstyle in ("format", "pyformat") else "%"
 
@@ -85,7 +85,7 @@ def translated(statement: str, paramstyle: str, tables: tuple[tuple[str, str], .
 
 
 def paramstyle_of(connection: Any) -> str:
-    """How the library of a connection wants placeholders written. Raises InvalidInput where it does not say."""
+    """The placeholder style of a connection's library. Raises InvalidInput if it does not declare one."""
     for kind in type(connection).__mro__:
         module = sys.modules.get(kind.__module__.partition(".")[0])
         if (found := getattr(module, "paramstyle", None)) in PARAMSTYLES:
@@ -94,9 +94,10 @@ def paramstyle_of(connection: Any) -> str:
 
 
 def lock_tables(transaction: Transaction) -> None:
-    """Let the transactions that make or drop tables run one after the other, until this one ends.
+    """Serialize the transactions that create or drop tables, until this one ends.
 
-    PostgreSQL needs it: its IF NOT EXISTS does not see what another transaction is making, and fails when that commits.
+    PostgreSQL needs it: its IF NOT EXISTS does not see a table that another transaction is creating, and fails when
+    that commits.
     """
     roots = {kind.__module__.partition(".")[0] for kind in type(transaction.connection).__mro__}
     if not roots.isdisjoint(POSTGRESQL_LIBRARIES):
@@ -104,7 +105,7 @@ def lock_tables(transaction: Transaction) -> None:
 
 
 def check_transactions(connection: Any) -> None:
-    """Raises InvalidInput for a connection that commits each statement by itself."""
+    """Raises InvalidInput for a connection in autocommit mode."""
     if isinstance(connection, sqlite3.Connection):
         commits = connection.isolation_level is None and getattr(connection, "autocommit", -1) == -1
         commits = commits or getattr(connection, "autocommit", -1) is True
@@ -116,7 +117,7 @@ def check_transactions(connection: Any) -> None:
 
 
 def checked_name(name: str, where: str) -> str:
-    """A name that is no way into the database. Raises InvalidInput."""
+    """A name that cannot inject SQL. Raises InvalidInput."""
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"{show(name)} given, {_NAME.pattern} is allowed", where)
     return name

@@ -1,4 +1,4 @@
-"""The steps of a decision: what the generators yield, and who drives them does."""
+"""The steps of a decision, as the generators yield them and their drivers run them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOWHERE = AppendResult(0, 0)
 
 @dataclass(slots=True)
 class Read:
-    """Read these events, and give them to `take`, in pieces of any size; leave the head that the read began at."""
+    """Read these events and pass them to `take`, in pieces of any size; store the head at which the read began."""
 
     query: Query
     take: Callable[[Iterable[SequencedEvent]], None]
@@ -31,7 +31,7 @@ class Read:
 
 @dataclass(slots=True)
 class Append:
-    """Append these events; leave where they went."""
+    """Append these events; store their numbers."""
 
     events: Sequence[Event]
     condition: AppendCondition | None
@@ -40,7 +40,7 @@ class Append:
 
 @dataclass(slots=True)
 class Load:
-    """Look for a snapshot; leave what is found."""
+    """Look for a snapshot; store the result."""
 
     store: SnapshotStore
     key: str
@@ -49,7 +49,7 @@ class Load:
 
 @dataclass(slots=True)
 class Save:
-    """Keep a snapshot."""
+    """Save a snapshot."""
 
     store: SnapshotStore
     key: str
@@ -58,7 +58,7 @@ class Save:
 
 @dataclass(slots=True)
 class Pause:
-    """Do nothing for a while."""
+    """Wait for a while."""
 
     seconds: float
 

@@ -12,26 +12,26 @@ from ..core.quoting import show
 from .errors import InvalidDefinition
 
 TagValue = str | int | UUID | Enum
-"""What the value of a tag is made of: text, whole numbers, UUIDs, and enumerations of text or whole numbers."""
+"""The types of tag values: text, integers, UUIDs, and enumerations of text or integers."""
 
 
 class Tag:
     """Marks a field whose value is a tag: `Annotated[str, Tag]`, or `Annotated[str, Tag("course")]` with that key.
 
-    Without a key, it is the name of the field. A list, tuple or set gives a tag for each value, None gives none.
+    The default key is the name of the field. A list, tuple or set gives a tag for each value, None gives none.
     """
 
     __slots__ = ("key",)
 
     def __init__(self, key: str) -> None:
-        """Raises InvalidDefinition for a key that is empty or has a colon, which is where the value begins."""
+        """Raises InvalidDefinition for a key that is empty or contains a colon, which separates key and value."""
         if not key or ":" in key:
             raise InvalidDefinition(f"{show(key)} given as the key of a tag, text without a colon is allowed")
         self.key = key
 
 
 def tag_keys(hints: Iterable[tuple[str, Any]], of: str) -> list[tuple[str, str]]:
-    """The fields that are tags, each with its key. Raises InvalidDefinition for a Tag where it is not looked for."""
+    """The fields that are tags, each with its key. Raises InvalidDefinition for a misplaced Tag."""
     found = []
     for name, hint in hints:
         if get_origin(hint) is Annotated:
@@ -57,7 +57,7 @@ def _has_tag(hint: Any) -> bool:
 
 
 def tags_of(key: str, value: object, where: str) -> list[str]:
-    """The tags that a field's value gives. Raises InvalidEvent for what is no text, number, UUID or enumeration."""
+    """The tags of a field's value. Raises InvalidEvent for anything but text, a number, a UUID or an enumeration."""
     if value is None:
         return []
     if isinstance(value, list | tuple | set | frozenset):

@@ -1,6 +1,6 @@
 """Tests of decisions: given, when, then over a log in memory, and every way in which decisions can race.
 
-Plain functions, which need no test framework: with pytest, `log = pytest.fixture(memory_log)` is a fixture.
+Plain functions that need no test framework: with pytest, `log = pytest.fixture(memory_log)` is a fixture.
 """
 
 from __future__ import annotations
@@ -33,29 +33,29 @@ def memory_log(*given: object) -> MemoryLog:
 
 
 def given(*events: object) -> Scenario:
-    """What happened before: `given(CourseDefined("chess", 1)).when(subscribe("ann", "chess")).then(...)`."""
+    """Earlier events: `given(CourseDefined("chess", 1)).when(subscribe("ann", "chess")).then(...)`."""
     return Scenario(memory_log(*events))
 
 
 class Scenario:
-    """A log in memory, and what is decided on it: one `when` after the other."""
+    """A log in memory, and decisions on it, one `when` after the other."""
 
     def __init__(self, log: MemoryLog) -> None:
         self.log = log
 
     def when(self, decision: Decision[E], *, key: str = "") -> When[E]:
-        """This is decided, as soon as it is said what is expected of it."""
+        """Run this decision once the expected outcome is stated."""
         return When(self, lambda: decide(self.log, decision, key=key))
 
 
 class When(Generic[E]):
-    """A decision whose outcome is to be checked by one of these; each answers the scenario as it is then."""
+    """A decision whose outcome one of these methods checks; each returns the resulting scenario."""
 
     def __init__(self, scenario: Scenario, decided: Callable[[], Decided[E]]) -> None:
         self._scenario, self._decided = scenario, decided
 
     def then(self, *expected: object) -> Scenario:
-        """Just these events follow, in this order. Raises AssertionError, and what the rule raises."""
+        """Exactly these events follow, in this order. Raises AssertionError, and what the rule raises."""
         events = self._decided().events
         if events != expected:
             raise AssertionError(f"these events followed: {_listed(events)}; expected: {_listed(expected)}")
@@ -66,7 +66,7 @@ class When(Generic[E]):
         return self.then()
 
     def refused(self, kind: type[X], message: str = "") -> Scenario:
-        """The rule raises that exception, with just this message if one is given. Raises AssertionError."""
+        """The rule raises that exception, with exactly this message if one is given. Raises AssertionError."""
         try:
             events = self._decided().events
         except kind as error:
@@ -80,27 +80,27 @@ class When(Generic[E]):
 
 @dataclass(frozen=True)
 class Race:
-    """One way in which decisions ran into each other, and what came of it."""
+    """One interleaving of decisions, and its outcome."""
 
     order: tuple[int, ...]
-    """Whose step came when, the first decision being 0. A step is a read or an append."""
+    """The decision that took each step; the first decision is 0. A step is a read or an append."""
     outcomes: tuple[tuple[object, ...] | Exception, ...]
-    """By decision: the events that followed, or the exception that its rule raised."""
+    """By decision: the resulting events, or the exception that its rule raised."""
     stored: tuple[SequencedEvent, ...]
     """What was appended, in the order of the log."""
 
     @property
     def result(self) -> object:
-        """What two races have in common that ended alike: outcomes, and what was stored."""
+        """Equal for two races that ended alike: their outcomes, and what was stored."""
         outcomes = [(type(each), str(each)) if isinstance(each, Exception) else each for each in self.outcomes]
         return outcomes, [(each.type, each.data, each.tags) for each in self.stored]
 
 
 def races(*decisions: Decision[Any], given: Sequence[object] = (), key: str = "") -> Iterator[Race]:
-    """Every way in which the steps of these decisions can follow each other, each on a log of its own.
+    """Every interleaving of the steps of these decisions, each on a log of its own.
 
-    With a `key` all of them have that idempotency key: they are the same command, which came more than once.
-    Pauses and snapshots are left out. Raises ValueError for more than 100,000 ways; two decisions have a dozen or two.
+    With a `key` all of them have that idempotency key: they are the same command, received more than once. Pauses and
+    snapshots are left out. Raises ValueError for more than 100,000 interleavings; two decisions have a dozen or two.
     """
     waiting: list[tuple[int, ...]] = [()]
     count = 0
@@ -114,10 +114,10 @@ def races(*decisions: Decision[Any], given: Sequence[object] = (), key: str = ""
 
 
 def assert_serializable(*decisions: Decision[Any], given: Sequence[object] = (), key: str = "") -> int:
-    """However these decisions race, what comes of it is what comes of doing them one after the other, in some order.
+    """Check that every interleaving has the same outcome as running the decisions one after the other, in some order.
 
-    Answers in how many ways they were raced. Rules whose events have times or ids of their own are told from each other
-    by them: give them fixed ones. Raises AssertionError, with the steps that lead to it.
+    Returns the number of interleavings. Times or ids in events make the outcomes differ: give them fixed values. Raises
+    AssertionError, with the steps that lead to the failure.
     """
     orders = [_raced(decisions, given, key, order, is_serial=True)[0] for order in permutations(range(len(decisions)))]
     known = [each.result for each in orders]
@@ -130,16 +130,16 @@ def assert_serializable(*decisions: Decision[Any], given: Sequence[object] = (),
 
 
 class _Racer:
-    """A decision that goes on step by step."""
+    """A decision run step by step."""
 
     def __init__(self, steps: Steps[Decided[Any]]) -> None:
         self._steps = steps
         self.outcome: tuple[object, ...] | Exception | None = None
-        """What came of it; None while it goes on."""
+        """Its outcome; None while it is running."""
         self._proceed(lambda: next(steps))
 
     def step(self, log: MemoryLog) -> None:
-        """Do what is next, and find out what comes then."""
+        """Run the next step, and find the one after it."""
         try:
             do(log, self._next)
         except Exception as error:
@@ -167,9 +167,10 @@ def _raced(
     *,
     is_serial: bool = False,
 ) -> tuple[Race, list[tuple[int, ...]]]:
-    """The race that begins with these steps, and then does the first that can go on; and the ways not taken after it.
+    """The race that begins with these steps, then runs the first decision that can proceed; and the alternatives after
+    it.
 
-    If it is serial, each of `begun` is not a step but a decision, done to its end.
+    If it is serial, each of `begun` is not a step but a decision, run to its end.
     """
     log = memory_log(*given)
     head = log.head()

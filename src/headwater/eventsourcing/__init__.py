@@ -1,4 +1,4 @@
-"""The persistence module of `eventsourcing` (9.5): its DCB applications on a log.
+"""Persistence module for `eventsourcing` (9.5): runs its DCB applications on a log.
 
 with DCBApplication(env={"PERSISTENCE_MODULE": "headwater.eventsourcing"}) as app:
     app.recorder.append([DCBEvent(type="OrderPlaced", data=b"{}", tags=["order:17"])])

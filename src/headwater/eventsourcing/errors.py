@@ -1,4 +1,4 @@
-"""Errors of a log as those of `eventsourcing`, in one table."""
+"""Maps errors of a log to those of `eventsourcing`, in one table."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _TABLE: tuple[tuple[type[EventLogError], type[persistence.PersistenceError]], ..
     (UnexpectedAnswer, persistence.InterfaceError),
     (EventLogError, persistence.OperationalError),
 )
-"""The first that fits."""
+"""The first match applies."""
 
 
 class _AsTheirs:
-    """Raises what `eventsourcing` expects for what a log raises, with the same words; the cause is the log's own."""
+    """Turns a log's errors into the ones `eventsourcing` expects, with the same text; the cause is the log's own."""
 
     def __enter__(self) -> None:
-        """Nothing is kept: one serves all."""
+        """It has no state: one instance serves all."""
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, EventLogError):
@@ -31,4 +31,4 @@ class _AsTheirs:
 
 
 as_theirs = _AsTheirs()
-"""Around whatever asks a log."""
+"""Wraps every call to a log."""

@@ -1,4 +1,4 @@
-"""What `eventsourcing` makes of the name of this module: the factory of recorders."""
+"""The factory of recorders that `eventsourcing` finds by the name of this module."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEFAULT_LOG = "events"
 
 
 class OpenedLog(NamedTuple):
-    """A log, and what is to be done when it is used no more."""
+    """A log, and how to close it."""
 
     log: EventLog
     close: Callable[[], None]
@@ -61,7 +61,7 @@ def _on_server(url: str, name: str, env: Environment, *, is_created: bool) -> Op
         if is_created:
             with contextlib.suppress(
                 LogExists, Forbidden
-            ):  # it is there with other settings; or must be, for this user
+            ):  # it exists with other settings; or must exist, for this user
                 server.ensure(name)
         return OpenedLog(server.log(name), server.close)
     except BaseException:
@@ -79,7 +79,7 @@ def _in_directory(directory: Path, name: str, *, is_created: bool) -> OpenedLog:
 
 
 class _SharedEngine:
-    """One engine for all applications of this process that use its directory: nobody else may open it."""
+    """One engine shared by all applications of this process that use its directory, which allows only one."""
 
     def __init__(self, directory: Path) -> None:
         self.engine, self._directory, self._users = Engine(directory), directory, 0
@@ -110,7 +110,7 @@ class HeadwaterFactory(DCBInfrastructureFactory[TrackingRecorder]):
     """Makes recorders of the one log that the environment names (`opening`); `close` ends them all."""
 
     def __init__(self, env: Environment | EnvType | None) -> None:
-        """Raises InfrastructureFactoryError, and OperationalError where the log cannot be had."""
+        """Raises InfrastructureFactoryError, and OperationalError if the log cannot be opened."""
         super().__init__(env)
         with as_theirs:
             self._opened = opened(self.env)
@@ -120,7 +120,7 @@ class HeadwaterFactory(DCBInfrastructureFactory[TrackingRecorder]):
         return HeadwaterRecorder(self._opened.log)
 
     def close(self) -> None:
-        """Close the connections, or the log in this process. A second time does nothing."""
+        """Close the connections, or the log in this process. A second call does nothing."""
         close, self._opened = self._opened.close, self._opened._replace(close=_nothing)
         close()
 

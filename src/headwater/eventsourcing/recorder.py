@@ -23,7 +23,7 @@ from .errors import as_theirs
 
 
 def event_of(event: DCBEvent) -> Event:
-    """An event to append; it gets its id there."""
+    """The event to append; it gets its id there."""
     return Event(event.type, event.data, tuple(dict.fromkeys(event.tags)))
 
 
@@ -33,7 +33,7 @@ def their_event(event: SequencedEvent) -> DCBSequencedEvent:
 
 
 def query_of(query: DCBQuery | None) -> Query:
-    """A query; without an item, or with one that asks for nothing, it is for all events."""
+    """The query; without an item, or with one that asks for nothing, it matches all events."""
     if query is None or not query.items or not all(item.types or item.tags for item in query.items):
         return ALL
     return Query(
@@ -45,7 +45,7 @@ def query_of(query: DCBQuery | None) -> Query:
 
 
 def condition_of(condition: DCBAppendCondition | None) -> AppendCondition | None:
-    """A condition; without a position it is about every event that there ever was."""
+    """The condition; without a position it covers every event ever stored."""
     if condition is None:
         return None
     return AppendCondition(query_of(condition.fail_if_events_match), condition.after or 0)
@@ -54,13 +54,13 @@ def condition_of(condition: DCBAppendCondition | None) -> AppendCondition | None
 class HeadwaterRecorder(DCBRecorder):
     """Reads, appends and subscribes. Positions are the log's sequence numbers. Safe to use from any thread.
 
-    It raises the errors of `eventsourcing.persistence`: IntegrityError where a condition fails, OperationalError where
-    the server is away or refuses, DataError for an event that the log does not take.
+    Raises the errors of `eventsourcing.persistence`: IntegrityError if a condition fails, OperationalError if the
+    server is away or refuses, DataError for an event that the log does not accept.
     """
 
     def __init__(self, log: EventLog) -> None:
         self.log = log
-        """What is below: it has more than `eventsourcing` asks for."""
+        """The underlying log, which offers more than `eventsourcing` uses."""
 
     def read(
         self, query: DCBQuery | None = None, *, after: int | None = None, limit: int | None = None
@@ -74,7 +74,7 @@ class HeadwaterRecorder(DCBRecorder):
         return _Response(iter(events), events[-1].sequence_number if events else None)
 
     def append(self, events: Sequence[DCBEvent], condition: DCBAppendCondition | None = None) -> int:
-        """See DCBRecorder. The events get ids first: repeated because an answer was lost, they are stored once."""
+        """See DCBRecorder. The events get ids first: repeating them after a lost answer stores them once."""
         if not events:
             raise ProgrammingError("at least one event is to be appended, none given")
         with as_theirs:
@@ -85,7 +85,7 @@ class HeadwaterRecorder(DCBRecorder):
 
 
 class HeadwaterSubscription(DCBSubscription[HeadwaterRecorder]):
-    """Blocks where the log has no more; `stop`, from any thread, ends it."""
+    """Iteration blocks at the end of the log; `stop`, from any thread, ends it."""
 
     def __init__(self, recorder: HeadwaterRecorder, query: DCBQuery | None, after: int | None) -> None:
         super().__init__(recorder, query, after)
@@ -100,7 +100,7 @@ class HeadwaterSubscription(DCBSubscription[HeadwaterRecorder]):
         return their_event(event)
 
     def stop(self) -> None:
-        """End it: whoever waits for its next event gets StopIteration."""
+        """End it: a waiting iteration raises StopIteration."""
         super().stop()
         self._subscription.close()
 

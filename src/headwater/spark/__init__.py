@@ -1,4 +1,6 @@
-"""The data pipeline on Spark: the data source `headwater`, and the pipelines built on it. Alone to import pyspark."""
+"""The Spark data pipeline: the data source `headwater`, and the pipelines built on it. The only package that imports
+pyspark.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ __all__ = ["java_home", "register", "session"]
 
 
 def register(spark: SparkSession, url: str | None = None, **how: Any) -> dict[str, str]:
-    """Make a table of each log for SQL, `headwater.orders` of log `orders`; see
-    `headwater.spark.source.catalog.register`."""
-    from .source.catalog import register as made  # it takes pyspark, which may not be installed
+    """Create a table of each log for SQL, `headwater.orders` for log `orders`; see
+    `headwater.spark.source.catalog.register`.
+    """
+    from .source.catalog import register as made  # it imports pyspark, which may not be installed
 
     return made(spark, url, **how)

@@ -1,4 +1,4 @@
-"""The options that say where the server is and who asks, and one client per process for each."""
+"""The options for the server's address and the credentials, and one client per process for each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .options import URL_VARIABLE, InvalidOption, Option, boolean, default_url, 
 
 
 def _url(given: str) -> str:
-    if "@" in given:  # it may hold a password, which is not to be shown
+    if "@" in given:  # it may contain a password, which must not be shown
         raise InvalidInput("a URL without a user is expected; give the user as the options user and password")
     return BulkAddress(given).url
 
@@ -39,15 +39,15 @@ CONNECTION = (
     Option("timeout", "a duration such as 500ms, 30s or 5m", duration_ms),
     Option("retries", "a whole number from 0 to 1000", number(0, 1000)),
 )
-"""The options that say where the server is, and who asks."""
+"""The options for the server's address and the credentials."""
 
 _NAMES = {"ca_file": "caFile", "is_verified": "tlsVerify", "timeout_s": "timeout"}
 
 
 def address_of(values: Mapping[str, Any]) -> BulkAddress:
-    """The address that the values of CONNECTION say (others are passed over). It shows no secret, and can travel.
+    """The address in the values of CONNECTION (other options are ignored). It shows no secret, and is serializable.
 
-    Raises InvalidOption: user without password, or with a token; a file of certificates that cannot be read here.
+    Raises InvalidOption: user without password, or with a token; a certificate file that cannot be read here.
     """
     try:
         url = values["url"] if "url" in values else _url_of_environment()
@@ -66,7 +66,7 @@ def address_of(values: Mapping[str, Any]) -> BulkAddress:
 
 
 def _who(values: Mapping[str, Any], url: str) -> dict[str, str | None]:
-    """Who asks: as the options say, else as variables say, which are meant for the server of this process alone."""
+    """The credentials: from the options, or from the variables, which apply only to this process's own server."""
     given = {name: values.get(name) for name in ("user", "password", "token")}
     if any(given.values()) or not _is_of_environment(url):
         return given
@@ -76,15 +76,15 @@ def _who(values: Mapping[str, Any], url: str) -> dict[str, str | None]:
 
 
 def _is_of_environment(url: str) -> bool:
-    """Whether each address is one of those that the variable has."""
+    """Whether each address is among those in the variable."""
     try:
         return set(urls_of(url)) <= set(urls_of(_url(default_url())))
-    except InvalidInput:  # then it is the address of no server
+    except InvalidInput:  # then it matches no server
         return False
 
 
 def client_of_task(address: BulkAddress) -> BulkClient:
-    """This process's client for reading slices. Processes begin at different addresses, none of them at the last."""
+    """This process's client for reading slices. Each process starts at a different address, none at the last."""
     return client_of(address.turned(os.getpid()))
 
 
@@ -95,7 +95,7 @@ _lock = threading.Lock()
 def client_of(address: BulkAddress) -> BulkClient:
     """This process's client of that server. Spark uses a worker process for many tasks: they share the connection.
 
-    It is never closed: it lives as long as the worker. A forked process gets its own, as gRPC survives no fork.
+    It is never closed: it lives as long as the worker. A forked process gets its own, as gRPC does not survive a fork.
     """
     key = (os.getpid(), address)
     with _lock:

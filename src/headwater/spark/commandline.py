@@ -1,4 +1,4 @@
-"""Makes a command of a pipeline: its own options, those that all share, and what its user sees.
+"""Builds the command of a pipeline: its own options, the shared ones, and its output.
 
 The same under `headwater pipeline NAME`, `python -m headwater.spark.jobs NAME` and spark-submit.
 """
@@ -224,12 +224,12 @@ def _run(
         try:
             return pipeline.go(spark, options, run)
         finally:
-            with contextlib.suppress(Exception):  # its Java may be gone; that was told
+            with contextlib.suppress(Exception):  # its Java may be gone; that was reported
                 spark.stop()
 
 
 def _hearing(run: Run, progress: Progress) -> Callable[[str], object]:
-    """What Spark's Java and its workers say goes where progress goes, in its form; nothing when all is given up."""
+    """Passes messages of Spark's Java and its workers to the progress display, in its form; none after giving up."""
     say = run.say if progress is not Progress.NONE else lambda line: print(line, file=sys.stderr, flush=True)
     return lambda line: None if run.stop.is_urgent else say(line)
 
@@ -246,13 +246,13 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
 
 
 def _quiet(settings: dict[str, str], master: str | None) -> dict[str, str]:
-    """Those settings, and that Spark keeps its own messages: the pipeline's progress and errors say what matters."""
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # PySpark's: each error as JSON
+    """Those settings, plus silencing Spark's own messages: the pipeline reports progress and errors itself."""
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # PySpark logs each error as JSON
     keep_py4j_quiet()
-    if master is not None and master.startswith(CONNECT):  # its server has started, and takes no such settings
+    if master is not None and master.startswith(CONNECT):  # its server is running, and accepts no such settings
         return settings
     quiet = {"spark.ui.showConsoleProgress": "false"}
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java, and it logs as its user wants
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java, which logs as its user wants
         quiet.update(logging_by(QUIET))
     return {**quiet, **settings}
 
@@ -280,7 +280,7 @@ def _show(summary: Summary, as_json: bool, *, err: bool) -> None:
 
 
 def main(arguments: Sequence[str], program: str) -> int:
-    """Run a pipeline where there is no `headwater` command around it; answers the exit code."""
+    """Run a pipeline outside the `headwater` command. Returns the exit code."""
     group = PipelineGroup(
         "pipeline", help="Run a pipeline on Spark.", context_settings={"help_option_names": ["-h", "--help"]}
     )

@@ -1,4 +1,4 @@
-"""Makes files durable that others have written, before a Delta table says that they are there.
+"""Syncs files written by others, before a Delta table refers to them.
 
 No Spark here.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def sync(paths: Iterable[Path], root: Path) -> None:
-    """Make files durable, and the directories in which they are, up to the table's own and its parent."""
+    """Sync files and their directories, up to the table's own and its parent."""
     directories, parents = {root, root.parent}, set()
     for path in paths:
         sync_one(path)
@@ -23,7 +23,7 @@ def sync(paths: Iterable[Path], root: Path) -> None:
 
 
 def sync_one(path: Path) -> None:
-    """Make one file, or the names in one directory, durable."""
+    """Sync one file, or the names in one directory."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

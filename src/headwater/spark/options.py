@@ -1,6 +1,6 @@
-"""Reads options as Spark hands them over: looked up by name in a table, and checked once, on the driver.
+"""Parses options as Spark passes them: looked up by name in a table, and checked once, on the driver.
 
-What an option may be is said here, in the words of its errors; what it means is said in docs/reference/spark.md.
+Allowed values are defined here, in the words of the errors; docs/reference/spark.md explains the options.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from ..formats.foreign import check_unambiguous
 from ..formats.settings.client_variables import FLIGHT_URL
 
 _SIGNS = "*?["
-"""What makes a log's name a pattern; no name may have these."""
+"""The characters that make a log's name a pattern; no name may contain them."""
 
 
 def is_pattern(name: str) -> bool:
-    """Whether it stands for several logs."""
+    """Whether it is a pattern for several logs."""
     return any(sign in name for sign in _SIGNS)
 
 
 def is_meant(log: str, names: Sequence[str]) -> bool:
-    """Whether one of these names and patterns stands for that log."""
-    own = log.startswith("$")  # the server's own logs are never meant by accident
+    """Whether one of these names and patterns matches that log."""
+    own = log.startswith("$")  # the server's own logs never match a pattern by accident
     return any(fnmatch.fnmatchcase(log, name) and own == name.startswith("$") for name in names)
 
 
 DEFAULT_URL = f"grpc://127.0.0.1:{DEFAULT_PORT}"
-"""Where the server is, if nobody says."""
+"""The default address of the server."""
 URL_VARIABLE = FLIGHT_URL
-"""The environment variable that says it where no option does."""
+"""The environment variable with the address if no option has it."""
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NUMBER_OR_TIME = "a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000000000"
-"""What `number_or_time` takes, for errors."""
+"""The values `number_or_time` accepts, for errors."""
 
 
 class InvalidOption(InvalidInput):
@@ -53,20 +53,20 @@ class InvalidOption(InvalidInput):
 
 @dataclass(frozen=True)
 class Moment:
-    """A time of recording, in ms since 1970."""
+    """A recording time, in ms since 1970."""
 
     ms: int
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option: its name, what may be given, and how that is read."""
+    """One option: its name, its allowed values, and its parser."""
 
     name: str
     allowed: str
-    """What may be given, as its error says it."""
+    """The allowed values, in the words of its error."""
     parse: Callable[[str], Any]
-    """Raises ValueError, or InvalidInput where it knows better than `allowed` what is wrong."""
+    """Raises ValueError, or InvalidInput if it can describe the problem better than `allowed`."""
     is_secret: bool = False
     """Its value is never shown."""
 
@@ -82,9 +82,9 @@ class Option:
 
 
 def read_options(given: Mapping[str, str], table: Sequence[Option], purpose: str) -> dict[str, Any]:
-    """The values of the options that were given, by their names as in the table.
+    """The values of the given options, by their names in the table.
 
-    Raises InvalidOption: one that the table has not, with the nearest one that it has; one that cannot be read.
+    Raises InvalidOption: an unknown option, with the nearest known one; an invalid value.
     """
     known = {option.name.lower(): option for option in table}
     for name in given:
@@ -95,24 +95,24 @@ def read_options(given: Mapping[str, str], table: Sequence[Option], purpose: str
 
 
 def default_url() -> str:
-    """Where the server is, if no option says: what the variable has, else DEFAULT_URL."""
+    """The default address of the server: from the variable, or DEFAULT_URL."""
     return os.environ.get(URL_VARIABLE) or DEFAULT_URL
 
 
 def nearest(given: str, names: Iterable[str]) -> str:
-    """`; did you mean X?`, or all that there are."""
+    """`; did you mean X?`, or all names."""
     by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), by_lower, n=1)
     return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(by_lower.values())}"
 
 
 def text_of(value: object) -> str:
-    """A value as the text that Spark takes for it."""
+    """A value as the text that Spark uses for it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def text(given: str) -> str:
-    """Anything but nothing."""
+    """Any text but the empty one."""
     return given or _no()
 
 
@@ -142,7 +142,7 @@ def number(low: int, high: int = SEQUENCE_NUMBER_MAX) -> Callable[[str], int]:
 
 
 def names(given: str) -> tuple[str, ...]:
-    """Words between commas; none of them empty."""
+    """Words separated by commas; none of them empty."""
     found = tuple([word.strip() for word in given.split(",")])
     return found if all(found) else _no()
 
@@ -163,14 +163,14 @@ _MILLISECONDS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_00
 
 
 def duration_ms(given: str) -> int:
-    """Milliseconds: `500ms`, `30s`, `15m`, `2h`, `1d`. The unit must be said."""
+    """Milliseconds: `500ms`, `30s`, `15m`, `2h`, `1d`. The unit is required."""
     found = _DURATION.fullmatch(given.strip())
     return int(found[1]) * _MILLISECONDS[found[2]] if found else _no()
 
 
 def timestamp_ms(given: str) -> int:
-    """ms since 1970 UTC: such a number, or ISO 8601. Without an offset it is UTC; a fraction of a ms is rounded up,
-    as no event was recorded between the ms and it.
+    """ms since 1970 UTC: a number, or ISO 8601. Without an offset it is UTC; a fraction of a ms is rounded up, as
+    recording times are whole ms.
 
     Raises ValueError; InvalidInput for 14 digits, which may be meant as YYYYMMDDhhmmss.
     """
@@ -185,9 +185,9 @@ _MS = re.compile(r"ms:(\d{1,15})", re.ASCII)
 
 
 def number_or_time(given: str) -> int | Moment:
-    """A sequence number (digits alone, however many), or a time (ISO 8601, or `ms:` and ms since 1970).
+    """A sequence number (any number of digits), or a time (ISO 8601, or `ms:` and ms since 1970).
 
-    Every option that takes both is read here. Raises ValueError.
+    Parses every option that takes both. Raises ValueError.
     """
     word = given.strip()
     if word.isascii() and word.isdigit():
@@ -198,12 +198,12 @@ def number_or_time(given: str) -> int | Moment:
 
 
 def ceil_ms(moment: datetime) -> int:
-    """The first ms since 1970 that is not before the moment."""
+    """The first ms since 1970 not before the moment."""
     return -((EPOCH - moment) // timedelta(milliseconds=1))
 
 
 def floor_ms(moment: datetime) -> int:
-    """The last ms since 1970 that is not after the moment."""
+    """The last ms since 1970 not after the moment."""
     return (moment - EPOCH) // timedelta(milliseconds=1)
 
 

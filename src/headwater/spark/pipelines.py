@@ -1,4 +1,4 @@
-"""Finds the pipelines and says what each of them is: a module of `headwater.spark.jobs`.
+"""Finds and describes the pipelines, which are the modules of `headwater.spark.jobs`.
 
 from headwater.spark.pipelines import load
 copy = load("copy")
@@ -63,16 +63,17 @@ class Pipeline:
     is_stream: bool
     needs_checkpoint: bool
     is_answer: bool = False
-    """Whether standard output is for what it answers; then its summary goes elsewhere."""
+    """Whether its result goes to standard output; then its summary goes elsewhere."""
 
     def settings(self) -> list[Setting]:
-        """Its options, in their order."""
+        """Its options, in order."""
         hints = typing.get_type_hints(self.options)
         return [_setting(field, hints[field.name]) for field in dataclasses.fields(self.options)]
 
     def go(self, spark: SparkSession, options: Any, run: Run) -> Summary:
-        """Run it in that session. A stream is started again where it failed for no lasting reason; others do that by
-        themselves, step by step. Raises what the pipeline does."""
+        """Run it in that session. A stream restarts after a transient failure; other pipelines retry step by step.
+        Raises what the pipeline raises.
+        """
         try:
             if self.is_stream:
                 return run.retrying(lambda: self.run(spark, options, run))
@@ -81,7 +82,7 @@ class Pipeline:
             return run.summary(Ending.INTERRUPTED)
 
     def start(self, options: Any, spark: SparkSession | None = None, **how: Any) -> Summary:
-        """Run it, in the session given, or in one of its own; `how` are the arguments of `pipeline.run.Run`."""
+        """Run it, in the given session or in a new one; `how` are the arguments of `pipeline.run.Run`."""
         from .session.session import session
 
         spark = session() if spark is None else spark
@@ -90,7 +91,7 @@ class Pipeline:
 
 
 def names() -> list[str]:
-    """The names of all pipelines. None of them is imported."""
+    """The names of all pipelines. Imports none of them."""
     return sorted(_modules())
 
 
@@ -116,9 +117,9 @@ def load(name: str) -> Pipeline:
 
 
 def _modules() -> dict[str, str]:
-    """The module of each name: with `_` for `-`, and one more at its end where Python has the word for itself.
+    """The module of each name: with `_` for `-`, and a trailing `_` if the name is a Python keyword.
 
-    A pipeline of several modules is a package; its own is `job`.
+    The main module of a package is `job`.
     """
     found = [each for each in pkgutil.iter_modules(jobs.__path__) if not each.name.startswith("_")]
     return {

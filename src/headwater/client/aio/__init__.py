@@ -1,4 +1,4 @@
-"""The Python client for asyncio: the same methods as `headwater.client`, awaited. To be used on one event loop.
+"""The Python client for asyncio: the methods of `headwater.client`, awaited. Use it on one event loop.
 
 async with connect("http://127.0.0.1:8080") as server:
     orders = await server.create("orders")

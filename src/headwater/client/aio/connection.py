@@ -1,4 +1,4 @@
-"""A connection to a server on an event loop: a request goes out, its answer comes in, then the next. No retries."""
+"""A connection to a server on an event loop: a request is sent and answered, then the next. No retries."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..protocol.address import Address
 from ..protocol.terms import ConnectionLost
 
 HELD_BYTES_MAX = 256 * 1024
-"""Of an answer that is read piece by piece and not taken yet; then nothing more is received: the server waits."""
+"""How much of a streamed answer is buffered before receiving pauses, so that the server waits."""
 
 
 class Connection(asyncio.Protocol):
-    """A connection to a server. For one task at a time; `close` is for any."""
+    """A connection to a server. For one task at a time; any task may call `close`."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -29,12 +29,12 @@ class Connection(asyncio.Protocol):
         self._is_paused = False
         self._poll = select.poll()
         self.has_received = False
-        """Whether the server ever said anything."""
+        """Whether the server has sent anything yet."""
         self._lost: asyncio.Future[None] = self._loop.create_future()
 
     @classmethod
     async def open(cls, address: Address, timeout_s: float, connect_s: float) -> Connection:
-        """A connection to that address, with TLS if the address has it, in `connect_s`. Raises OSError."""
+        """Connect to that address within `connect_s`, with TLS if the address has it. Raises OSError."""
         loop = asyncio.get_running_loop()
         connection = cls(timeout_s)
         try:
@@ -50,7 +50,7 @@ class Connection(asyncio.Protocol):
     # Per connection
 
     def is_stale(self) -> bool:
-        """Whether the server closed it while idle, or sent what nobody asked for: also what the loop has not seen."""
+        """Whether the server closed it while idle, or sent unrequested data, even if the loop has not seen it yet."""
         transport = self._transport
         return self._error is not None or transport is None or transport.is_closing() or bool(self._poll.poll(0))
 
@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
         self._fail(ConnectionLost("the connection was closed"))
 
     async def wait_closed(self) -> None:
-        """Wait until nothing is left of it."""
+        """Wait until it is closed completely."""
         await self._lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -109,11 +109,11 @@ class Connection(asyncio.Protocol):
         return answer
 
     async def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
-        """Send a request and wait for the head of its answer, so long at most. Raises as `ask`."""
+        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises as `ask`."""
         return await self._begun(head, body, HELD_BYTES_MAX, timeout_s)
 
     async def finish(self, answer: Answer) -> None:
-        """Wait for the rest of an answer, which stays in it. Raises as `ask`."""
+        """Wait for the rest of an answer, which is kept in it. Raises as `ask`."""
         self._held_bytes_max = math.inf
         while not answer.is_complete:
             await self._more(self._timeout_s)
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
         return answer
 
     async def _more(self, timeout_s: float) -> None:
-        """Wait until more has come."""
+        """Wait for more data."""
         if self._error is not None:
             raise self._error
         if self._is_paused and self._transport is not None:

@@ -1,4 +1,4 @@
-"""What a task waits with. `sync.primitives` has the same names for a thread, so that what uses them is written once."""
+"""Waiting primitives of tasks. `sync.primitives` has the same names for threads, so that code can be shared."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from ...core.event import SequencedEvent
 __all__ = ["Closing", "Event", "Pages", "Places", "Subscription", "in_worker", "sleep", "wait"]
 
 UNDER_WAY_MAX = 64
-"""Requests whose answers are awaited at the same time; more wait for them, so that a thousand tasks are no thousand
-connections. An answer that is read piece by piece does not count once it has begun; one that waits does not at all."""
+"""Requests whose answers are awaited at the same time. Further requests wait, which limits the connections of many
+tasks. A streamed answer does not count once it has begun; a long poll never counts.
+"""
 
 
 class Places(asyncio.Semaphore):
-    """One for each request that may be under way."""
+    """A slot for each concurrent request."""
 
     def __init__(self) -> None:
         super().__init__(UNDER_WAY_MAX)
 
 
 async def wait(event: Event, timeout_s: float) -> None:
-    """Wait until the event is set, for so long at most."""
+    """Wait at most `timeout_s` for the event to be set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()
 
 
 class Closing(ABC):
-    """An async context manager of itself, that closes at the end."""
+    """An async context manager that closes itself at the end."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Done with it."""
+        """Close it."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -48,13 +49,13 @@ class Closing(ABC):
 
 
 class Pages(AsyncIterator[SequencedEvent]):
-    """The events of pages that come one after the other."""
+    """The events of consecutive pages."""
 
     _page: Iterator[SequencedEvent] = iter(())
 
     @abstractmethod
     async def next_page(self) -> Sequence[SequencedEvent]:
-        """The events that came next, as many as came at once; empty at the end."""
+        """The next events, as many as arrived at once; empty at the end."""
 
     async def __anext__(self) -> SequencedEvent:
         while True:
@@ -66,20 +67,21 @@ class Pages(AsyncIterator[SequencedEvent]):
 
 
 class Subscription(ABC):
-    """Iterate it for the events; it waits where the log has no more, until there are some or it is closed."""
+    """Iterate it for the events; at the end of the log it waits for new ones, or until it is closed."""
 
     def __init__(self, cursor: int) -> None:
         self.cursor = cursor
-        """Everything up to this number was seen, whether it matched or not; where to resume after an interruption.
-        While it is iterated, that is the event last given out."""
+        """All events up to this number were examined, whether they matched or not; resume here after an interruption.
+        During an iteration, it is the number of the event last returned.
+        """
         self.is_closed = False
 
     @abstractmethod
     async def _next_events(self, timeout_s: float | None) -> Sequence[SequencedEvent] | None:
-        """The events after `cursor`, which moves over them; empty after `timeout_s` without any, None at the end."""
+        """The events after `cursor`, which moves past them; empty after `timeout_s` without any, None at the end."""
 
     async def poll(self, timeout_s: float | None = 0.0) -> Sequence[SequencedEvent]:
-        """The events that follow, at most one page; empty if none come in `timeout_s` (None = wait for ever)."""
+        """The next events, at most one page; empty if none arrive in `timeout_s` (None = wait forever)."""
         return await self._next_events(timeout_s) or ()
 
     def __aiter__(self) -> AsyncIterator[SequencedEvent]:
@@ -97,7 +99,7 @@ class Subscription(ABC):
 
 
 class _Following(AsyncIterator[SequencedEvent]):
-    """An iteration over a subscription. It is no generator: an error would end it, and the log look deleted."""
+    """An iteration over a subscription. Not a generator: an error would end it, as if the log were deleted."""
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription

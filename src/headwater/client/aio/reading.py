@@ -1,4 +1,4 @@
-"""A read over HTTP by a task: pages, decoded as they come, so that a read of any length takes constant memory."""
+"""A read over HTTP by a task: pages are decoded as they arrive, so any read takes constant memory."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .transport import Stream, Transport
 
 
 class RemoteReading(Pages):
-    """Iterate it for the events. If the connection breaks in the middle, it goes on there, up to the same head.
+    """Iterate it for the events. If the connection breaks, it resumes there, up to the same head.
 
-    So it does where it is asked again after an error: only `close` and the last event end it.
+    It also resumes if you continue after an error: only `close` and the last event end it.
     """
 
     def __init__(self, transport: Transport, read: PagedRead) -> None:
-        """Of no use before `begin`."""
+        """Call `begin` before use."""
         self._transport, self._read = transport, read
         self._attempts: Attempts | None = None
         self._stream: Stream | None = None
@@ -32,14 +32,14 @@ class RemoteReading(Pages):
         """The number of the last durable event when the read began."""
 
     async def begin(self) -> Self:
-        """Ask the server. Raises as `core.EventLog.read`."""
+        """Send the request. Raises as `core.EventLog.read`."""
         self._stream = await self._opened()
         assert self._read.head is not None, "the answer has begun"
         self.head = self._read.head
         return self
 
     async def next_page(self) -> Sequence[SequencedEvent]:
-        """The events that came next, as many as came at once; empty at the end."""
+        """The next events, as many as arrived at once; empty at the end."""
         while not self._is_over:
             try:
                 stream = self._stream = self._stream or await self._opened()
@@ -61,23 +61,23 @@ class RemoteReading(Pages):
             except BaseException:
                 self._drop_stream()
                 raise
-        self._drop_stream()  # of a read that was closed while it connected
+        self._drop_stream()  # the read was closed while it connected
         return ()
 
     @property
     def has_waited(self) -> bool:
-        """Whether the server was away, or busy, for a while."""
+        """Whether the server was away or busy for a while."""
         return self._attempts is not None
 
     async def rest(self) -> list[SequencedEvent]:
-        """All events that were not read yet."""
+        """All events not read yet."""
         events = list(self._page)
         while page := await self.next_page():
             events += page
         return events
 
     def close(self) -> None:
-        """Read no further. Not needed after the last event."""
+        """Stop reading. Not needed after the last event."""
         self._is_over = True
         self._under_way.close()
         self._drop_stream()
@@ -91,7 +91,7 @@ class RemoteReading(Pages):
         return stream
 
     async def _opened(self) -> Stream:
-        """An answer that has begun. Raises one of PASSING if the read was closed meanwhile."""
+        """An answer whose head has arrived. Raises one of PASSING if the read was closed meanwhile."""
         while True:
             try:
                 request = self._read.request()._replace(under_way=self._under_way)

@@ -1,4 +1,4 @@
-"""One process's work in a group, by tasks (see `protocol.share`): one says that it is alive, one has the batches."""
+"""One process's work in a group, by tasks (see `protocol.share`): one sends heartbeats, one processes the batches."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .transport import Transport
 
 
 class Work(Closing):
-    """Iterate it for batches, within `async with`. A batch is acknowledged when the next one is asked for.
+    """Iterate it for batches, within `async with`. A batch is acknowledged when you ask for the next one.
 
-    At least once: a batch whose partition went to another worker meanwhile may be done by that one too. What holds the
-    event loop for longer than the lease keeps it from saying that it is alive.
+    At least once: if a partition moved to another worker meanwhile, that one may process the batch again. Blocking the
+    event loop for longer than the lease prevents heartbeats.
     """
 
     def __init__(self, transport: Transport, share: Share) -> None:
@@ -36,7 +36,7 @@ class Work(Closing):
 
     @property
     def partitions(self) -> dict[int, int]:
-        """The partitions that it holds now, with their epochs."""
+        """The partitions it holds now, with their epochs."""
         return self._share.partitions
 
     async def __aenter__(self) -> Self:
@@ -44,17 +44,17 @@ class Work(Closing):
         return self
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
-        with contextlib.suppress(LogNotFound):  # it was deleted: nothing follows any more
+        with contextlib.suppress(LogNotFound):  # the log was deleted: there are no more events
             while (batch := await self._next()) is not None:
                 if batch.events:
                     yield batch
                 await self.acknowledge(batch)
 
     async def acknowledge(self, batch: Batch, *, upto: int | None = None) -> bool:
-        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now.
+        """Acknowledge a batch before asking for the next; False if another worker has its partition by now.
 
-        `upto`: its events up to that number are; only later events are done again after a crash. Raises
-        InvalidInput for a number that the batch does not have.
+        `upto`: acknowledge its events up to that number; only later events are repeated after a crash. Raises
+        InvalidInput for a number that is not in the batch.
         """
         try:
             await self._transport.call(self._share.done(batch, upto))
@@ -64,7 +64,7 @@ class Work(Closing):
         return True
 
     async def close(self) -> None:
-        """End it: its partitions are others' at once, an iteration stops after its batch."""
+        """End it: other workers get its partitions at once, an iteration stops after its batch."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -73,7 +73,7 @@ class Work(Closing):
             self._beating.cancel()
             await asyncio.wait([self._beating])
         if self._error is None:
-            with contextlib.suppress(EventLogError, TimeoutError):  # it is away, or gone: the lease ends by itself
+            with contextlib.suppress(EventLogError, TimeoutError):  # it is away, or gone: the lease expires
                 async with asyncio.timeout(GONE_S):
                     await self._transport.call(self._share.leave())
 
@@ -106,5 +106,5 @@ class Work(Closing):
                     return batch
 
     async def _give_up(self, leaving: Request[None]) -> None:
-        with contextlib.suppress(ConsumerFenced):  # it took too long: it is another's already
+        with contextlib.suppress(ConsumerFenced):  # it took too long: another worker has the partition
             await self._transport.call(leaving)

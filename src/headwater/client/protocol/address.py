@@ -1,4 +1,4 @@
-"""Where a server is and how to show who asks: the URL, the credentials and the TLS context of a connection."""
+"""A server's address and the client's credentials: URL, credentials and TLS context of a connection."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ class Address:
     """The checked parts of a server's URL."""
 
     url: str
-    """As it was given, for messages."""
+    """As given, for messages."""
     host: str
     port: int
     path: str
-    """What comes before `/logs`, without a slash at its end; most often empty."""
+    """The path before `/logs`, without a trailing slash; usually empty."""
     host_header: str
     tls: ssl.SSLContext | None
     authorization: str | None
     """The value of the Authorization header, or None."""
     unix_path: str | None = None
-    """The socket in the file system that the server listens on, instead of a host and a port."""
+    """The server's Unix socket, instead of a host and a port."""
 
 
 def address_of(
@@ -40,7 +40,7 @@ def address_of(
     ca_file: str | None,
     is_verified: bool,
 ) -> Address:
-    """The address that a URL and its options stand for. Raises InvalidInput with what is wrong about them."""
+    """The address for a URL and its options. Raises InvalidInput with the problem."""
     if url.partition("://")[0] == UNIX_SCHEME:
         return _unix_address(url, authorization_of(user, password, token))
     parts = parts_of(url, DEFAULT_PORTS, may_have_path=True)
@@ -57,7 +57,7 @@ def address_of(
 
 
 def _unix_address(url: str, authorization: str | None) -> Address:
-    """`http+unix:///run/headwater.sock`, or with the path as a host, as requests-unixsocket has it (`%2Frun%2F...`)."""
+    """`http+unix:///run/headwater.sock`, or with the path as host, as in requests-unixsocket (`%2Frun%2F...`)."""
     path = unquote(url.partition("://")[2])
     if not path.startswith("/") or path.endswith("/") or "\0" in path or {"?", "#"} & set(url):
         raise InvalidInput(f"{UNIX_SCHEME}:///PATH/OF/SOCKET is expected, {show(url)} given", "url")

@@ -1,7 +1,7 @@
-"""How a request finds the server that answers it, told once for threads and tasks. No I/O.
+"""How a request finds the server that answers it, written once for threads and tasks. No I/O.
 
-A generator yields what is to be asked of which address; who drives it - `sync.transport` on a thread, `aio.transport`
-on an event loop - asks that, and sends it the connection and the answer.
+A generator yields the request and its address; its driver - `sync.transport` on a thread, `aio.transport` on an event
+loop - sends it, and sends the connection and the answer back to the generator.
 """
 
 from __future__ import annotations
@@ -38,17 +38,18 @@ _UNSETTLED = (
     core.LogNotFound,
     core.PositionOfOtherIncarnation,
 )
-"""Refusals that do not depend on whether the events are in the log already. A replica that lags lacks a log, or has the
-one of before."""
+"""Refusals that do not depend on whether the events are already in the log. A lagging replica lacks a log, or has its
+previous incarnation.
+"""
 
 
 class Asking(NamedTuple, Generic[C]):
-    """What is to be asked next."""
+    """The next request to send."""
 
     target: Target[C]
     request: Request[Any]
     is_whole: bool
-    """Whether the whole answer is needed, and not just its head."""
+    """Whether to read the whole answer, not only its head."""
 
 
 class Sent(NamedTuple, Generic[C]):
@@ -63,7 +64,7 @@ Asked = tuple[C, Answer]
 
 
 class Sending(Generic[C]):
-    """The way to one server: its addresses, and connections that wait for the next request."""
+    """The requests to one server: its addresses, and idle connections."""
 
     def __init__(self, terms: Terms) -> None:
         self.terms = terms
@@ -76,12 +77,12 @@ class Sending(Generic[C]):
             connection.close()
         else:
             target.idle.append(connection)
-            if self._is_closed:  # since it was looked at, by another thread
+            if self._is_closed:  # another thread closed it since the check
                 for each in self.targets.idle():
                     each.close()
 
     def _sending(self, request: Request[Any], *, is_whole: bool) -> Generator[Asking[C], Asked[C], Sent[C]]:
-        """One attempt, wherever the primary is: the answer as far as it is needed, or the error that it is."""
+        """One attempt, wherever the primary is: the answer as far as needed, or the error in it."""
         target = self.targets.best()
         for _ in range(HOPS_MAX):
             if request.identity is not None and not self.targets.is_single:
@@ -98,7 +99,7 @@ class Sending(Generic[C]):
     def _proving(
         self, target: Target[C], identity: Identity, under_way: UnderWay | None
     ) -> Generator[Asking[C], Asked[C], Target[C]]:
-        """The target, if it has the log that is meant; or the primary that it names. Raises as `_sending`."""
+        """The target, if it has the right log; or the primary that it names. Raises as `_sending`."""
         if identity.is_proved(target, failures := target.failures):
             return target
         question = head_of(identity)._replace(under_way=under_way)
@@ -106,19 +107,19 @@ class Sending(Generic[C]):
         if answer.status >= 300:
             try:
                 return self._elsewhere(target, question, connection, answer)
-            except Forbidden:  # whoever may only append is not told
+            except Forbidden:  # a user who may only append cannot see it
                 identity.prove(target, failures, 0, None)
                 return target
         self.give_back(target, connection, answer)
         try:
             identity.prove(target, failures, *meaning(question, answer))
-        except core.PositionOfOtherIncarnation as error:  # another address may have the log that is meant
+        except core.PositionOfOtherIncarnation as error:  # another address may have the right log
             self.targets.failed(target, ConnectionLost(str(error)))
             raise
         return target
 
     def _elsewhere(self, target: Target[C], request: Request[Any], connection: C, answer: Answer) -> Target[C]:
-        """The primary that an answer names; raises the error that any other answer of 300 or above stands for."""
+        """The primary that an answer names; raises the error of any other answer of 300 or above."""
         self.give_back(target, connection, answer)
         if (primary := self.targets.named_by(target, answer)) is not None:
             return primary
@@ -128,7 +129,7 @@ class Sending(Generic[C]):
 
 
 class Trying(Generic[C]):
-    """The attempts of one request that is needed whole, after the first one failed."""
+    """The attempts of one request with a whole answer, after the first one failed."""
 
     def __init__(self, sending: Sending[C], request: Request[Any]) -> None:
         self._targets, self._request = sending.targets, request
@@ -139,7 +140,7 @@ class Trying(Generic[C]):
     def pause_s(self, error: OSError | core.EventLogError) -> float:
         """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
 
-        For what may have been carried out that is OutcomeUnknown, if it is an append; and at once if it is sent once.
+        An append that may have been carried out raises OutcomeUnknown; a request that is sent once raises it at once.
         """
         is_lost = isinstance(error, OSError | GatewayFailed) and not isinstance(error, NOT_SENT)
         self._may_be_done = self._may_be_done or is_lost
@@ -154,12 +155,12 @@ class Trying(Generic[C]):
             raise self._unknown(last) from last
 
     def check_settled(self, error: core.EventLogError) -> None:
-        """Look at an error that no further attempt mends. Raises OutcomeUnknown for a change that may be done, where
-        the error is no refusal of the server's, or one that says nothing of an attempt before.
+        """Check an error that retrying cannot fix. Raises OutcomeUnknown for a change that may be done, if the error is
+        no refusal by the server, or one that does not cover an earlier attempt.
         """
         if self._request.appended_ids is None and not self._request.is_sent_once:
             return
-        if isinstance(error, core.OutcomeUnknown):  # the server says so itself
+        if isinstance(error, core.OutcomeUnknown):  # the server itself says so
             error.ids = self._ids()
             return
         is_refusal = not isinstance(error, UnexpectedAnswer) or error.is_refusal
@@ -178,7 +179,7 @@ class Trying(Generic[C]):
 
 
 class Opened(Generic[C]):
-    """An answer being read; closing it before its end costs the connection, and nothing else."""
+    """A streamed answer; closing it before its end only costs the connection."""
 
     def __init__(self, sending: Sending[C], sent: Sent[C]) -> None:
         self._sending, self._target = sending, sent.target
@@ -191,13 +192,13 @@ class Opened(Generic[C]):
         return self._connection is None
 
     def close(self) -> None:
-        """Done with it; from another thread or task too, where it ends a `read` with an error."""
+        """Close it; also from another thread or task, where it ends a `read` with an error."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._sending.give_back(self._target, connection, self.answer)
 
     def give_up(self, error: OSError | core.EventLogError) -> None:
-        """It cannot be used, for this reason: whoever asks again may turn to another address."""
+        """It cannot be used, for this reason: a retry may use another address."""
         self.close()
         self._sending.targets.failed(self._target, error)
 

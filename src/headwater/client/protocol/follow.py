@@ -1,8 +1,8 @@
-"""A subscription as it goes: where its cursor is, what to ask for, and the events of its stream. No I/O.
+"""The state of a subscription: its cursor, its next request, and the events of its stream. No I/O.
 
-It catches up by reads, a page each, and follows by Server-Sent Events. It begins again at its cursor whenever the
-connection breaks, and where the stream is ahead of it: whoever leaves an iteration in the middle of what came in one
-piece finds the rest when they return.
+It catches up by reads, a page each, and follows by Server-Sent Events. It restarts at its cursor when the connection
+breaks, or when the stream is ahead of it: if you leave an iteration in the middle of a piece, you find the rest when
+you return.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from .routes import EVENT_STREAM, LogRoutes
 from .terms import ConnectionLost
 
 HEARTBEAT_S = 15.0
-"""How often a server sends one, in seconds, if it is not asked for another interval."""
+"""How often a server sends a heartbeat, in seconds, unless asked for another interval."""
 HEARTBEAT_S_MIN = 1.0
-"""None is asked for more often: in a busy log a server tells once a second how far it has looked."""
+"""The shortest interval to ask for: in a busy log a server reports its position once a second."""
 HEARTBEATS = 3
-"""A stream is silent after the time of so many heartbeats without one, or after the patience of its client."""
+"""A stream is silent after this many heartbeat intervals without one, or after its client's timeout."""
 UNASKED_SILENCE_S = 20.0
-"""When one is silent whose server may not have been asked: the time of a heartbeat, and some more."""
+"""The silence limit if the interval may not have reached the server: one heartbeat interval, and some more."""
 
 
 class Message(NamedTuple):
@@ -41,11 +41,11 @@ class Message(NamedTuple):
 
 
 class HeartbeatMissing(ConnectionLost):
-    """A stream brings neither events nor heartbeats: it is dead, or held back by a proxy."""
+    """A stream delivers neither events nor heartbeats: it is dead, or a proxy buffers it."""
 
 
 class EventStreamParser:
-    """Cuts Server-Sent Events (HTML Living Standard, 9.2) into messages; a block may come in any number of pieces.
+    """Cuts Server-Sent Events (HTML Living Standard, 9.2) into messages; a block may arrive in any number of pieces.
 
     Every line ends in a line feed and no message has several lines of data, because the server writes them so.
     """
@@ -54,13 +54,13 @@ class EventStreamParser:
         self._cut_block = b""
 
     def receive_data(self, piece: bytes) -> list[Message]:
-        """The messages that are whole by now."""
+        """The messages completed so far."""
         *blocks, self._cut_block = (self._cut_block + piece).split(b"\n\n")
         return [_message(block) for block in blocks]
 
     @property
     def is_within_data(self) -> bool:
-        """Whether the last byte belongs to a line of data that goes on."""
+        """Whether the last byte is within a line of data."""
         return self._cut_block.startswith(b"data:", self._cut_block.rfind(b"\n") + 1)
 
 
@@ -77,31 +77,33 @@ def _message(block: bytes) -> Message:
 
 
 class Follower:
-    """What a subscription asks for, given its cursor, which its owner keeps."""
+    """The requests of a subscription, given its cursor, which its owner keeps."""
 
     def __init__(
         self, routes: LogRoutes, query: Query, after: int | None, partition: int | None, timeout_s: float
     ) -> None:
-        """An answer is awaited for `timeout_s`: where that is short, heartbeats are asked for that fit it."""
+        """An answer is awaited for `timeout_s`: if that is short, it asks for more frequent heartbeats."""
         self._routes, self._query, self._partition = routes, query, partition
         self._starts_anywhere = after is None
         self._reached = after or 0
-        """The cursor as the last piece left it: another one is where an iteration over it was left."""
+        """The cursor after the last piece: another cursor is where an iteration was left."""
         self._parser = EventStreamParser()
         self._checked: PagedRead | None = None
         self._heartbeat_s = max(HEARTBEAT_S_MIN, min(HEARTBEAT_S, timeout_s / HEARTBEATS))
         self.silence_s = max(timeout_s, HEARTBEATS * self._heartbeat_s)
-        """After so many seconds without a sign of life a stream is given up."""
+        """Give up a stream after so many seconds without a sign of life."""
         self.has_spoken = self.has_moved = self.is_alive = False
-        """Whether the stream brought anything whole; whether its last piece had a number, of an event or heartbeat;
-        whether it was a sign of life: a number, or data that goes on. A proxy sends comments by itself."""
+        """Whether the stream delivered anything complete; whether its last piece had a number, of an event or
+        heartbeat; whether it was a sign of life: a number, or unfinished data. Comments do not count, proxies send them
+        too.
+        """
 
     def is_ahead(self, cursor: int) -> bool:
-        """Whether more came than was given out, so that the stream must begin again."""
+        """Whether more was received than returned, so that the stream must restart."""
         return self._reached != cursor
 
     def check(self) -> PagedRead:
-        """The read of nothing that says what is wrong with the position or the query."""
+        """The empty read that checks the position and the query."""
         self._checked = self._read(self._reached, 0)
         return self._checked
 
@@ -110,27 +112,27 @@ class Follower:
         return self._read(cursor, PAGE_EVENTS)
 
     def caught_up(self, cursor: int, events: Sequence[SequencedEvent], head: int) -> int:
-        """The cursor after such a read, whose events these are."""
+        """The cursor after that read, given its events."""
         seen = events[-1].sequence_number if len(events) == PAGE_EVENTS else head
         self._reached = max(cursor, seen)
         return self._reached
 
     def follow(self, cursor: int) -> Request[None]:
-        """The stream of what comes after."""
+        """The stream of the events after that."""
         self._parser, self.has_spoken, self.has_moved = EventStreamParser(), False, False
         heartbeat_s = self._heartbeat_s if self._heartbeat_s < HEARTBEAT_S else None
         return self._routes.subscribe(self._query, cursor, self._partition, heartbeat_s)
 
     def may_wait_longer(self) -> bool:
-        """A stream was silent: whether the next one is awaited longer, because a proxy may not have passed on which
-        heartbeats were asked for. Once.
+        """Whether to wait longer for the next stream after a silent one, because a proxy may not have passed on the
+        heartbeat interval. Once.
         """
         is_short = self.silence_s < UNASKED_SILENCE_S
         self.silence_s = max(self.silence_s, UNASKED_SILENCE_S)
         return is_short
 
     def begin(self, answer: Answer) -> None:
-        """The head of the stream has come. Raises PositionOfOtherIncarnation, UnexpectedAnswer, and ConnectionLost for
+        """Take the head of the stream. Raises PositionOfOtherIncarnation, UnexpectedAnswer, and ConnectionLost for
         another media type: a proxy answered.
         """
         check_uncoded(EVENT_STREAM, answer)
@@ -140,7 +142,7 @@ class Follower:
         check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
 
     def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:
-        """What came of the stream: the cursor after it, and the events in it."""
+        """Take data of the stream: returns the cursor after it, and the events in it."""
         messages = self._parser.receive_data(piece)
         texts = [message.data for message in messages if message.data and (message.id or 0) > cursor]
         numbers = [message.id for message in messages if message.id is not None]
@@ -156,5 +158,5 @@ class Follower:
 
     @property
     def _incarnation(self) -> str | None:
-        """That of the log with which it began."""
+        """The incarnation of the log at the start."""
         return None if self._checked is None else self._checked.incarnation

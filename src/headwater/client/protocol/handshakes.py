@@ -1,4 +1,4 @@
-"""Why a connection fails however often it is tried: TLS against plain HTTP, or a certificate that is not trusted."""
+"""Why a connection can never work: TLS against plain HTTP, or a certificate that is not trusted."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import ssl
 from .address import Address
 
 LOOK_S = 2.0
-"""How long it may take to see whether a server speaks TLS."""
+"""How long the check for TLS may take."""
 
 
 def why_hopeless(error: OSError, address: Address, *, has_received: bool) -> str | None:
-    """What is to be told of an error that trying again does not mend, with what does; None for any other.
+    """The message for an error that retrying cannot fix, with the remedy; None for any other error.
 
-    `has_received` says whether the server said anything before it. A server with TLS closes a connection without a word
-    where plain HTTP comes in: that may be anything else as well, so it is asked once more, by TLS.
+    `has_received` says whether the server sent anything before it. A server with TLS silently closes a connection with
+    plain HTTP. As that can have other reasons, a TLS connection is tried once to find out.
     """
     if isinstance(error, ssl.SSLError):
         return why_tls_fails(error, "http")
@@ -26,7 +26,7 @@ def why_hopeless(error: OSError, address: Address, *, has_received: bool) -> str
 
 
 def why_tls_fails(error: Exception, plain_scheme: str) -> str | None:
-    """The same of a handshake, for any protocol; None for another error. `plain_scheme` is that of URLs without TLS."""
+    """The same for a handshake of any protocol; None for another error. `plain_scheme` is that of URLs without TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         problem = f"its certificate is not trusted: {error.verify_message}"
         return f"{problem}; give the certificate of the authority that signed it (ca_file, --ca-file)"
@@ -45,6 +45,6 @@ def _speaks_tls(address: Address) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        return error.reason is not None and "ALERT" in error.reason  # it wants another version, or our certificate
+        return error.reason is not None and "ALERT" in error.reason  # it needs another version, or our certificate
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Whether it is the same log everywhere: a number means nothing in another incarnation of a log. No I/O."""
+"""Checks that all addresses have the same log: a number means nothing in another incarnation of it. No I/O."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def incarnation_of(answer: Answer) -> str | None:
 
 
 def check_same(log: str, position: int, expected: str | None, found: str | None) -> None:
-    """Raises PositionOfOtherIncarnation where both are known, and differ."""
+    """Raises PositionOfOtherIncarnation if both are known and differ."""
     if expected is None or found is None or expected == found:
         return
     error = PositionOfOtherIncarnation(position, found, position + 1)
@@ -25,24 +25,24 @@ def check_same(log: str, position: int, expected: str | None, found: str | None)
 
 
 class Identity:
-    """The incarnation that one handle of a log works with, and the servers at which it was found.
+    """The incarnation that one handle of a log works with, and the servers that have it.
 
-    Where a server has several addresses, each is asked before it is worked with: a condition whose number comes from
-    another incarnation would hold for no reason. Safe to use from any thread.
+    If a server has several addresses, each is checked before use: a condition with a number of another incarnation
+    would hold by accident. Safe to use from any thread.
     """
 
     def __init__(self, log: str) -> None:
         self.log = log
         self._incarnation: str | None = None
         self._proved: dict[object, int] = {}
-        """By target: its failures when it was asked. After another one, something else may stand there."""
+        """By target: its failure count when checked. After another failure, another server may be there."""
 
     def is_proved(self, target: object, failures: int) -> bool:
-        """Whether it was asked already, since it failed last."""
+        """Whether it was checked since its last failure."""
         return self._proved.get(target) == failures
 
     def prove(self, target: object, failures: int, head: int, found: str | None) -> None:
-        """Take what it answers; None if it does not tell us. Raises PositionOfOtherIncarnation."""
+        """Check the incarnation in its answer; None if it has none. Raises PositionOfOtherIncarnation."""
         check_same(self.log, head, self._incarnation, found)
         self._incarnation = found or self._incarnation
         self._proved[target] = failures

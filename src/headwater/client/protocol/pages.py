@@ -1,4 +1,4 @@
-"""A read as it goes: what is to be asked for, now and again, and the events of the pages that come. No I/O."""
+"""The state of a read: its next request, and the events of the pages that arrive. No I/O."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .terms import ConnectionLost
 
 
 class ServerBehind(ConnectionLost):
-    """The server at another address does not have yet what the read began with: it is asked again, or another one."""
+    """The server at another address lacks the events with which the read began: it is asked again, or another one."""
 
 
 class _Numbered(msgspec.Struct):
@@ -32,7 +32,7 @@ class _Numbered(msgspec.Struct):
 
 
 def _promises_end(content_type: bytes) -> bool:
-    """Whether a Content-Type repeats the end that was demanded, in whatever spelling (RFC 9110, 8.3.1)."""
+    """Whether a Content-Type repeats the requested end, in any spelling (RFC 9110, 8.3.1)."""
     if content_type == _WITH_END:
         return True
     field = Message()
@@ -44,12 +44,12 @@ _WITH_END = MEDIA_TYPE_WITH_END.encode()
 
 
 class PagedRead:
-    """One read, over one answer after the other where connections break: up to the head that the first one names.
+    """One read, over several answers if connections break: up to the head that the first one names.
 
-    That an answer is complete by HTTP does not prove that it is whole: proxies end what broke off behind them, and give
-    it a length. So each must have an empty page at its end. One that neither has it nor promises it (of a server of
-    0.1.x, or behind a gateway that changes header fields) is followed by the question whether anything is left, as a
-    JSON array of one event at most, which shows by its bracket that it is whole.
+    An answer that is complete by HTTP may still be cut: proxies end an answer that broke off behind them, and give it a
+    length. So each must have an empty page at its end. If an answer neither has it nor promises it (from a server of
+    0.1.x, or through a gateway that changes header fields), the client asks whether anything is left, as a JSON array
+    of at most one event, whose closing bracket shows that it is complete.
     """
 
     __slots__ = (
@@ -58,27 +58,27 @@ class PagedRead:
     )  # fmt: skip
 
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
-        """`asked` becomes what is left to read; `incarnation` is that of the log, where it is known already."""
+        """`asked` becomes what is left to read; `incarnation` is that of the log, if already known."""
         self._routes, self._asked = routes, asked
         self._parser = PageParser()
         self._status = 0
         self._content_type = self._coding = b""
         self._has_moved = self._is_past_head = False
-        """Whether this answer brought events; whether it went on behind the head, with which the read ends."""
+        """Whether this answer had events; whether it went beyond the head, where the read ends."""
         self._left: bytearray | None = None
-        """The answer, as far as it is here, to the question whether anything is left; None while that is not asked."""
+        """The answer received so far to the question whether anything is left; None while that is not asked."""
         self._was_refuted = False
-        """Whether something was left, though the answer before brought nothing."""
+        """Whether something was left although the previous answer had no events."""
         self.head: int | None = None
         """The number of the last durable event when the read began; None until then."""
         self.incarnation = incarnation
 
     def request(self) -> Request[None]:
-        """What is to be sent: at first, and whenever a connection broke."""
+        """The request to send: first, and after each broken connection."""
         return self._routes.read(self._asked) if self._left is None else self._routes.read_one(self._asked)
 
     def begin(self, answer: Answer) -> None:
-        """The head of an answer has come. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
+        """Take the head of an answer. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
         if self._left is not None:
             self._left = bytearray()
         self._status, self._has_moved = answer.status, False
@@ -96,7 +96,7 @@ class PagedRead:
         self._parser = PageParser(self._beyond(), backwards=self._asked.backwards)
 
     def receive_data(self, piece: bytes) -> Sequence[SequencedEvent]:
-        """The events of pages that are whole by now. Raises UnexpectedAnswer for what is no page."""
+        """The events of pages completed so far. Raises UnexpectedAnswer for anything but a page."""
         if self._left is not None:
             self._left += piece
             return ()
@@ -111,13 +111,13 @@ class PagedRead:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all of the read has come, whatever else may come of the answer."""
+        """Whether the whole read has arrived, whatever else the answer contains."""
         return self._parser.has_ended or self._is_past_head
 
     def receive_end(self) -> bool:
-        """The answer is complete by HTTP: whether the read is, or goes on with another request.
+        """Take the end of an answer that is complete by HTTP. Returns whether the read is, or needs another request.
 
-        Raises ConnectionLost for an answer that broke off, and where answers leave that open and contradict each other.
+        Raises ConnectionLost for an answer that broke off, and if answers leave that open and contradict each other.
         """
         if self._left is not None:
             return self._is_nothing_left(self._left)
@@ -134,7 +134,7 @@ class PagedRead:
         return False
 
     def _is_nothing_left(self, text: bytearray) -> bool:
-        """What the answer to that says. Raises ConnectionLost if it broke off, UnexpectedAnswer for another form."""
+        """Decode that answer. Raises ConnectionLost if it broke off, UnexpectedAnswer for another form."""
         try:
             events = json_decoder(list[_Numbered]).decode(text)
         except msgspec.ValidationError as error:
@@ -156,13 +156,13 @@ class PagedRead:
         return asked.from_ + 1 if asked.backwards else asked.from_ - 1
 
     def _begin_at_head(self, head: int) -> None:
-        """Whatever is asked for again lies below the head of the first answer, which may have grown since."""
+        """Limit further requests to the head of the first answer: the log may have grown since."""
         asked, above = self._asked, self._beyond()
         if head < SEQUENCE_NUMBER_MAX and (above is None or above > head + 1):
             asked.from_, asked.after = None, head + 1
 
     def _taken(self, events: list[SequencedEvent]) -> list[SequencedEvent]:
-        """Note where to go on; leave out what was appended since the read began (seen only after a reconnection)."""
+        """Note where to resume; leave out events appended since the read began (seen only after a reconnection)."""
         asked, head = self._asked, self.head
         assert head is not None, "the head comes first"
         self._has_moved, self._was_refuted = True, False

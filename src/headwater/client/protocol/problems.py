@@ -1,10 +1,10 @@
 """Problem documents (RFC 9457) as the core's own exceptions, in one table, and what the client adds to them.
 
 EventLogError
-├── UnexpectedAnswer      an answer came that this client does not know
+├── UnexpectedAnswer      the answer is unknown to this client
 ├── Closed
-│   └── GatewayFailed     a proxy answered, and not the server
-└── Refused               management does not do what was asked for
+│   └── GatewayFailed     a proxy answered instead of the server
+└── Refused               management refused the request
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ _INPUT_KINDS: tuple[tuple[re.Pattern[str], type[core.InvalidInput]], ...] = (
     (re.compile(r"(condition\.)?(fail_?if_?events_?match|query)\b|items\b", re.IGNORECASE), core.InvalidQuery),
     (re.compile(r"events\b"), core.InvalidEvent),
 )
-"""What kind of input stands at a path; it is the server's path, without `$.`."""
+"""The kind of input at each path; it is the server's path, without `$.`."""
 
 
 INTERNAL_ERROR, SERVICE_UNAVAILABLE = 500, 503
 OF_GATEWAYS = frozenset({408, 502, 504, *range(520, 527)})
-"""What proxies answer whose server, or client, is away or slow, where no code of the server's is with it. 520 to 526
-are those of a content delivery network."""
+"""Statuses by which proxies report that their server, or client, is away or slow, unless the server's code comes with
+it. 520 to 526 are those of a content delivery network.
+"""
 
 
 class UnexpectedAnswer(core.EventLogError):
-    """The server answered what this client does not know: another server, or another version.
+    """The server sent an answer unknown to this client: another server, or another version.
 
-    `is_refusal`: the server says that it did nothing, for a reason that this client does not know.
+    `is_refusal`: the server says that it did nothing, for a reason unknown to this client.
     """
 
     def __init__(self, status: int, detail: str, *, is_refusal: bool = False) -> None:
@@ -49,7 +50,7 @@ class UnexpectedAnswer(core.EventLogError):
 
 
 def another_form(asked: str, content_type: bytes, coding: bytes) -> str:
-    """What came, beside the media type that was asked for, and what helps: for a message."""
+    """The received and the requested media type, and the remedy: for a message."""
     came = content_type.decode("latin-1") or "no media type"
     compressed = f" compressed by {coding.decode('latin-1')}" if coding else ""
     return (
@@ -59,7 +60,7 @@ def another_form(asked: str, content_type: bytes, coding: bytes) -> str:
 
 
 def check_uncoded(asked: str, answer: Answer) -> None:
-    """Raises UnexpectedAnswer, where that media type was asked for, for an answer that a gateway compressed."""
+    """Raises UnexpectedAnswer for an answer that a gateway compressed although that media type was requested."""
     fields = answer.fields
     if coding := fields.get(b"content-encoding"):
         raise UnexpectedAnswer(answer.status, another_form(asked, fields.get(b"content-type", b""), coding))
@@ -74,8 +75,9 @@ class GatewayFailed(core.Closed):
 
 
 class Refused(core.EventLogError):
-    """Management does not do what was asked for. `code`: `entity_not_found`, `conflict`, `operation_not_found` or
-    `method_not_allowed`."""
+    """Management refused the request. `code`: `entity_not_found`, `conflict`, `operation_not_found` or
+    `method_not_allowed`.
+    """
 
     def __init__(self, code: str, detail: str) -> None:
         self.code, self.detail = code, detail
@@ -83,11 +85,11 @@ class Refused(core.EventLogError):
 
 
 def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) -> core.EventLogError:
-    """The exception that an answer of 400 or above stands for, in the server's words; `log` is the log asked.
+    """The exception for an answer of 400 or above, in the server's words; `log` is the log asked.
 
-    Only a type of ours says that a 503 is the server's own, which did nothing: Closed, where this client does not know
-    the code. Any other 503, and a 408, 502, 504 or 520 to 526 without a known code, is a proxy's: GatewayFailed. Both
-    are repeated.
+    Only one of our problem types proves that a 503 is the server's own, which did nothing: Closed, if this client does
+    not know the code. Any other 503, and a 408, 502, 504 or 520 to 526 without a known code, is a proxy's:
+    GatewayFailed. Both are retried.
     """
     try:
         members = msgspec.json.decode(body, type=_Members)
@@ -102,7 +104,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
         return _uncoded(status, detail, log, is_ours=is_ours)
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
-    except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its members are not
+    except (KeyError, TypeError, ValueError):  # of another version: the code is known, but its members are not
         return UnexpectedAnswer(status, detail, is_refusal=True)
     error.args = (detail,)
     return error
@@ -110,7 +112,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
 
 @contextmanager
 def settings_named() -> Iterator[None]:
-    """Where settings are all that was given, what is wrong is one of them. Raises InvalidSettings for InvalidInput."""
+    """For calls whose only input is settings: raises InvalidSettings for InvalidInput."""
     try:
         yield
     except core.InvalidInput as error:
@@ -120,14 +122,14 @@ def settings_named() -> Iterator[None]:
 
 
 def change_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
-    """What a request gets that is sent once, and whose answer was lost with that error."""
+    """The error of a request that is sent once, and whose answer was lost with that error."""
     unknown = core.OutcomeUnknown(log)
     unknown.args = (f"whether it is done is not known: {error}; look, and ask again if it is not",)
     return unknown
 
 
 def outcome_unknown(log: str, error: core.EventLogError, ids: Sequence[str]) -> core.OutcomeUnknown:
-    """What an append of events with those ids gets that ended with that error."""
+    """The error of an append of events with those ids that ended with that error."""
     unknown = core.OutcomeUnknown(log)
     unknown.ids = ids
     same = f"the same ids ({', '.join(ids)})" if len(ids) <= SHOWN_IDS_MAX else "the same ids (`ids` of this error)"
@@ -139,7 +141,7 @@ def outcome_unknown(log: str, error: core.EventLogError, ids: Sequence[str]) -> 
 
 
 SHOWN_IDS_MAX = 3
-"""So many ids are in the text of an error."""
+"""The number of ids in the text of an error."""
 
 
 def _uncoded(status: int, detail: str, log: str, *, is_ours: bool) -> core.EventLogError:

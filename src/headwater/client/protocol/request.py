@@ -1,4 +1,4 @@
-"""What is asked of a server, before anything is sent: a route, a body, a head, and what its answer means. No I/O."""
+"""A request to a server before it is sent: a route, a body, a head, and how to decode its answer. No I/O."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JSON = "application/json"
 
 
 class Closable(Protocol):
-    """A connection, as far as this module knows it."""
+    """A connection, as far as this module needs it."""
 
     def close(self) -> None:
         """End it."""
@@ -24,7 +24,7 @@ class Closable(Protocol):
 
 class UnderWay:
     """The connection on which the head of an answer is awaited. `close` ends that wait, from any thread or task; a
-    connection that was given back stays open.
+    connection that was returned stays open.
     """
 
     def __init__(self) -> None:
@@ -33,19 +33,19 @@ class UnderWay:
         self.is_closed = False
 
     def begin(self, connection: Closable) -> None:
-        """A request goes over this one."""
+        """A request uses this connection now."""
         with self._changing:
             self._connection = connection
             if self.is_closed:
                 connection.close()
 
     def end(self) -> None:
-        """It is under way no more."""
+        """The request is finished."""
         with self._changing:
             self._connection = None
 
     def close(self) -> None:
-        """Close it, and each that comes later: a waiting request gets ConnectionLost."""
+        """Close it and any later connection: a waiting request gets ConnectionLost."""
         with self._changing:
             self.is_closed = True
             if self._connection is not None:
@@ -53,48 +53,50 @@ class UnderWay:
 
 
 class Route(NamedTuple):
-    """What the requests of one kind have in common: their head depends on nothing else, but the length of the body."""
+    """The common part of all requests of one kind: their head depends only on it and the length of the body."""
 
     method: str
     path: str
-    """With its query, if it has one."""
+    """Including its query, if any."""
     content_type: str = JSON
     accept: str = JSON
 
 
 class Request(NamedTuple, Generic[T]):
-    """One request. It may be sent again, unless `is_sent_once`: what appends carries ids, by which the log recognises
-    it, and of most others a second one does nothing.
+    """One request. It may be repeated, unless `is_sent_once`: an append carries ids by which the log recognises it, and
+    most other requests are idempotent.
     """
 
     route: Route
     body: bytes
     log: str
-    """The log that is asked, or nothing: for messages."""
+    """The log it is about, or empty: for messages."""
     decode: Callable[[Answer], T]
-    """What a whole answer means, if its status is below 300."""
+    """Decodes a whole answer, if its status is below 300."""
     identity: Identity | None = None
-    """What is known of the log, if it must be the same one at each address."""
+    """The identity of the log, if it must be the same at each address."""
     waits: bool = False
-    """Whether its answer may wait for something to happen, so that it is no measure of the load."""
+    """Whether its answer may wait for something to happen, and so says nothing about the load."""
     appended_ids: Callable[[], Sequence[str]] | None = None
-    """The ids of the events that it puts into the log; None of what appends nothing. If its answer is lost, it is not
-    known whether they are there."""
+    """The ids of the events that it appends; None if it appends nothing. If its answer is lost, it is unknown whether
+    they are in the log.
+    """
     is_sent_once: bool = False
-    """Whether a second one may do something else than the first: take away what somebody made meanwhile, or set back
-    what somebody changed. Then it is not sent again where its answer is lost."""
+    """Whether repeating it could do harm: delete something created meanwhile, or revert a later change. Then it is not
+    repeated if its answer is lost.
+    """
     deadline: float | None = None
-    """Until when the head of its answer is awaited, by the monotonic clock; None: as long as any answer."""
+    """The deadline for the head of its answer, by the monotonic clock; None: as long as for any answer."""
     under_way: UnderWay | None = None
-    """By which another thread or task ends the wait for the head of its answer."""
+    """Lets another thread or task end the wait for the head of its answer."""
 
 
 HEADS_MAX = 1024
-"""Heads that are kept, of as many routes; then all are made anew."""
+"""The number of heads that are cached, one per route; beyond it, the cache is cleared."""
 
 
 class Heads:
-    """The heads of requests to one address (RFC 9112, 3): but for the length of a body, those of a route are the same.
+    """The heads of requests to one address (RFC 9112, 3): those of a route differ only in the length of the body.
 
     Each is made once. Safe to use from any thread.
     """
@@ -117,7 +119,7 @@ class Heads:
     def _start(self, route: Route) -> bytes:
         text = f"{route.method} {self._path}{route.path}{self._fields}accept: {route.accept}\r\n"
         start = text.encode("latin-1")
-        if "?" not in route.path:  # another one each time
+        if "?" not in route.path:  # with a query it differs each time
             if len(self._made) >= HEADS_MAX:
                 self._made.clear()
             self._made[route] = start

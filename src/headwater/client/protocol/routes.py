@@ -1,4 +1,4 @@
-"""What can be asked of a log, and of a server: each request once, for all who send them. No I/O."""
+"""The requests to a log and to a server, each defined once for all clients. No I/O."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ EVENT_STREAM = "text/event-stream"
 
 
 class LogRoutes:
-    """The requests to one log, which ask for the method of EventLog of the same name, if there is one.
+    """The requests to one log; each calls the method of EventLog of the same name, if there is one.
 
-    What is wrong about a request is raised before it is sent.
+    An invalid request raises before it is sent.
     """
 
     def __init__(self, name: str) -> None:
@@ -46,7 +46,7 @@ class LogRoutes:
     def append(
         self, events: Sequence[Event], condition: AppendCondition | None, partition: int | None
     ) -> Request[AppendResult]:
-        """See EventLog. The log's own limit for one event is checked by the server, which knows it."""
+        """See EventLog. The server checks the log's own limit for one event."""
         if condition is not None:
             check_condition(condition)
         columns = check_append(events, APPEND_BYTES_MAX)
@@ -57,7 +57,7 @@ class LogRoutes:
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None, partition: int | None
     ) -> Request[AppendResult]:
-        """See EventLog. Only here pyarrow is needed."""
+        """See EventLog. Needs pyarrow."""
         from ...formats.arrow.columns import batch_of
         from ...formats.arrow.events import columns_of
         from ...formats.arrow.stream import stream_of_batch
@@ -114,17 +114,17 @@ class LogRoutes:
         return Request(Route("GET", f"{self._path}/consumers"), b"", self.name, wire.consumers, self._identity)
 
     def beat(self, group: str, worker: str, body: wire.BeatBody) -> Request[wire.Holding]:
-        """A worker of a group is alive, and asks what it holds."""
+        """A worker of a group is alive, and asks for its partitions."""
         route = Route("PUT", self._worker_path(group, worker))
         return Request(route, wire.encode(body), self.name, wire.holding, self._identity, waits=body.wait_ms > 0)
 
     def done(self, group: str, worker: str, body: wire.DoneBody) -> Request[None]:
-        """It is done with a part of a partition."""
+        """Acknowledge a part of a partition."""
         route = Route("POST", f"{self._worker_path(group, worker)}/acknowledge")
         return Request(route, wire.encode(body), self.name, wire.nothing, self._identity)
 
     def leave(self, group: str, worker: str, version: int | None = None) -> Request[None]:
-        """It ends, unless another process has its name since it was told that version."""
+        """The worker ends, unless another process has taken its name since that version."""
         query = "" if version is None else f"?version={version}"
         route = Route("DELETE", self._worker_path(group, worker) + query)
         return Request(route, b"", self.name, wire.nothing, self._identity)
@@ -148,23 +148,23 @@ class LogRoutes:
 
 
 def logs() -> Request[list[str]]:
-    """The names of the logs that the user may read, in order."""
+    """The names of the logs that the user may read, sorted."""
     return Request(Route("GET", "/logs"), b"", "", wire.names)
 
 
 def head_of(identity: Identity) -> Request[tuple[int, str]]:
-    """The head of a log and whose number it is: asked of an address before the log is worked with there."""
+    """The head of a log and its incarnation: asked of an address before using the log there."""
     return Request(Route("GET", f"/logs/{identity.log}/head"), b"", identity.log, wire.head_and_incarnation)
 
 
 def ensure(name: str, settings: LogSettings | None) -> Request[bool]:
-    """Create a log unless it is there; whether it is new."""
+    """Create a log unless it exists. Returns whether it is new."""
     body = b"" if settings is None else wire.encode(settings)
     return Request(_of_log("PUT", name), body, name, lambda answer: answer.status == CREATED)
 
 
 def change(name: str, settings: LogSettings, drops_at_most: int) -> Request[LogInfo]:
-    """Give a log new settings."""
+    """Change the settings of a log."""
     route = _of_log("PATCH", name, dropping(drops_at_most))
     return Request(route, wire.encode(settings), name, wire.info, is_sent_once=True)
 
@@ -175,13 +175,13 @@ def incarnation(name: str) -> Request[str | None]:
 
 
 def delete(name: str, incarnation: str | None) -> Request[None]:
-    """Delete that incarnation of a log; without one, whatever has the name, which is asked only once."""
+    """Delete that incarnation of a log; without one, any log of that name, and only once."""
     query = "" if incarnation is None else f"?incarnation={quote(incarnation, safe='')}"
     return Request(_of_log("DELETE", name, query), b"", name, wire.nothing, is_sent_once=incarnation is None)
 
 
 def dropping(at_most: int) -> str:
-    """The query of a request that may drop so many events; without one it may drop none."""
+    """The query that lets a request drop at most so many events; without one it may drop none."""
     return f"?drops_at_most={at_most}" if at_most else ""
 
 
@@ -190,4 +190,4 @@ def _of_log(method: str, name: str, query: str = "") -> Route:
 
 
 def _as_it_comes(answer: object) -> None:
-    """An answer that is read piece by piece means nothing as a whole."""
+    """The decoder of a streamed answer, which has no meaning as a whole."""

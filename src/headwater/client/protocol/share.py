@@ -1,8 +1,8 @@
-"""A worker of a group as it goes: what it holds, what it reads next, and what it says of that. No I/O.
+"""The state of a group's worker: its partitions, its next read, and its acknowledgements. No I/O.
 
-It says that it is alive in a request that waits for a change of what it holds, one after the other, beside its reads.
-It reads its partitions in turn, a batch each, and acknowledges a batch when it is asked for the next: what was not
-acknowledged when it dies is another worker's. A partition that is to be another's is given up between two batches.
+It sends heartbeats one after the other, beside its reads; each waits for a change of its partitions. It reads its
+partitions in turn, a batch each, and acknowledges a batch when asked for the next: if it dies, another worker gets the
+unacknowledged events. It gives up a reassigned partition between two batches.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from .request import Request
 from .routes import LogRoutes
 
 BATCH_EVENTS, BATCH_EVENTS_MAX = 100, 10_000
-"""Of a batch: by default, and at most."""
+"""The size of a batch: by default, and at most."""
 DRY_TURNS = 8
-"""So many batches of others, and a partition that had no more is looked at again."""
+"""After this many batches of other partitions, a partition without more events is checked again."""
 IDLE_S_MIN, IDLE_S_MAX = 0.02, 1.0
-"""How long a worker pauses where none of its partitions has more: at first, and at most."""
+"""How long a worker pauses if none of its partitions has more: at first, and at most."""
 GONE_S = 10.0
-"""How long it may take to say goodbye."""
+"""How long signing off may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,17 @@ class Batch:
 
     partition: int
     epoch: int
-    """Higher than that of whoever held the partition before: what a worker writes elsewhere can be fenced by it."""
+    """Higher than the epoch of the previous holder: a worker's writes elsewhere can be fenced by it."""
     events: Sequence[SequencedEvent]
     upto: int
-    """Everything up to this number is in it, or does not match."""
+    """All events up to this number are in it, or do not match."""
 
     def __iter__(self) -> Iterator[SequencedEvent]:
         return iter(self.events)
 
 
 class Share:
-    """What one worker holds, and what it asks for."""
+    """The partitions of one worker, and its requests."""
 
     def __init__(
         self,
@@ -75,24 +75,24 @@ class Share:
         self._version: int | None = None
         self._held: dict[int, wire.HeldPartition] = {}
         self._dry: dict[int, int] = {}
-        """Partitions that had no more when they were read last, and how often others have their turn before them."""
+        """Partitions without more events at their last read, and how many turns of others come before them."""
         self._read: PagedRead | None = None
-        """The last one: the log must stay the one that it was."""
+        """The last read: the log must keep its incarnation."""
         self.idle_s = IDLE_S_MIN
 
     @property
     def partitions(self) -> dict[int, int]:
-        """Those that it holds, with their epochs."""
+        """The partitions it holds, with their epochs."""
         return {each.partition: each.epoch for each in self._held.values()}
 
     def beat(self) -> Request[wire.Holding]:
-        """It is alive; the answer waits for a change, for half of its lease at most."""
+        """The heartbeat; the answer waits for a change, for half of its lease at most."""
         wait_ms = 0 if self._version is None else min(WAIT_MS_MAX, self._lease_ms // 2)
         body = wire.BeatBody(self._lease_ms, wait_ms, self._version, self._start)
         return self._routes.beat(self.group, self.worker, body)
 
     def hold(self, holding: wire.Holding) -> None:
-        """What a beat answered. Of what it held before under the same epoch it knows better how far it has come."""
+        """Take the answer to a heartbeat. It keeps its own progress in partitions held before under the same epoch."""
         held = {}
         for told in holding.partitions:
             known = self._held.get(told.partition)
@@ -104,7 +104,7 @@ class Share:
         self._version, self._held = holding.version, held
 
     def next_leaving(self) -> Request[None] | None:
-        """What gives up one of the partitions that are another's soon; None if there is none."""
+        """The request to give up one of the reassigned partitions; None if there is none."""
         for held in self._held.values():
             if held.is_leaving:
                 del self._held[held.partition]
@@ -112,7 +112,7 @@ class Share:
         return None
 
     def next_read(self) -> tuple[wire.HeldPartition, PagedRead] | None:
-        """The partition whose turn it is, and the read of its next batch; None where none has more."""
+        """The partition whose turn it is, and the read of its next batch; None if none has more."""
         for held in self._held.values():
             if self._dry.get(held.partition):
                 self._dry[held.partition] -= 1
@@ -125,11 +125,11 @@ class Share:
         return None
 
     def batch(self, held: wire.HeldPartition, events: Sequence[SequencedEvent], head: int) -> Batch | None:
-        """What was read of a partition; None if that is nothing."""
+        """The events read of a partition as a batch; None if there are none."""
         is_full = len(events) == self._batch_events
         self._dry[held.partition] = 0 if is_full else DRY_TURNS
         upto = events[-1].sequence_number if is_full else max(head, held.after)
-        if held.partition in self._held:  # the next one has its turn first
+        if held.partition in self._held:  # the next partition goes first
             self._held[held.partition] = self._held.pop(held.partition)
         if upto == held.after:
             return None
@@ -137,7 +137,9 @@ class Share:
         return Batch(held.partition, held.epoch, events, upto)
 
     def done(self, batch: Batch, upto: int | None) -> Request[None]:
-        """What acknowledges a batch, or its events up to that number. Raises InvalidInput for one that it has not."""
+        """The acknowledgement of a batch, or of its events up to that number. Raises InvalidInput for a number not in
+        it.
+        """
         if upto is None:
             upto = batch.upto
         elif not batch.events or not batch.events[0].sequence_number <= upto <= batch.upto:
@@ -149,7 +151,7 @@ class Share:
         return self._done(batch.partition, batch.epoch, upto)
 
     def lost(self, partition: int, epoch: int) -> None:
-        """The partition is another's already."""
+        """Another worker has the partition already."""
         held = self._held.get(partition)
         if held is not None and held.epoch == epoch:
             del self._held[partition]
@@ -160,7 +162,7 @@ class Share:
         return pause_s
 
     def leave(self) -> Request[None]:
-        """It ends."""
+        """The worker ends."""
         return self._routes.leave(self.group, self.worker, self._version)
 
     def _done(self, partition: int, epoch: int, upto: int, *, gives_up: bool = False) -> Request[None]:

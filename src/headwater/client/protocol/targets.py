@@ -1,7 +1,7 @@
-"""The addresses of one server over HTTP: which is in use, which rest after a failure, and who is the primary. No I/O.
+"""The HTTP addresses of one server: which is in use, which rest after a failure, which is the primary. No I/O.
 
 A server that is not the primary names it (421 or 307, with `Headwater-Primary`): that address is in use from then on.
-All else is as for every client: `formats.clients.endpoints`.
+Everything else is shared with all clients: `formats.clients.endpoints`.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from .request import Heads
 from .terms import ConnectionLost, Terms
 
 C = TypeVar("C")
-"""A connection, of whoever waits for it."""
+"""A connection, as the client defines it."""
 
 HOPS_MAX = 4
 """How many servers in a row may name another one as the primary."""
 NAMED_MAX = 16
-"""Primaries that are known besides the addresses that were given; a further one takes the place of the oldest."""
+"""How many primaries are known besides the given addresses; a further one replaces the oldest."""
 _NAMES_PRIMARY = (307, 421)
 _GOES_ELSEWHERE = (OSError, Closed, StorageUnavailable)
-"""What another address may do better. A server that is busy is well: it is asked again."""
+"""Errors for which to try another address. A busy server is healthy: it is asked again."""
 
 
 class PrimaryAway(ConnectionLost):
-    """A server names a primary that cannot be asked now."""
+    """A server names a primary that is currently unreachable."""
 
 
 class Target(Endpoint, Generic[C]):
-    """One address, and its connections that wait for their next request."""
+    """One address, and its idle connections."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address.url)
@@ -56,14 +56,14 @@ class Targets(Endpoints[Target[C]]):
         self._given = len(terms.addresses)
 
     def failed(self, target: Target[C], error: OSError | EventLogError) -> None:
-        """A target has not answered: the next one is current, if it was, and if that may do better."""
+        """A target has not answered: if it was current, use the next one, if that may do better."""
         if isinstance(error, _GOES_ELSEWHERE):
             super().failed(target, error)
 
     def lost(self, target: Target[C], error: OSError, hopeless: str | None) -> None:
-        """The connection to a target broke; `hopeless` is what no further try mends.
+        """The connection to a target broke; `hopeless` is a problem that retrying cannot fix.
 
-        Raises ServerUnreachable with that where there is one address only. With several, it is as good as away.
+        Raises ServerUnreachable with that if there is only one address. With several, the target counts as away.
         """
         if hopeless is not None and self.is_single:
             raise ServerUnreachable(target.address.url, hopeless) from error
@@ -72,7 +72,7 @@ class Targets(Endpoints[Target[C]]):
     def named_by(self, target: Target[C], answer: Answer) -> Target[C] | None:
         """The primary that an answer names, which is current from now on; None for any other answer.
 
-        Raises PrimaryAway where that one rests, or may not be followed.
+        Raises PrimaryAway if that one rests, or may not be followed.
         """
         if answer.status not in _NAMES_PRIMARY or (name := answer.fields.get(b"headwater-primary")) is None:
             return None
@@ -88,7 +88,7 @@ class Targets(Endpoints[Target[C]]):
         return primary
 
     def pause_s(self, attempts: Attempts, error: OSError | EventLogError) -> float:
-        """How long to wait before the next attempt, in seconds; where there is none left, raises the error."""
+        """How long to wait before the next attempt, in seconds; raises the error if none is left."""
         known = self.known(error)
         if self.is_single or isinstance(error, PrimaryAway) or not isinstance(error, _GOES_ELSEWHERE):
             return attempts.pause_s(known)
@@ -107,16 +107,16 @@ class Targets(Endpoints[Target[C]]):
         return unreachable
 
     def idle(self) -> list[C]:
-        """Take all connections that wait."""
+        """Take all idle connections."""
         taken = []
         for target in list(self._all):
-            with suppress(IndexError):  # that is all of them; requests of other threads take some meanwhile
+            with suppress(IndexError):  # no more left; other threads may take some meanwhile
                 while True:
                     taken.append(target.idle.pop())
         return taken
 
     def _added(self, namer: Address, url: str) -> Target[C]:
-        """A primary that is none of the addresses given: it gets the credentials that its namer got."""
+        """A primary that is not among the given addresses: it gets the same credentials as the server that named it."""
         try:
             address = self._terms.address_at(url)
         except InvalidInput as error:

@@ -1,4 +1,4 @@
-"""What holds for all requests to one server, whoever waits for them: where it is, the patience, what errors mean."""
+"""Settings for all requests to one server: its addresses, timeouts, and how errors are interpreted."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ PASSING = (OSError, *retry.PASSING)
 
 
 class ConnectionLost(OSError):
-    """The server went away, or does not speak HTTP, before its answer was complete."""
+    """The server disconnected, or does not speak HTTP, before its answer was complete."""
 
 
 class NotConnected(ConnectionLost):
-    """No connection came about, so that nothing was sent."""
+    """No connection could be opened, so nothing was sent."""
 
 
 class DeadlinePassed(TimeoutError):
-    """Whoever asked waits no longer. The server may be well: its answer was not awaited as long as it may take."""
+    """The caller's deadline passed. The server may be well: its answer was not awaited for the full timeout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class Terms:
 
     @property
     def connect_s(self) -> float:
-        """How long a connection may take: shorter where there are others to turn to."""
+        """How long connecting may take: shorter if there are other addresses."""
         return self.timeout_s if len(self.addresses) == 1 else min(self.timeout_s, CONNECT_S_MAX)
 
     def attempts(self) -> Attempts:
-        """How often to try: until `retry_s` went by since the first failure in a row."""
+        """How often to try: for `retry_s` since the first failure in a row."""
         return Attempts(within_s=self.retry_s, on_waiting=self.on_waiting)
 
     def closed(self) -> EventLogError:
-        """What a request gets when its client is closed."""
+        """The error of a request whose client is closed."""
         return ServerUnreachable(self.url, "this client was closed")
 
 
@@ -83,7 +83,7 @@ def terms_of(
     retry_s: float,
     on_waiting: Callable[[EventLogError], object] | None = None,
 ) -> Terms:
-    """The terms that the arguments of `connect` stand for. Raises InvalidInput."""
+    """The terms for the arguments of `connect`. Raises InvalidInput."""
 
     def address_at(url: str) -> Address:
         return address_of(url, user, password, token, ca_file, is_verified)
@@ -92,9 +92,9 @@ def terms_of(
 
 
 def meaning(request: Request[T], answer: Answer) -> T:
-    """What a whole answer below 300 means. Raises ConnectionLost for JSON without its end, and for anything else that
-    is no JSON: it broke off behind a proxy, or is none of the server's. Raises UnexpectedAnswer for JSON of another
-    shape, and for what a gateway compressed.
+    """Decode a whole answer below 300. Raises ConnectionLost for cut JSON and for anything that is not JSON: a proxy
+    cut it, or another server sent it. Raises UnexpectedAnswer for JSON of another shape, and for an answer that a
+    gateway compressed.
     """
     try:
         return request.decode(answer)
@@ -106,7 +106,7 @@ def meaning(request: Request[T], answer: Answer) -> T:
 
 
 def refusal(request: Request[Any], answer: Answer) -> EventLogError:
-    """The exception that a whole answer of 300 or above stands for."""
+    """The exception for a whole answer of 300 or above."""
     body = answer.body()
     try:
         check_uncoded(request.route.accept, answer)

@@ -1,6 +1,6 @@
-"""What the server's `/logs` speaks, and the core's values, both ways (shapes: `/openapi.yaml`).
+"""Conversion between the server's `/logs` format and the core's values (shapes: `/openapi.yaml`).
 
-Events travel as MessagePack, all else is JSON.
+Events travel as MessagePack, everything else as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class HeldPartition(Struct):
 
 
 class Holding(Struct):
-    """What a worker holds, and which version of that it is."""
+    """The partitions a worker holds, and the version of that set."""
 
     version: int
     partitions: list[HeldPartition]
@@ -118,7 +118,7 @@ def append_body(columns: EventColumns, condition: AppendCondition | None, partit
 
 
 def append_parameters(condition: AppendCondition | None, partition: int | None) -> str:
-    """What an append as Arrow says of itself, as the end of its path: a stream holds nothing but events."""
+    """The condition and partition of an append as Arrow, as the end of its path: a stream holds only events."""
     given: dict[str, object] = {}
     if condition is not None:
         given["condition"] = encode(_condition_json(condition)).decode()
@@ -160,7 +160,7 @@ def info(answer: Answer) -> LogInfo:
 
 
 def consumer(answer: Answer) -> Consumer:
-    """The answer to what was done to a consumer."""
+    """The answer to a request about a consumer."""
     return _decode_consumer(answer.body())
 
 
@@ -175,7 +175,7 @@ def holding(answer: Answer) -> Holding:
 
 
 def nothing(answer: Answer) -> None:
-    """Whatever the answer says, it is done."""
+    """Ignore the answer: the request succeeded."""
 
 
 def number_of(answer: Answer, name: bytes) -> int:
@@ -187,7 +187,7 @@ def number_of(answer: Answer, name: bytes) -> int:
 
 
 def query_json(query: Query) -> dict[str, Any]:
-    """A query as JSON has it; items without types or tags leave them out."""
+    """A query as JSON; items without types or tags leave them out."""
     if query.items is None:
         return {"all": True}
     items = []
@@ -205,6 +205,6 @@ def query_json(query: Query) -> dict[str, Any]:
 
 def _condition_json(condition: AppendCondition) -> dict[str, Any]:
     query = query_json(condition.fail_if_events_match)
-    if condition.requires_match:  # only the first draft's form can say so
+    if condition.requires_match:  # only the first draft's form supports it
         return {"query": query, "expected_highest_sequence_number": condition.after}
     return {"failIfEventsMatch": query, "after": condition.after}

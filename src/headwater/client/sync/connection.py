@@ -1,4 +1,4 @@
-"""A connection to a server that blocks its thread: a request goes out, its answer comes in. No retries."""
+"""A blocking connection to a server: a request is sent and answered, then the next. No retries."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from ..protocol.address import Address
 from ..protocol.terms import ConnectionLost
 
 RECEIVE_BYTES = 64 * 1024
-"""More would be mapped from the system anew each time it is asked for, which costs more than the answer in it."""
+"""A larger buffer would be mapped again for each call, which costs more than the answer in it."""
 JOINED_BYTES_MAX = 64 * 1024
-"""A longer body goes out by itself, rather than copied behind its head."""
+"""A longer body is sent separately, rather than copied behind its head."""
 
 
 class Connection:
-    """A connection to a server. For one thread at a time; `close` is for any."""
+    """A connection to a server. For one thread at a time; any thread may call `close`."""
 
     def __init__(self, sock: socket.socket, timeout_s: float) -> None:
-        """A piece of an answer is awaited for `timeout_s`."""
+        """`timeout_s` limits the wait for each piece of an answer."""
         self._timeout_s = self._waits_s = timeout_s
         self._socket: socket.socket | None = sock
         sock.settimeout(timeout_s)
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self.has_received = False
-        """Whether the server ever said anything."""
+        """Whether the server has sent anything yet."""
 
     @classmethod
     def open(cls, address: Address, timeout_s: float, connect_s: float) -> Connection:
-        """A connection to that address, with TLS if the address has it, in `connect_s`. Raises OSError."""
+        """Connect to that address within `connect_s`, with TLS if the address has it. Raises OSError."""
         try:
             return cls(open_socket(address, connect_s), timeout_s)
         except TimeoutError:
@@ -41,19 +41,19 @@ class Connection:
     # Per connection
 
     def is_stale(self) -> bool:
-        """Whether the server closed an idle connection, or sent what nobody asked for."""
+        """Whether the server closed an idle connection, or sent unrequested data."""
         return self._socket is None or bool(self._poll.poll(0))
 
     def close(self) -> None:
         """Close it; a thread that waits for an answer gets ConnectionLost."""
         if (sock := self._socket) is not None:
             self._socket = None
-            with contextlib.suppress(OSError):  # the peer was faster
+            with contextlib.suppress(OSError):  # the peer closed it first
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
             sock.close()
 
     def wait_closed(self) -> None:
-        """Nothing is left of it once it is closed."""
+        """Does nothing: once closed, it is closed completely."""
 
     # Per request
 
@@ -64,12 +64,12 @@ class Connection:
         return answer
 
     def finish(self, answer: Answer) -> None:
-        """Wait for the rest of an answer, which stays in it. Raises as `ask`."""
+        """Wait for the rest of an answer, which is kept in it. Raises as `ask`."""
         while not answer.is_complete:
             self._receive(answer)
 
     def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
-        """Send a request and wait for the head of its answer, so long at most. Raises as `ask`."""
+        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises as `ask`."""
         if (sock := self._socket) is None:
             raise ConnectionLost("the connection was closed")
         self._wait_for(self._timeout_s if timeout_s is None else timeout_s)
@@ -113,7 +113,7 @@ class Connection:
 
 
 def open_socket(address: Address, timeout_s: float) -> socket.socket:
-    """A connection to that address, with TLS if the address has it. Raises OSError."""
+    """Connect to that address, with TLS if the address has it. Raises OSError."""
     if address.unix_path is not None:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:

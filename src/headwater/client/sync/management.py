@@ -1,4 +1,4 @@
-"""What an operator sees and does, over HTTP: entities by type and name (`docs/reference/management.md`)."""
+"""Management of a server over HTTP: entities by type and name (`docs/reference/management.md`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Found(NamedTuple):
     """The answer to a query."""
 
     names: Sequence[str]
-    """The attributes, in the order in which each row has them."""
+    """The attributes, in the order of each row's values."""
     rows: Sequence[Sequence[Any]]
 
     @property
@@ -29,17 +29,17 @@ class Found(NamedTuple):
 
 
 class Management:
-    """The entities of a server. A type is given by its name, or the last word of it: `log`, `connection`.
+    """The entities of a server. A type is given by its name, or by the last word of it: `log`, `connection`.
 
-    Every method raises EventLogError: Forbidden, what the core calls what is wrong, or Refused. A change whose answer
-    is lost is not repeated, since somebody may have made another one meanwhile: it raises OutcomeUnknown.
+    Every method raises EventLogError: Forbidden, a core error, or Refused. A change whose answer is lost is not
+    repeated, since someone may have made another change meanwhile: it raises OutcomeUnknown.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
     def types(self) -> dict[str, Any]:
-        """The types that the server has, each with its operations and its attributes."""
+        """The types of the server, each with its operations and attributes."""
         types: dict[str, Any] = self._call("GET", "/management")["types"]
         return types
 
@@ -63,20 +63,22 @@ class Management:
         return self._entity("GET", type, name)
 
     def create(self, type: str, name: str, attributes: Mapping[str, Any], *, drops_at_most: int = 0) -> dict[str, Any]:
-        """Make one; answers all its attributes. Raises WouldDrop of a first consumer, as `register_consumer` does."""
+        """Create an entity. Returns all its attributes. Raises WouldDrop for a first consumer, like
+        `register_consumer`.
+        """
         return self._entity("PUT", type, name, attributes, drops_at_most)
 
     def update(self, type: str, name: str, changes: Mapping[str, Any], *, drops_at_most: int = 0) -> dict[str, Any]:
-        """Change one; None takes a value away. Answers all its attributes.
+        """Change an entity; None removes a value. Returns all its attributes.
 
-        Raises WouldDrop if settings of a log, or a consumer that is moved, drop more events than `drops_at_most`.
+        Raises WouldDrop if settings of a log, or a moved consumer, drop more events than `drops_at_most`.
         """
         return self._entity("PATCH", type, name, changes, drops_at_most)
 
     def delete(self, type: str, name: str, *, drops_at_most: int = 0) -> None:
-        """Take one away; a connection, a session or a link is closed by that.
+        """Delete an entity; this closes a connection, a session or a link.
 
-        Raises WouldDrop if a log drops more events than `drops_at_most` because a consumer of it goes.
+        Raises WouldDrop if the deleted consumer makes its log drop more events than `drops_at_most`.
         """
         path = _path(type, name) + dropping(drops_at_most)
         self._transport.call(Request(Route("DELETE", path), b"", "", wire.nothing, is_sent_once=True))
@@ -98,7 +100,7 @@ class Management:
 
 
 _CHANGES = ("PUT", "PATCH")
-"""What changes an entity. An operation of the node itself changes nothing."""
+"""Methods that change an entity. An operation of the node itself changes nothing."""
 
 
 def _decode(answer: Answer) -> Any:

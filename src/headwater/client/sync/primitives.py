@@ -1,4 +1,4 @@
-"""What a thread waits with, under the names of `aio.primitives`: the modules made from those of `aio` use them."""
+"""Waiting primitives of threads, under the names of `aio.primitives`: modules generated from `aio` use them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def in_worker(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def wait(event: Event, timeout_s: float) -> None:
-    """Wait until the event is set, for so long at most."""
+    """Wait at most `timeout_s` for the event to be set."""
     event.wait(timeout_s)
 
 
 class Pages(Iterator[SequencedEvent]):
-    """The events of pages that come one after the other."""
+    """The events of consecutive pages."""
 
     _page: Iterator[SequencedEvent] = iter(())
     _events: Sequence[SequencedEvent] = ()
 
     @abstractmethod
     def next_page(self) -> Sequence[SequencedEvent]:
-        """The events that came next, as many as came at once; empty at the end."""
+        """The next events, as many as arrived at once; empty at the end."""
 
     def __iter__(self) -> Iterator[SequencedEvent]:
         return chain.from_iterable(self._pages())  # no Python between two events of a page
@@ -52,7 +52,7 @@ class Pages(Iterator[SequencedEvent]):
     def _pages(self) -> Iterator[Iterator[SequencedEvent]]:
         yield self._page
         while True:
-            yield iter(self._turn, None)  # no generator asks: an error would end it, and the next event look like none
+            yield iter(self._turn, None)  # not a generator: an error would end it, and the read would look complete
             if not self._events:
                 return
             self._page = iter(self._events)

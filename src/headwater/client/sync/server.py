@@ -32,14 +32,14 @@ def connect(
 ) -> Server:
     """The server at that URL. Nothing is sent yet: the first request connects.
 
-    With `https`, certificates are checked against the system's authorities, or those in `ca_file`; `is_verified` False
-    checks nothing. A single answer is awaited for `timeout_s`; a request that fails because the server is away or
-    overloaded is repeated for `retry_s` (0 = never); `on_waiting` is called with the error when that has gone on for a
-    second. A certificate that is not trusted, and TLS against plain HTTP, raise at once.
+    With `https`, certificates are checked against the system's authorities, or those in `ca_file`; with `is_verified`
+    False, they are not checked. Each answer is awaited for `timeout_s`. A request that fails because the server is away
+    or overloaded is repeated for `retry_s` (0 = never); after a second of that, `on_waiting` is called with the error.
+    An untrusted certificate, and TLS against plain HTTP, raise at once.
 
-    Several URLs, as a sequence or with commas between them, are addresses of one server and its replicas: where one
-    does not answer, the next one is asked at once, whatever `retry_s`, and stays in use; a primary that a replica names
-    is turned to, with the same credentials. A log whose incarnation is another one there is an error,
+    Several URLs, as a sequence or separated by commas, are addresses of one server and its replicas. If one does not
+    answer, the client tries the next at once, whatever `retry_s`, and keeps using it. It follows a replica to the
+    primary that it names, with the same credentials. If a log has another incarnation there, that is an error,
     PositionOfOtherIncarnation. Raises InvalidInput.
     """
     terms = terms_of(
@@ -64,24 +64,24 @@ class Server(Closing):
 
     @property
     def url(self) -> str:
-        """Where it is: of several addresses, the one in use."""
+        """Its URL; of several addresses, the one in use."""
         return self._transport.targets.current.address.url
 
     @property
     def management(self) -> Management:
-        """What operators see and do: connections, links, groups, users, logs."""
+        """Management for operators: connections, links, groups, users, logs."""
         return Management(self._transport)
 
     def logs(self) -> list[str]:
-        """The names of the logs that the user may read, in order."""
+        """The names of the logs that the user may read, sorted."""
         return self._transport.call(routes.logs())
 
     def log(self, name: str) -> RemoteLog:
-        """A log by name; whether there is one shows when it is used. Raises InvalidLogName."""
+        """A log by name; its existence is checked on use. Raises InvalidLogName."""
         return RemoteLog(self._transport, name)
 
     def create(self, name: str, settings: LogSettings | None = None) -> RemoteLog:
-        """Create a log, or answer the one of that name if its settings are these (None: the defaults).
+        """Create a log, or return the existing one if its settings equal these (None: the defaults).
 
         Raises InvalidLogName, InvalidSettings, LogExists.
         """
@@ -89,13 +89,13 @@ class Server(Closing):
         return self.log(name)
 
     def ensure(self, name: str, settings: LogSettings | None = None) -> bool:
-        """Create a log unless there is one of that name with these settings; whether it is new. Raises as `create`."""
+        """Create a log unless one of that name and settings exists. Returns whether it is new. Raises as `create`."""
         with settings_named():
             return self._transport.call(routes.ensure(name, settings))
 
     def change(self, name: str, settings: LogSettings, *, drops_at_most: int = 0) -> LogInfo:
-        """Give a log new settings. Raises LogNotFound, InvalidSettings, and WouldDrop if more events would be dropped
-        now than `drops_at_most`.
+        """Change the settings of a log. Raises LogNotFound, InvalidSettings, and WouldDrop if that would drop more than
+        `drops_at_most` events now.
         """
         with settings_named():
             return self._transport.call(routes.change(name, settings, drops_at_most))
@@ -103,9 +103,9 @@ class Server(Closing):
     def delete(self, name: str) -> None:
         """Delete a log and all its events. Raises LogNotFound.
 
-        Where an answer is lost, the request is repeated, for the same incarnation of the log: one that somebody made
-        meanwhile stays. Where the incarnation is not known (a server of 0.1.x, or no right to read the log), it raises
-        OutcomeUnknown instead.
+        If an answer is lost, the request is repeated for the same incarnation of the log: a log created meanwhile
+        stays. If the incarnation is unknown (a server of 0.1.x, or no right to read the log), it raises OutcomeUnknown
+        instead.
         """
         try:
             incarnation = self._transport.call(routes.incarnation(name))
@@ -115,8 +115,8 @@ class Server(Closing):
             self._transport.call(routes.delete(name, incarnation))
         except LogNotFound:
             if incarnation is None:
-                raise  # otherwise it was there before, and is gone
+                raise  # otherwise an earlier attempt deleted it
 
     def close(self) -> None:
-        """Close the connections. Logs of this server answer nothing any more."""
+        """Close the connections. The logs of this server cannot be used any more."""
         self._transport.close()

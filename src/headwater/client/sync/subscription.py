@@ -19,13 +19,14 @@ from .reading import RemoteReading
 from .transport import Stream, Transport
 
 LASTING_S = 5.0
-"""A stream that began and ends after so long has worked: some proxies end an idle one before its first heartbeat."""
+"""A stream that lasts this long worked, even if it ends: some proxies end idle ones before the first heartbeat."""
 
 
 class RemoteSubscription(Subscription):
-    """Iterate it for the events; it waits where the log has no more, until there are some or it is closed.
+    """Iterate it for the events; at the end of the log it waits for new ones, or until it is closed.
 
-    Raises PositionTrimmed where a trim overtook its cursor, so that nothing is skipped. A context manager.
+    Raises PositionTrimmed if a trim overtook its cursor, so that no event is skipped silently. An async context
+    manager.
     """
 
     def __init__(
@@ -36,23 +37,23 @@ class RemoteSubscription(Subscription):
         after: int | None,
         partition: int | None,
     ) -> None:
-        """Of no use before `begin`."""
+        """Call `begin` before use."""
         super().__init__(after or 0)
         self._transport = transport
         self._follower = Follower(routes, query, after, partition, transport.terms.timeout_s)
         self._stream: Stream | None = None
         self._under_way = UnderWay()
-        """Of the stream whose head is awaited."""
+        """The stream whose head is awaited."""
         self._reading: RemoteReading | None = None
-        """The one by which it caught up last, or does."""
+        """The latest catch-up read."""
         self._closing = Event()
         self._attempts = transport.terms.attempts()
-        """Those to follow the log, which go on until a stream brings a number, or lasts."""
+        """The attempts to follow the log, until a stream delivers a number, or lasts."""
         self._began_at = 0.0
-        """When the stream did, by the monotonic clock."""
+        """When the stream began, by the monotonic clock."""
 
     def begin(self) -> Self:
-        """Find out what is wrong with the position or the query. Raises as `core.EventLog.read`."""
+        """Check the position and the query. Raises as `core.EventLog.read`."""
         reading = RemoteReading(self._transport, self._follower.check()).begin()
         reading.next_page()
         return self
@@ -72,7 +73,7 @@ class RemoteSubscription(Subscription):
             try:
                 return self._catch_up_or_follow(deadline)
             except LogNotFound:
-                break  # it was deleted: nothing follows any more
+                break  # the log was deleted: there are no more events
             except PASSING as error:
                 self._give_up(error)
                 is_patient = isinstance(error, HeartbeatMissing) and self._follower.may_wait_longer()
@@ -84,7 +85,7 @@ class RemoteSubscription(Subscription):
         try:
             pause_s = self._transport.targets.pause_s(self._attempts, error)
         except BaseException:
-            self._attempts.succeeded()  # whoever asks again has patience again
+            self._attempts.succeeded()  # a repeated call starts with full patience
             raise
         left_s = _left_s(deadline)
         wait(self._closing, pause_s if left_s is None else min(pause_s, left_s))
@@ -99,7 +100,7 @@ class RemoteSubscription(Subscription):
                 self._follow(deadline)
             return self._await_events(deadline)
         except DeadlinePassed:
-            return self._catch_up()  # what is durable by now, though the stream may not have brought it yet
+            return self._catch_up()  # what is durable by now, even if the stream has not delivered it
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
@@ -107,10 +108,10 @@ class RemoteSubscription(Subscription):
             return ()
         reading.begin()
         events = reading.rest()
-        if self.is_closed:  # what was read may not be all
+        if self.is_closed:  # the read may be incomplete
             return ()
         if reading.has_waited:
-            self._attempts.succeeded()  # the server was away for streams, too; otherwise reads say nothing of them
+            self._attempts.succeeded()  # the server was away for streams, too; otherwise reads prove nothing about them
         self.cursor = self._follower.caught_up(self.cursor, events, reading.head)
         return events
 
@@ -130,12 +131,12 @@ class RemoteSubscription(Subscription):
             self._drop_stream()
 
     def _await_events(self, deadline: float | None) -> Sequence[SequencedEvent]:
-        """The events of the stream that come next. Raises DeadlinePassed, and ConnectionLost at its end."""
+        """The next events of the stream. Raises DeadlinePassed, and ConnectionLost at its end."""
         silent_at = time.monotonic() + self._follower.silence_s
         while (stream := self._stream) is not None:
             left_s = _left_s(silent_at if deadline is None else deadline)
             try:
-                if deadline is None and left_s == 0:  # something comes all the time
+                if deadline is None and left_s == 0:  # data arrives all the time
                     raise TimeoutError
                 piece = stream.read(left_s)
             except TimeoutError:

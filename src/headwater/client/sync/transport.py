@@ -1,8 +1,7 @@
 # Made from aio/transport.py by python -m tests.client.unasync: change that file, not this one.
 """Requests to one server by threads: idle connections, retries while it is away or overloaded, problems as exceptions.
 
-Which of its addresses is asked, `protocol.dispatch` says.
-A request is sent again where its answer is lost: see `protocol.request`.
+`protocol.dispatch` selects the address. For repeats after a lost answer, see `protocol.request`.
 """
 
 from __future__ import annotations
@@ -25,20 +24,20 @@ from .primitives import Places, in_worker, sleep
 T = TypeVar("T")
 
 LEFT_S_MIN = 0.001
-"""Nothing is awaited for less: a socket would not wait at all."""
+"""The shortest wait: with 0, a socket would not wait at all."""
 
 
 class Transport(Sending[Connection]):
-    """The way to one server, for any thread. Each request has a connection of its own while it is under way."""
+    """The requests to one server, for any thread. Each uses its own connection while it is in progress."""
 
     def __init__(self, terms: Terms) -> None:
         super().__init__(terms)
         self._places = Places()
 
     def call(self, request: Request[T]) -> T:
-        """What a whole answer means. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
+        """The decoded answer. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
 
-        An append that ends with neither an acknowledgement nor a refusal of the server's raises OutcomeUnknown.
+        An append that ends with neither an acknowledgement nor a refusal by the server raises OutcomeUnknown.
         """
         trying = None
         while True:
@@ -54,19 +53,19 @@ class Transport(Sending[Connection]):
                 raise
 
     def open(self, request: Request[T]) -> Stream:
-        """An answer whose head has come, for its caller to read and close; one attempt.
+        """An answer whose head has arrived, for its caller to read and close; one attempt.
 
-        Raises OSError where the server is away, ServerUnreachable where it is of no use to try again, and what the
-        problem document says.
+        Raises OSError if the server is away, ServerUnreachable if retrying is useless, and what the problem document
+        says.
         """
         return Stream(self, self._sent(request, is_whole=False))
 
     def wait_after(self, attempts: Attempts, error: OSError | EventLogError) -> None:
-        """Pause before the next attempt; where there is none left, raises the error."""
+        """Pause before the next attempt; raises the error if none is left."""
         sleep(self.targets.pause_s(attempts, error))
 
     def close(self) -> None:
-        """Close what is idle, and what is in use as soon as it is given back; no more requests are taken."""
+        """Close idle connections now, and those in use when they are returned; take no more requests."""
         self._is_closed = True
         closing = self.targets.idle()
         for connection in closing:
@@ -75,7 +74,7 @@ class Transport(Sending[Connection]):
             connection.wait_closed()
 
     def _sent(self, request: Request[Any], *, is_whole: bool) -> Sent[Connection]:
-        """One attempt: the answer as far as it is needed, or the error that it is. Raises OSError, EventLogError."""
+        """One attempt: the answer as far as needed, or the error in it. Raises OSError, EventLogError."""
         steps = self._sending(request, is_whole=is_whole)
         asking = next(steps)
         while True:
@@ -87,16 +86,16 @@ class Transport(Sending[Connection]):
                 return sent
 
     def _answered(self, asking: Asking[Connection]) -> tuple[Connection, Answer]:
-        """What one address answers: all of it, where it is no success. Raises OSError, ServerUnreachable.
+        """The answer of one address, read whole if it is an error. Raises OSError, ServerUnreachable.
 
-        DeadlinePassed says nothing of the address.
+        DeadlinePassed does not count against the address.
         """
         target, request, is_whole = asking
         under_way = request.under_way
         with nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = None if request.is_sent_once else self._idle(target)  # one that may be closing meanwhile
+                connection = None if request.is_sent_once else self._idle(target)  # an idle one may be closing
                 connection = connection or self._opened(target, request)
                 if under_way is not None:
                     under_way.begin(connection)
@@ -143,10 +142,10 @@ class Transport(Sending[Connection]):
 
 
 class Stream(Opened[Connection]):
-    """An answer being read; closing it before its end costs the connection, and nothing else."""
+    """A streamed answer; closing it before its end only costs the connection."""
 
     def read(self, timeout_s: float | None = None) -> bytes:
-        """The next piece of the body; empty at its end, with which the stream is closed. Raises OSError."""
+        """The next piece of the body; empty at its end, which closes the stream. Raises OSError."""
         if (connection := self._connection) is None:
             return b""
         piece = connection.read(self.answer, timeout_s)
@@ -156,7 +155,7 @@ class Stream(Opened[Connection]):
 
 
 def _left_s(request: Request[Any], limit_s: float) -> float:
-    """How long it is awaited: within that limit, and until its deadline."""
+    """How long to wait for it: within that limit, and until its deadline."""
     if request.deadline is None:
         return limit_s
     return min(limit_s, max(LEFT_S_MIN, request.deadline - time.monotonic()))

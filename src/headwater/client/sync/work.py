@@ -1,4 +1,4 @@
-"""One process's work in a group, by threads (see `protocol.share`): one says that it is alive, one has the batches."""
+"""One process's work in a group, by threads (see `protocol.share`): one sends heartbeats, one processes the batches."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from .transport import Transport
 
 
 class Work(Closing):
-    """Iterate it for batches, in one thread. A batch is acknowledged when the next one is asked for.
+    """Iterate it for batches, in one thread. A batch is acknowledged when you ask for the next one.
 
-    At least once: a batch whose partition went to another worker meanwhile may be done by that one too.
+    At least once: if a partition moved to another worker meanwhile, that one may process the batch again.
     """
 
     def __init__(self, transport: Transport, share: Share) -> None:
@@ -35,22 +35,22 @@ class Work(Closing):
 
     @property
     def partitions(self) -> dict[int, int]:
-        """The partitions that it holds now, with their epochs."""
+        """The partitions it holds now, with their epochs."""
         with self._changing:
             return self._share.partitions
 
     def __iter__(self) -> Iterator[Batch]:
-        with contextlib.suppress(LogNotFound):  # it was deleted: nothing follows any more
+        with contextlib.suppress(LogNotFound):  # the log was deleted: there are no more events
             while (batch := self._next()) is not None:
                 if batch.events:
                     yield batch
                 self.acknowledge(batch)
 
     def acknowledge(self, batch: Batch, *, upto: int | None = None) -> bool:
-        """A batch is done with, before the next one is asked for; False if its partition is another worker's by now.
+        """Acknowledge a batch before asking for the next; False if another worker has its partition by now.
 
-        `upto`: its events up to that number are; only later events are done again after a crash. Raises
-        InvalidInput for a number that the batch does not have.
+        `upto`: acknowledge its events up to that number; only later events are repeated after a crash. Raises
+        InvalidInput for a number that is not in the batch.
         """
         with self._changing:
             request = self._share.done(batch, upto)
@@ -63,19 +63,19 @@ class Work(Closing):
         return True
 
     def close(self) -> None:
-        """End it, from any thread: its partitions are others' at once, an iteration stops after its batch."""
+        """End it, from any thread: other workers get its partitions at once, an iteration stops after its batch."""
         with self._changing:
             if self._is_closed:
                 return
             self._is_closed = True
             self._changing.notify_all()
-        for _ in range(2):  # the first ends a beat that waits; a beat that came after it has joined anew
+        for _ in range(2):  # the first ends a waiting heartbeat; a heartbeat sent after it has joined again
             if self._error is not None:
                 break
             try:
                 self._transport.call(self._share.leave())
             except EventLogError:
-                break  # the server is away, or the log is gone: the lease ends by itself
+                break  # the server is away, or the log is gone: the lease expires
             self._beating.join(GONE_S)
 
     def _beat(self) -> None:
@@ -115,5 +115,5 @@ class Work(Closing):
                     return batch
 
     def _give_up(self, leaving: Request[None]) -> None:
-        with contextlib.suppress(ConsumerFenced):  # it took too long: it is another's already
+        with contextlib.suppress(ConsumerFenced):  # it took too long: another worker has the partition
             self._transport.call(leaving)

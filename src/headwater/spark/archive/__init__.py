@@ -1,7 +1,7 @@
-"""Archives: logs copied to Delta tables, safely enough that the server may forget what was copied.
+"""Archives: logs copied to Delta tables, durably enough that the server may drop what was copied.
 
-The pipeline `archive` (headwater.spark.jobs.archive) writes them. They are read by Spark, by everything else that knows
-Delta tables, and by the data source `headwater` as the older part of a log.
+The pipeline `archive` (headwater.spark.jobs.archive) writes them. Spark and any other Delta reader can read them; the
+data source `headwater` reads them as the older part of a log.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .compaction import compact, vacuum
 else:
 
-    def __getattr__(name: str) -> Any:  # they write tables, for which deltalake is loaded: 280 MiB of address space
+    def __getattr__(name: str) -> Any:  # writing tables loads deltalake: 280 MiB of address space
         if name in ("compact", "vacuum"):
             from . import compaction
 

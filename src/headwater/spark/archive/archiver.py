@@ -1,15 +1,15 @@
-"""The steps of an archiver, in order: register, claim the table, commit files, acknowledge.
+"""The steps of an archiver: register, claim the table, commit files, acknowledge.
 
 No Spark here.
 
-1. `open`: register as the log's consumer, which raises the epoch and holds trimming back; claim the table, which
-   fences off every older archiver; acknowledge what the table has, in case that one was killed before it could.
-2. Somebody writes Parquet files of the events after `archived` into `directory`.
+1. `open`: register as the log's consumer, which raises the epoch and holds trimming back; claim the table, which fences
+   off every older archiver; acknowledge what the table has, in case the last one was killed before it could.
+2. The caller writes Parquet files of the events after `archived` into `directory`.
 3. `commit`: read the files back, make them durable, add them to the table, in one durable step.
-4. `release`: acknowledge. Only now may the log forget these events.
+4. `release`: acknowledge. Only now may the log drop these events.
 
-It can be killed between any two of these, and in them: what was staged and not committed is not in the table and is
-staged again; what was committed and not acknowledged is acknowledged by the next one.
+It can be killed at any point: staged files that were not committed are not in the table and are staged again; the next
+archiver acknowledges what was committed and not acknowledged.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ if TYPE_CHECKING:
     from ...flight.client import BulkClient
 
 COMPONENT = "ARCHIVER"
-"""The component under which an archiver is registered. FutoIn's rule for names allows it."""
+"""The component under which an archiver is registered. It is valid under FutoIn's rule for names."""
 OWNER = "spark"
 HEARTBEAT_S = 30.0
-"""An archiver that has nothing to do acknowledges so often all the same: the server sees that it is there."""
+"""How often an idle archiver acknowledges, so that the server sees it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """What of the archived events stays in the log, and what becomes of the rest."""
+    """Which archived events stay in the log, and how the others are dropped."""
 
     numbers: int = 0
-    """So many of the newest archived numbers are not acknowledged yet."""
+    """How many of the newest archived numbers are not acknowledged yet."""
     seconds: float = 0.0
-    """Nor are events that were recorded so short a time ago."""
+    """How recent events must be to stay unacknowledged."""
     is_trimming: bool = False
-    """Whether the archiver asks the log to forget what is acknowledged, instead of leaving that to its retention."""
+    """Whether the archiver trims the acknowledged events, instead of leaving that to the log's retention."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadBack:
-    """The files of a commit, which were read back and verified before it."""
+    """The files of a commit, read back and verified before it."""
 
     after: int
-    """They have the events after this number, up to the newest that is archived."""
+    """They contain the events after this number, up to the newest archived one."""
     version: int
-    """Of the table, with them in it."""
+    """The version of the table that contains them."""
     identities: Mapping[Path, tuple[int, int, int]]
-    """Of each: inode, size and time of change, which differ when its content does."""
+    """For each file: inode, size and time of change, which differ if its content does."""
 
     def holds(self, root: Path, after: int) -> bool:
-        """Whether the newest version has all events after that number in these files, as they were."""
+        """Whether the newest version has all events after that number in these unchanged files."""
         is_newest = not entry(root, self.version + 1).exists()
         return (
             is_newest
@@ -80,16 +80,16 @@ class _ReadBack:
 
 
 class Archiver:
-    """The one writer of a log's archive, from `open` until another one takes over."""
+    """The only writer of a log's archive, from `open` until another one takes over."""
 
     def __init__(self, client: BulkClient, log: str, table: ArchiveTable, consumer: Consumer, keeping: Keeping) -> None:
-        """See `open`, which makes one."""
+        """Use `open` to make one."""
         self.log, self.keeping = log, keeping
         self._client, self._table, self._consumer = client, table, consumer
         self._releasing = threading.Lock()
         self._acknowledged = consumer.acknowledged
         self.after = table.state.archived
-        """The next events are those after this number: `archived`, but after a gap."""
+        """The next events are those after this number: `archived`, except after a gap."""
         self._released_at = 0.0
         self._read_back: _ReadBack | None = None
 
@@ -104,7 +104,7 @@ class Archiver:
         keeping: Keeping = Keeping(),
         accepts_gap: bool = False,
     ) -> Archiver:
-        """Step 1. A table that is not there yet is made, and begins at the log's first retained event.
+        """Step 1. Creates a missing table, which begins at the log's first retained event.
 
         Raises NotAnArchive, EventsMissing (unless `accepts_gap`), ArchiveFenced, and what the client raises.
         """
@@ -113,7 +113,7 @@ class Archiver:
             check_log(path, known.log, log)
         after = 0 if known is None else min(known.archived, client.head(log).head)
         consumer = client.register_consumer(log, owner, component, after=after, drops_at_most=after)  # it has them
-        info = client.info(log)  # from here on the log keeps what is not acknowledged
+        info = client.info(log)  # from here on the log keeps everything unacknowledged
         table = ArchiveTable.create(path, log, info.incarnation, info.first_retained)
         check_consumer(path, table.state.archived, info, consumer)
         if problem := missing(table.state.archived, table.state.incarnation, info):
@@ -129,26 +129,26 @@ class Archiver:
 
     @property
     def archived(self) -> int:
-        """The number up to which the log is in the table."""
+        """The table contains the log up to this number."""
         return self._table.state.archived
 
     @property
     def claim(self) -> int:
-        """What this archiver holds against others; larger than all before."""
+        """This archiver's claim on the table; larger than all before."""
         return claim_of(self._consumer)
 
     @property
     def path(self) -> Path:
-        """Of the table."""
+        """The path of the table."""
         return self._table.path
 
     @property
     def directory(self) -> Path:
-        """Where the next events are staged: files below `date=...`, by the date on which they were recorded."""
+        """Where to stage the next events: files below `date=...`, by the date of recording."""
         return batch_directory(self.path, self.after, self.claim)
 
     def begin_checkpoint(self, parent: Path | None = None) -> Path:
-        """A directory that is this archiver's alone, for what Spark remembers of a query; those before it are removed.
+        """A directory for Spark's query state, used by this archiver alone; earlier ones are removed.
 
         It is below the table, unless a parent is given.
         """
@@ -161,9 +161,9 @@ class Archiver:
 
     @contextlib.contextmanager
     def adding(self) -> Iterator[None]:
-        """Around staging and `commit`: whatever fails because this archiver was replaced is ArchiveFenced.
+        """Wrap staging and `commit`: any failure because this archiver was replaced becomes ArchiveFenced.
 
-        The newer one has removed what this one was staging, so that it may fail anywhere.
+        The newer one has removed the files this one was staging, so it may fail anywhere.
         """
         try:
             yield
@@ -174,7 +174,7 @@ class Archiver:
             raise
 
     def commit(self) -> Staged | None:
-        """Step 3, for what lies in `directory`; None if there are no events.
+        """Step 3, for the files in `directory`; None if there are no events.
 
         Raises ArchiveIncomplete, ArchiveFenced: then nothing was added.
         """
@@ -194,12 +194,12 @@ class Archiver:
         return staged
 
     def release(self) -> int:
-        """Step 4; answers up to which number. May be called at any time, by any thread.
+        """Step 4; returns the number acknowledged. May be called at any time, by any thread.
 
         Files are read back before their events are acknowledged: from then on they may be the only copy. `commit` has
-        read its own; the release that follows it does not read them again, unless they, or the table, have changed.
-        Raises ArchiveUnreadable, if one of them is damaged; ConsumerFenced, if another archiver has registered; and
-        what else the client raises.
+        read its own; the release that follows does not read them again, unless they or the table have changed. Raises
+        ArchiveUnreadable if one of them is damaged; ConsumerFenced if another archiver has registered; and what else
+        the client raises.
         """
         with self._releasing:
             number = self._releasable()
@@ -218,11 +218,11 @@ class Archiver:
 
     @property
     def is_release_due(self) -> bool:
-        """Whether the last acknowledgement was a heartbeat ago."""
+        """Whether the last acknowledgement is at least a heartbeat ago."""
         return time.monotonic() - self._released_at >= HEARTBEAT_S
 
     def put_off_release(self) -> None:
-        """It was tried in vain: not before the next heartbeat again."""
+        """It failed: do not try before the next heartbeat."""
         self._released_at = time.monotonic()
 
     def _has_read_back(self) -> bool:
@@ -239,7 +239,7 @@ class Archiver:
         return self._client.count(self.log, after, upto)
 
     def _next_after(self, info: LogInfo) -> int:
-        """Where reading begins. A log that was made again, or restored, knows no numbers up to where it begins."""
+        """Where reading begins. A recreated or restored log has no numbers below its start."""
         after = max(self.archived, info.first_retained - 1)
         try:
             self._client.plan(Ticket(self.log, after=after))
@@ -254,18 +254,18 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 
 def claim_of(consumer: Consumer) -> int:
-    """Larger for each registration than for those before, also where the consumer was unregistered in between."""
+    """Larger for each registration than for all before, even if the consumer was unregistered in between."""
     return (consumer.registered_at << 21) + consumer.epoch
 
 
 def check_consumer(path: Path, archived: int, info: LogInfo, consumer: Consumer) -> None:
-    """Raises ConsumerAhead if events were acknowledged that are not in this table: the log may trim them any time."""
+    """Raises ConsumerAhead if acknowledged events are not in this table: the log may trim them any time."""
     if consumer.acknowledged > max(archived, info.first_retained - 1):
         raise ConsumerAhead(str(path), info.name, consumer.owner, consumer.component, consumer.acknowledged)
 
 
 def missing(archived: int, incarnation: str, info: LogInfo) -> str | None:
-    """What is wrong if the log cannot give just the events that follow those in the table; None if it can."""
+    """The problem if the log cannot provide exactly the events after those in the table; None if it can."""
     if incarnation != info.incarnation:
         return (
             f"log {info.name!r} is another one now: it was deleted and made again, or restored "

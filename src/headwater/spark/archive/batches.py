@@ -1,4 +1,4 @@
-"""Archives what comes of one log, batch after batch: the streaming query of an archiver."""
+"""The streaming query of an archiver: archives one log, batch after batch."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How the batches of a run are made."""
+    """How to make the batches of a run."""
 
     spark: SparkSession
     run: Run
     events_max: int
     bytes_max: str
-    """About so much, as the data source takes sizes."""
+    """Approximate size of a batch, as the data source parses sizes."""
 
     def follow(self, archiver: Archiver, *, is_once: bool) -> Ending:
-        """Batch after batch. Spark's checkpoint lives no longer than this: the table says where the next one begins.
+        """Archive batch after batch. Spark's checkpoint is discarded afterwards: the table defines where the next one
+        begins.
 
         An older checkpoint would make Spark read its last batch again, which the log may have trimmed since.
         """
@@ -42,14 +43,14 @@ class Batches:
                 if staged is not None:
                     archiver.release()
             except EventLogError as error:
-                problems.append(error)  # it says more than what Spark makes of it
+                problems.append(error)  # it says more than Spark's error
                 raise
 
         run = self.run
         checkpoint = archiver.begin_checkpoint(Path(run.checkpoint) if run.checkpoint else None)
         source = run.server.options(
             log=archiver.log,
-            streamName=run.stream_name,  # its consumer shows how far it is, unless somebody asks for this too
+            streamName=run.stream_name,  # its consumer shows its progress, unless a stream name is also set
             startingPosition=archiver.after + 1,
             maxEventsPerTrigger=self.events_max,
             maxBytesPerTrigger=self.bytes_max,

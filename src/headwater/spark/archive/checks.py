@@ -1,4 +1,4 @@
-"""Checks a whole archive, file by file: checksums, counts, each number once. Gives older files checksums.
+"""Checks a whole archive, file by file: checksums, counts, each number once. Adds checksums to older files.
 
 No Spark here, and no server.
 """
@@ -25,7 +25,7 @@ from .staging import staged_file
 from .table import ArchiveTable
 
 Run = tuple[int, int]
-"""The first and the last of numbers that follow each other."""
+"""The first and the last of consecutive numbers."""
 
 
 @dataclass(slots=True)
@@ -34,26 +34,26 @@ class Checked:
 
     log: str
     version: int
-    """Of the Delta table."""
+    """The version of the Delta table."""
     unproved_since: int | None
-    """The version since which no digest proves the state of the table; None: it is proved."""
+    """The version since which no digest proves the state of the table; None if it is proved."""
     files: int = 0
     events: int = 0
     bytes: int = 0
     unproved: int = 0
-    """Files of versions before 0.2: they have checksums of pages alone."""
+    """Files of versions before 0.2, which only have checksums of pages."""
     problems: list[str] = field(default_factory=list)
     gaps: list[Run] = field(default_factory=list)
-    """Numbers that are not there. A log has gaps itself where it was restored, and where `--accept-gap` was given."""
+    """Missing numbers. A log has gaps itself if it was restored, and a table if `--accept-gap` was given."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether each file matches its checksums, and each number is there at most once."""
+        """Whether each file matches its checksums, and no number occurs twice."""
         return not self.problems
 
 
 def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object] = lambda file: None) -> Checked:
-    """Read every file of the newest version. Raises NotAnArchive, ArchiveUnreadable where the table cannot be read."""
+    """Read every file of the newest version. Raises NotAnArchive, ArchiveUnreadable if the table cannot be read."""
     table = snapshot(path)
     found = Checked(table.log, table.version, table.unproved_since)
     runs: list[Run] = []
@@ -78,8 +78,8 @@ def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object]
 
 
 def adopt(path: str | os.PathLike[str]) -> int:
-    """Give checksums to files of versions before 0.2; tells to how many. Each is copied, and one commit for each date
-    puts the copies in their places. The table's log gets a digest, where its newest commit has none.
+    """Add checksums to files of versions before 0.2. Returns how many. Each is copied, and one commit for each date
+    replaces them with the copies. The table's log gets a digest, if its newest commit has none.
 
     Raises ArchiveUnreadable if a file is damaged, CompactionOvertaken if a compaction came between.
     """
@@ -104,7 +104,7 @@ def adopt(path: str | os.PathLike[str]) -> int:
 
 
 def prove(path: str | os.PathLike[str], checked: Checked) -> None:
-    """Say of a table's log that it is proved, because of that check.
+    """Record in the table's log that this check has proved its state.
 
     Raises ArchiveError if another program has committed since then.
     """
@@ -117,7 +117,7 @@ def _unproved(table: Snapshot) -> list[ArchiveFile]:
 
 
 def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
-    """The numbers in a file, in runs. Raises ArchiveUnreadable where the table says otherwise."""
+    """The numbers in a file, in runs. Raises ArchiveUnreadable if the table disagrees."""
     check_file(file.path)
     with opened(file.path) as source:
         numbers = table_of(source, ["sequence_number"])["sequence_number"].to_numpy()
@@ -132,7 +132,7 @@ def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
 
 
 def _check_told(file: ArchiveFile, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    """Raises ArchiveUnreadable where a file has other events than the table says."""
+    """Raises ArchiveUnreadable if a file contains other events than the table says."""
     there = (len(numbers), int(numbers.min()), int(numbers.max()))
     if there != (expected := (file.events, file.first, file.last)):
         problem = "it has {:,} events, {} to {}".format(*there)

@@ -1,8 +1,8 @@
-"""Joins the small files of dates that are over, and removes files that no reader needs any more.
+"""Joins the small files of past dates, and removes files that no reader needs any more.
 
 No Spark here. Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's
-own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two
-compactions at once, one is refused.
+own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two concurrent
+compactions, one is refused.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .staging import StagedParquet, is_batch_directory, types_of
 from .table import ArchiveTable
 
 TARGET_BYTES = 256 * 1024 * 1024
-"""Files of at least half of that are left as they are."""
+"""Files of at least half this size are left alone."""
 ROW_GROUP_EVENTS, ROW_GROUP_BYTES = 131_072, 64 * 1024 * 1024
-"""Whichever is reached first; it is also what is in memory while rewriting."""
+"""Whichever is reached first; also the amount in memory while rewriting."""
 VACUUM_HOURS = 168
 """Readers of an older version have a week to finish."""
 
 
 @dataclass(slots=True)
 class Compacted:
-    """What a compaction did."""
+    """The result of a compaction."""
 
     dates: int = 0
     files_before: int = 0
@@ -60,10 +60,10 @@ def compact(
 ) -> Compacted:
     """Join the small files of each date before that one (default: today, UTC); each date is one durable commit.
 
-    Files of which the table has no statistics, which no archiver adds, stay as they are.
+    Files without statistics in the table, which no archiver adds, are left alone.
 
     Raises NotAnArchive, CompactionOvertaken if another compaction came between (then run it again), and
-    ArchiveUnreadable if a file is damaged: then its date stays as it is.
+    ArchiveUnreadable if a file is damaged: then its date is left alone.
     """
     table = ArchiveTable(Path(path).absolute())
     limit = datetime.now(UTC).date() if before is None else before
@@ -79,10 +79,10 @@ def compact(
 
 
 def vacuum(path: str | os.PathLike[str], hours: int = VACUUM_HOURS) -> int:
-    """Remove the files that no version of the last so many hours needs; tells how many.
+    """Remove the files that no version of the last `hours` hours needs. Returns how many.
 
-    Among them are those that an archiver staged and never committed; with `hours` = 0 also those that one is staging at
-    this moment. Raises NotAnArchive.
+    That includes files that an archiver staged and never committed; with `hours` = 0 also files being staged now.
+    Raises NotAnArchive.
     """
     table = ArchiveTable(Path(path).absolute())
     removed = table.vacuum(hours)
@@ -108,7 +108,7 @@ def _compact_date(table: ArchiveTable, date: Date, bins: Sequence[Sequence[Archi
 
 
 def _bins(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[ArchiveFile]]:
-    """Neighbours that become one file each; what stands alone, or is large enough, is left out."""
+    """Groups of neighbours to join into one file each; single and large files are left out."""
     chosen: list[ArchiveFile] = []
     for file in files:
         is_large = file.bytes >= target_bytes // 2
@@ -144,9 +144,9 @@ def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedParq
 
 
 def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) -> Path:
-    """Answers the new file, with checksums in its name.
+    """Returns the new file, with checksums in its name.
 
-    Raises ArchiveIncomplete, ArchiveUnreadable where the files do not hold what the table says.
+    Raises ArchiveIncomplete, ArchiveUnreadable if the contents of the files differ from the table.
     """
     events, newest = 0, 0
     expected = sum(file.events for file in files)
@@ -168,9 +168,9 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
 
 
 def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
-    """All their events; files whose numbers interleave are sorted together, in memory, the others streamed.
+    """All their events; files with interleaved numbers are sorted together, in memory, the others streamed.
 
-    A file that another program has joined out of order is sorted as well.
+    A file that another program has joined out of order is also sorted.
     """
     group: list[ArchiveFile] = []
     for file in files:
@@ -204,7 +204,7 @@ def _table(file: ArchiveFile) -> pa.Table:
 
 
 def _as_archived(events: _Events, path: str) -> _Events:
-    """With the columns of an archive. Raises ArchiveUnreadable where a file has others, which would be lost."""
+    """With the columns of an archive. Raises ArchiveUnreadable if a file has other columns, which would be lost."""
     if other := set(events.schema.names) ^ set(FILE_SCHEMA.names):
         problem = f"its columns are not those of an archive: {', '.join(sorted(other))} is missing or was added"
         raise ArchiveUnreadable(path, f"{problem}; another program has written it, and it stays as it is")
@@ -212,7 +212,7 @@ def _as_archived(events: _Events, path: str) -> _Events:
 
 
 def _row_group_events(files: Sequence[ArchiveFile]) -> int:
-    """So that what is in memory stays bounded also where events are large."""
+    """Limits the memory even if events are large."""
     uncompressed = 0
     for file in files:
         with opened(file.path) as source:
@@ -227,9 +227,9 @@ def _ms(moment: datetime) -> int:
 
 
 def _remove_empty(directory: Path) -> None:
-    """The directory, if there are no files below it."""
+    """Remove the directory if there are no files below it."""
     for parent, _, _ in os.walk(directory, topdown=False):
         try:
             os.rmdir(parent)
-        except OSError:  # not empty: something in it is in use
+        except OSError:  # not empty: it is in use
             return

@@ -5,7 +5,7 @@
     archive.views(spark, "/data/archive/orders")
     spark.sql("SELECT json:total::decimal(10,2) FROM orders WHERE type = 'OrderPlaced'")
 
-Each call pins the newest version of the table: what it gives does not change, while archivers add.
+Each call pins the newest version of the table: its result does not change while archivers add events.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def read(
 ) -> DataFrame:
     """The events of an archive after one number, up to another, recorded from one UTC date on and before another.
 
-    Its columns are the data source's, and `date`. Files that cannot have such events are not opened. Raises
+    Its columns are the data source's, and `date`. Files that cannot contain such events are not opened. Raises
     NotAnArchive.
     """
     from pyspark.sql import functions as F
@@ -65,14 +65,14 @@ def read(
 def views(
     spark: SparkSession, path: str | os.PathLike[str], name: str | None = None, *, version: int | None = None
 ) -> list[str]:
-    """Make temporary views of an archive, named by its log (or `name`); answers their names.
+    """Create temporary views of an archive, named by its log (or `name`). Returns their names.
 
-    - `NAME`: the events, and `json`: the data as VARIANT, NULL where it is not JSON
-    - `NAME_tags`: a row for each tag of each event: `key`, `value` (NULL where the tag is a bare key)
+    - `NAME`: the events, and `json`: the data as VARIANT, NULL if it is not JSON
+    - `NAME_tags`: a row for each tag of each event: `key`, `value` (NULL if the tag is a bare key)
     - `NAME_types`: for each type, how many events, from when to when, how many bytes
     - `NAME_days`: for each date and type, how many events, and how many bytes
 
-    To see what was archived since, call it again. Raises NotAnArchive, InvalidInput (no name for a view).
+    Call it again to see later events. Raises NotAnArchive, InvalidInput (no name for a view).
     """
     taken = snapshot(path, version)
     name = re.sub(r"[^A-Za-z0-9_]", "_", taken.log) if name is None else name

@@ -4,10 +4,10 @@ ArchiveError (an EventLogError)
 ├── ArchiveUnreadable   the table, or a file that it names, cannot be read
 │   └── NotAnArchive    there is something else at the path, or the archive of another log
 ├── ArchiveFenced       a newer archiver of the log has claimed the table
-├── ArchiveIncomplete   what was staged is not just the next events of the log
+├── ArchiveIncomplete   the staged events are not exactly the log's next events
 ├── CompactionOvertaken another compaction came between
-├── ConsumerAhead       the consumer has acknowledged what is not in this table
-└── EventsMissing       the log does not have the events any more that the table needs next
+├── ConsumerAhead       the consumer has acknowledged events missing from this table
+└── EventsMissing       the log no longer has the events that the table needs next
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 from ...core.errors import EventLogError
 
 RESTORE_FILE = "restore this file from a backup, or archive the log into a new table while the log has these events"
-"""What to do about a damaged file of an archive."""
+"""The remedy for a damaged file of an archive."""
 
 
 class ArchiveError(EventLogError):
@@ -31,7 +31,7 @@ class ArchiveUnreadable(ArchiveError):
 
 
 class NotAnArchive(ArchiveUnreadable):
-    """The path does not hold the archive that was asked for; nothing was changed there."""
+    """The path does not contain the requested archive; nothing was changed there."""
 
 
 class ArchiveFenced(ArchiveError):
@@ -43,7 +43,7 @@ class ArchiveFenced(ArchiveError):
 
 
 class ArchiveIncomplete(ArchiveError):
-    """The staged events after `after` are not all there are, or more; none of them was committed."""
+    """The staged events after `after` are not exactly the log's next events; none was committed."""
 
     def __init__(self, path: str, after: int, problem: str) -> None:
         self.path, self.after, self.problem = path, after, problem
@@ -51,7 +51,7 @@ class ArchiveIncomplete(ArchiveError):
 
 
 class CompactionOvertaken(ArchiveError):
-    """Another compaction changed the table meanwhile; that date was left as it is. Run it again."""
+    """Another compaction changed the table meanwhile; that date was left alone. Run it again."""
 
     def __init__(self, path: str, date: str) -> None:
         self.path, self.date = path, date
@@ -71,7 +71,7 @@ class ConsumerAhead(ArchiveError):
 
 
 class EventsMissing(ArchiveError):
-    """The log cannot give the events that follow those in the table."""
+    """The log cannot provide the events that follow those in the table."""
 
     def __init__(self, path: str, archived: int, problem: str) -> None:
         self.path, self.archived, self.problem = path, archived, problem

@@ -1,6 +1,6 @@
-"""Archives several logs in one run, one after the other, round by round: so it takes no more memory than one of them.
+"""Archives several logs in one run, one after the other in rounds, which takes no more memory than one of them.
 
-A query for each log at a time would hold a process of Python, or two, for each of them.
+Concurrent queries would each take a Python process or two.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ class Rounds:
         names: Callable[[], Iterable[str]],
         open: Callable[[str], Tended],
     ) -> None:
-        """`names` answers which logs there are to be archived now, `open` begins with one of them."""
+        """`names` returns the logs to archive now, `open` starts one of them."""
         self._client, self._batches, self._names, self._open = client, batches, names, open
         self._run = batches.run
         self._tended: dict[str, Tended] = {}
         self._behind: dict[str, int] = {}
 
     def once(self) -> Ending:
-        """Each log in its turn, up to what it has then. Raises what the first of those raised that failed, when the
-        others had their turn."""
+        """Archive each log in turn, up to its current head. If logs failed, raises the first error after all had their
+        turn.
+        """
 
         def turn(log: str) -> Ending:
             archiver, compacting = self._begun(log)
@@ -49,7 +50,7 @@ class Rounds:
         return self._round(turn)
 
     def follow(self) -> Ending:
-        """Round after round, until somebody wants the end, or a log failed; see `once`. Logs may appear meanwhile."""
+        """Repeat rounds until stopped, or a log failed; see `once`. New logs may appear meanwhile."""
         with Tending(self._run) as tending:
 
             def turn(log: str) -> Ending:
@@ -68,11 +69,11 @@ class Rounds:
 
     @property
     def behind(self) -> int:
-        """How many numbers were left in all logs, when each was last looked at."""
+        """How many numbers were left in all logs, when each was last checked."""
         return sum(self._behind.values())
 
     def reached(self) -> Iterator[tuple[str, int]]:
-        """Up to where each log is archived."""
+        """The number up to which each log is archived."""
         for log, (archiver, _) in self._tended.items():
             yield log, archiver.archived
 
@@ -83,7 +84,7 @@ class Rounds:
             try:
                 ending = turn(log)
             except PASSING:
-                raise  # the server fails, and would for all of them
+                raise  # the server fails, and would for all logs
             except EventLogError as error:
                 self._run.say(f"log {log!r}: {error}")
                 problems.append(error)
@@ -99,7 +100,7 @@ class Rounds:
         return self._tended[log]
 
     def _follow(self, log: str) -> Ending:
-        """What the log has now. To look costs one question; a query, a process of Python."""
+        """Archive the log's current events. The check takes one request; a query takes a Python process."""
         archiver = self._tended[log].archiver
         ending = Ending.DONE
         if (to_do := self._left(log)) > 0:

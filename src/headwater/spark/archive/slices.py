@@ -1,7 +1,7 @@
-"""Plans which files of an archive each task reads, and reads the events of a log from them.
+"""Plans which files of an archive each task reads, and reads a log's events from them.
 
-The archive of a log holds its events up to, and without, the next number that the archiver expects; the table says
-that number in the transaction `archiver:LOG`, which is committed with the files. Files have the columns of `schema`.
+The archive of a log contains its events below the next number that the archiver expects. The table stores that number
+in the transaction `archiver:LOG`, which is committed with the files. Files have the columns of `schema`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 def query_columns(query: Query) -> tuple[str, ...]:
-    """The columns that the query looks at: none of, or some of `type` and `tags`."""
+    """The columns that the query needs: some or none of `type` and `tags`."""
     items = query.items or ()
     columns = {"type": any(item.types for item in items), "tags": any(item.has_tags for item in items)}
     return tuple([name for name, is_needed in columns.items() if is_needed])
@@ -79,11 +79,11 @@ def _mask(array: pa.Array) -> Mask:
 
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
-"""How large a batch may get; an event may have up to 64 MiB."""
+"""Maximum size of a batch; an event may have up to 64 MiB."""
 
 
 class Piece(NamedTuple):
-    """A file or some row groups of it."""
+    """A file or some of its row groups."""
 
     path: str
     row_groups: tuple[int, ...] | None = None
@@ -91,7 +91,7 @@ class Piece(NamedTuple):
 
 @dataclass
 class ArchivedSlice(InputPartition):
-    """What one task reads of the archive: the events of a log in (after, upto] that are in these pieces."""
+    """What one task reads of the archive: the events of a log in (after, upto] in these pieces."""
 
     log: str
     after: int
@@ -110,9 +110,9 @@ def archive_slices(
     split_events: int | None,
     splits_min: int,
 ) -> list[ArchivedSlice]:
-    """What tasks are to read, in order, each about that large: small files go together, large ones are cut.
+    """The slices for tasks, in order, of about that size: small files are grouped, large ones are split.
 
-    Files that can have nothing that matches, by their types, are left out.
+    Files that cannot match, by their types, are left out.
     """
     files = archive.files(log, after, upto, query)
     size = min(split_bytes, max(1, sum(file.bytes for file in files) // splits_min))
@@ -182,7 +182,7 @@ def _may_have(group: pq.RowGroupMetaData, slice: ArchivedSlice) -> bool:
 
 
 def _pieces(file: ArchiveFile, size: int, split_events: int | None) -> Iterator[tuple[Piece, int, int]]:
-    """A file, or the row groups of one that is larger than a split may be, each with its events and bytes."""
+    """A file, or the row groups of one larger than a split may be, each with its events and bytes."""
     if file.bytes <= size and file.events <= (split_events or file.events):
         yield Piece(file.path), file.events, file.bytes
         return

@@ -1,12 +1,12 @@
-"""One version of an archive, as readers see it: its files, and which numbers and times they may have.
+"""One version of an archive, as readers see it: its files, with their possible numbers and times.
 
 No Spark here.
 
-`Snapshot` is the whole of a table that an archiver has made. `Archive` is what the data source asks: any Delta table
-that has the columns of an archive, of one log or of several, with or without statistics.
+`Snapshot` is a whole table made by an archiver. `Archive` serves the data source: any Delta table with the columns of
+an archive, of one log or of several, with or without statistics.
 
-A version stays readable while archivers add and compactions rewrite, until a vacuum removes files that it needs: that
-takes the table's retention, 7 days.
+A version stays readable while archivers add and compactions rewrite, until a vacuum removes its files, after the
+table's retention of 7 days.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from ..options import InvalidOption, ceil_ms
 from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
 from .state import archive_transaction, state_of
 
-if TYPE_CHECKING:  # a read without an archive loads no deltalake, which takes 280 MiB of address space
+if TYPE_CHECKING:  # reading without an archive loads no deltalake, which takes 280 MiB of address space
     from ..delta.table import Table
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
-"""What a table may have so that its files alone do not say what is in it."""
+"""Table features with which the files alone do not define the content."""
 SCHEMES = ("file", "s3", "gs", "abfs", "abfss", "hdfs")
 """Where a table and its files can be read."""
 _GONE = "the file is gone, though this version of the table has it; keep vacuum's retention above the longest read"
@@ -47,10 +47,10 @@ _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzin
 
 
 class ArchiveFile(NamedTuple):
-    """One Parquet file of a table, and what the table knows of it; without statistics it may hold anything."""
+    """One Parquet file of a table, with its statistics; without them it may contain anything."""
 
     path: str
-    """Absolute; a URI where the table is not in a directory of this machine."""
+    """Absolute; a URI if the table is not in a directory of this machine."""
     date: Date
     """UTC; all its events were recorded on it."""
     bytes: int
@@ -67,19 +67,19 @@ class ArchiveFile(NamedTuple):
 
     @property
     def has_statistics(self) -> bool:
-        """Whether the table says of which numbers and times its events are."""
+        """Whether the table has the ranges of its numbers and times."""
         return self.last < SEQUENCE_NUMBER_MAX and self.recorded_upto < _LATEST
 
     def may_have(self, after: int, upto: int) -> bool:
-        """Whether events in (after, upto] may be in it."""
+        """Whether it may contain events in (after, upto]."""
         return self.last > after and self.first <= upto
 
     def may_be_of(self, log: str) -> bool:
-        """Whether events of that log may be in it."""
+        """Whether it may contain events of that log."""
         return _is_within(log, self.log_min, self.log_max)
 
     def may_match(self, query: Query) -> bool:
-        """Whether events that match may be in it, by their types alone."""
+        """Whether it may contain matching events, judged by their types alone."""
         return query.items is None or any(
             not item.types or any(_is_within(type, self.type_min, self.type_max) for type in item.types)
             for item in query.items
@@ -99,16 +99,16 @@ class Snapshot:
     files: Sequence[ArchiveFile]
     """By first number."""
     unproved_since: int | None = None
-    """The version since which no digest proves the state of the table; None: it is proved."""
+    """The version since which no digest proves the state of the table; None if it is proved."""
 
     @property
     def events(self) -> int:
-        """How many there are."""
+        """The number of events."""
         return sum(file.events for file in self.files)
 
     @property
     def bytes(self) -> int:
-        """What the files take."""
+        """The size of the files."""
         return sum(file.bytes for file in self.files)
 
     def select(
@@ -119,7 +119,7 @@ class Snapshot:
         recorded_from: datetime | None = None,
         recorded_before: datetime | None = None,
     ) -> list[ArchiveFile]:
-        """The files that may have events after one number, up to another, recorded then: more than that, never less."""
+        """The files that may contain events after one number, up to another, recorded then: maybe more, never less."""
         return [
             file
             for file in self.files
@@ -151,12 +151,13 @@ def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapsh
 
 
 class Archive:
-    """The newest version of a table, pinned: what is read of it is the same however often it is read."""
+    """The newest version of a table, pinned: repeated reads return the same."""
 
     def __init__(self, path: str) -> None:
-        """Opens the table; its files are listed when they are asked for.
+        """Opens the table; its files are listed on demand.
 
-        Raises InvalidOption where there is none that can be read, and ArchiveUnreadable where its files do not say all.
+        Raises InvalidOption if there is no readable table, and ArchiveUnreadable if its files do not define its
+        content.
         """
         from ..delta.table import Table
 
@@ -170,15 +171,15 @@ class Archive:
         _check_features(self._table, path)
 
     def next_number(self, log: str) -> int:
-        """The number from which on nothing of the log is archived; 0 if nothing ever was."""
+        """The first number of the log that is not archived; 0 if nothing ever was."""
         return self._table.transaction(archive_transaction(log)) or 0
 
     def first_retained(self, log: str) -> int | None:
-        """The first number of the log that is archived, as far as statistics tell; None if there is no event."""
+        """The first archived number of the log, as far as statistics tell; None if there is no event."""
         return min((file.first for file in self._files if file.may_be_of(log)), default=None)
 
     def files(self, log: str, after: int, upto: int, query: Query = ALL) -> list[ArchiveFile]:
-        """The files that may have events of the log in (after, upto] that match, by their first numbers."""
+        """The files that may contain matching events of the log in (after, upto], by their first numbers."""
         found = (file for file in self._files if file.may_be_of(log) and file.may_have(after, upto))
         return [file for file in found if file.may_match(query)]
 
@@ -219,13 +220,13 @@ def check_file(path: str) -> None:
 
 
 def _check_features(table: Table, path: str) -> None:
-    """Raises ArchiveUnreadable where the files alone do not say what is in the table."""
+    """Raises ArchiveUnreadable if the files alone do not define the table's content."""
     if unreadable := UNREADABLE_FEATURES & table.reader_features:
         raise ArchiveUnreadable(path, f"the table uses {', '.join(sorted(unreadable))}")
 
 
 def _files_of(table: Table, root: str) -> list[ArchiveFile]:
-    """The files that have events, by their first numbers."""
+    """The files that contain events, by their first numbers."""
     files = [_file(root, action) for action in table.actions.to_pylist()]
     return sorted([file for file in files if file.events], key=lambda file: (file.first, file.path))
 
@@ -249,7 +250,7 @@ def _file(root: str, action: Mapping[str, Any]) -> ArchiveFile:
 
 
 def _is_within(text: str, lowest: str, highest: str | None) -> bool:
-    """Whether statistics let it be there. Those of long texts may be cut: then they are prefixes."""
+    """Whether statistics allow it. Those of long texts may be cut: then they are prefixes."""
     return lowest <= text and (highest is None or text <= highest or text.startswith(highest))
 
 

@@ -1,8 +1,8 @@
-"""Parquet files before they are in the table: where they lie, and what is really in them.
+"""Parquet files before they are in the table: their location, and their verified content.
 
-Spark writes them straight to where they stay, in a directory that is named by the number they begin at and by the
-archiver's claim. So nothing is moved, and no archiver ever writes where another one does - not even one that was
-stopped for an hour and does not know yet that it was replaced.
+Spark writes them straight to their final place, in a directory named by their first number and the archiver's claim. So
+no file is moved, and no archiver writes where another one does - not even one that was stopped for an hour and does not
+know yet that it was replaced.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BATCH = re.compile(r"batch-(\d{18})-([0-9a-f]+)")
 
 
 class StagedParquet(NamedTuple):
-    """A Parquet file of events of one date, as it was read back."""
+    """A Parquet file of events of one date, after reading it back."""
 
     path: str
     """Relative to the table."""
@@ -41,11 +41,11 @@ class StagedParquet(NamedTuple):
     """ms since 1970 UTC."""
     recorded_upto: int
     types: tuple[str, str] | None
-    """The lowest type and the highest, by their characters; None where the file does not say."""
+    """The lowest and the highest type, by their characters; None if the file does not say."""
 
 
 class Staged(NamedTuple):
-    """One batch, ready to be committed: all the events that the log has from `first` to `last`."""
+    """One batch, ready to commit: all the events that the log has from `first` to `last`."""
 
     files: Sequence[StagedParquet]
     first: int
@@ -55,20 +55,20 @@ class Staged(NamedTuple):
 
 
 def batch_directory(root: Path, after: int, claim: int) -> Path:
-    """Where the events after that number are staged by the archiver of that claim."""
+    """Where the archiver with that claim stages the events after that number."""
     return root / f"batch-{after + 1:018d}-{claim:x}"
 
 
 def is_batch_directory(path: Path) -> bool:
-    """Whether an archiver made it to stage a batch in."""
+    """Whether it is a staging directory of an archiver."""
     return _BATCH.fullmatch(path.name) is not None
 
 
 def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int], int]) -> Staged | None:
-    """What was staged, all of it read back, with checksums in the files' names: None if there are no events.
+    """The staged files, all read back, with checksums in the files' names: None if there are no events.
 
-    `count(after, upto)` tells how many events the log has there; it is asked where the numbers have gaps.
-    Raises ArchiveIncomplete unless these are the log's next events after `after`, each of them once.
+    `count(after, upto)` returns how many events the log has there; it is called if the numbers have gaps. Raises
+    ArchiveIncomplete unless these are the log's next events after `after`, each of them once.
     """
     files: list[StagedParquet] = []
     numbers: list[np.ndarray[tuple[int], np.dtype[np.int64]]] = []
@@ -90,14 +90,14 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
 
 
 def drop_sidecars(directory: Path) -> None:
-    """Remove what Spark puts beside the Parquet files (checksums of its own, marks of success)."""
+    """Remove the files that Spark puts beside the Parquet files (its own checksums, success marks)."""
     for path in directory.rglob("*"):
         if path.is_file() and path.suffix != ".parquet":
             path.unlink()
 
 
 def drop_abandoned(root: Path, archived: int, claim: int) -> int:
-    """Remove batches that others staged and can commit no more; tells how many.
+    """Remove staged batches that others can no longer commit. Returns how many.
 
     Call it after claiming the table. Those that begin at or below `archived` are left to vacuum: some are in the table.
     """
@@ -107,12 +107,12 @@ def drop_abandoned(root: Path, archived: int, claim: int) -> int:
         if (match := _BATCH.fullmatch(path.name)) and int(match[1]) > archived and int(match[2], 16) < claim
     ]
     for path in abandoned:
-        shutil.rmtree(path, ignore_errors=True)  # its owner may be writing there still, for nothing
+        shutil.rmtree(path, ignore_errors=True)  # its owner may still be writing there, to no effect
     return len(abandoned)
 
 
 def types_of(path: Path) -> tuple[str, str] | None:
-    """The lowest type in a Parquet file and the highest, as its own statistics say; None where they do not."""
+    """The lowest and the highest type in a Parquet file, from its own statistics; None if it has none."""
     with open_parquet(path) as file:
         return _types_in(file.metadata)
 
@@ -126,7 +126,7 @@ def _types_in(metadata: Any) -> tuple[str, str] | None:
 
 
 def _read_back(root: Path, path: Path, after: int) -> tuple[pa.Table, tuple[str, str] | None]:
-    """Numbers and times, and as `types_of`; all other pages of the file are verified too."""
+    """Numbers and times, and the result of `types_of`; all other pages of the file are also verified."""
 
     def refused(name: str, problem: str) -> ArchiveIncomplete:
         return ArchiveIncomplete(str(root), after, f"{name} cannot be read back: {problem}")
@@ -145,7 +145,7 @@ def staged_file(
     recorded_at: pa.ChunkedArray,
     after: int,
 ) -> StagedParquet:
-    """A file with its numbers and times. Raises ArchiveIncomplete: an event is of another date than its directory."""
+    """A file with its numbers and times. Raises ArchiveIncomplete if an event's date differs from its directory."""
     return _staged(root, path, numbers, recorded_at, after, types_of(path))
 
 
@@ -178,7 +178,7 @@ def _staged(
 def _check_whole(
     path: str, every: np.ndarray[tuple[int], np.dtype[np.int64]], after: int, count: Callable[[int, int], int]
 ) -> None:
-    """Every number once, above `after`; and as many as the log has there."""
+    """Check that every number is there once, above `after`; and as many as the log has there."""
     first, last, events = int(every[0]), int(every[-1]), len(every)
     if first <= after:
         raise ArchiveIncomplete(path, after, f"event {first} is in the table already")

@@ -1,4 +1,4 @@
-"""What a Delta table says of the log that is archived in it.
+"""The archive state that a Delta table stores about its log.
 
 No Spark here.
 """
@@ -14,23 +14,23 @@ if TYPE_CHECKING:
     from ..delta.table import Table
 
 LOG, INCARNATION, FIRST = "headwater.log", "headwater.incarnation", "headwater.first"
-"""The properties of a table that say of what it is an archive, and from which number on."""
+"""The properties of a table that name the archived log, its incarnation and first number."""
 
 
 class ArchiveState(NamedTuple):
-    """What a table says of itself in one version."""
+    """A table's own state in one version."""
 
     log: str
     incarnation: str
-    """Of the log, at the table's last events."""
+    """The incarnation of the log, at the table's last events."""
     first: int
-    """The number from which on the log is in the table."""
+    """The first number of the log in the table."""
     archived: int
-    """The number up to which it is; `first` - 1 in an empty table."""
+    """The last number in the table; `first` - 1 if it is empty."""
     claim: int
-    """Of the archiver that may add; 0 if none ever did. A larger one fences it off."""
+    """The claim of the current archiver; 0 if there never was one. A larger one fences it off."""
     version: int
-    """Of the Delta table."""
+    """The version of the Delta table."""
 
 
 def archive_transaction(log: str) -> str:
@@ -61,7 +61,7 @@ def is_archive(path: Path) -> bool:
 
 
 def state_of(table: Table, path: Path) -> ArchiveState:
-    """What that version of the table says. Raises NotAnArchive for a table that this pipeline did not make."""
+    """The state in that version of the table. Raises NotAnArchive for a table that this pipeline did not make."""
     properties = table.configuration
     try:
         log, incarnation, first = properties[LOG], properties[INCARNATION], int(properties[FIRST])

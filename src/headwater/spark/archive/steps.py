@@ -1,4 +1,4 @@
-"""Goes through a log in steps of so many events. Numbers that no event has, as after a restore, cost nothing."""
+"""Goes through a log in steps of so many events. Unused numbers, as after a restore, cost nothing."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 from ...core.errors import InvalidPosition, LogNotFound, PositionOfOtherIncarnation, PositionTrimmed
 from ...flight.wire import Ticket
 
-if TYPE_CHECKING:  # a log without an archive needs no library of tables
+if TYPE_CHECKING:  # a log without an archive does not need deltalake
     from ...core.extent import Extent
     from ...flight.client import BulkClient
     from .snapshot import Archive
 
 
 def events_left(client: BulkClient, log: str, after: int, extent: Extent) -> int:
-    """How many events the log has after that number, up to the head: numbers that no event has do not count."""
+    """How many events the log has after that number, up to the head: unused numbers do not count."""
     after = max(after, extent.first_retained - 1)
     try:
         return client.count(log, after, extent.head) if after < extent.head else 0
-    except (PositionTrimmed, PositionOfOtherIncarnation, InvalidPosition, LogNotFound):  # the next batch says so
+    except (PositionTrimmed, PositionOfOtherIncarnation, InvalidPosition, LogNotFound):  # the next batch reports it
         return extent.head - after
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps through one log, and through what its archive has of it."""
+    """The steps through one log, and through its archived part."""
 
     client: BulkClient
     log: str
@@ -33,7 +33,7 @@ class Steps:
     archive: Archive | None = None
 
     def end(self, after: int, upto: int, events: int) -> int:
-        """The last number of the step after that one: at most so many events, and none of them above `upto`.
+        """The last number of the next step: at most so many events, and none of them above `upto`.
 
         It has at least one event if there is one up to `upto`. Raises LogNotFound, PositionOfOtherIncarnation.
         """
@@ -44,7 +44,7 @@ class Steps:
         return upto if first is None else min(upto, first - 1 + events)
 
     def count(self, after: int, upto: int) -> int:
-        """How many events are in (after, upto]; of those in the archive, as many as its whole files have."""
+        """How many events are in (after, upto]; archived ones are counted by whole files."""
         extent = self.client.head(self.log)
         archived = 0
         if self.archive is not None and after + 1 < extent.first_retained:
@@ -57,7 +57,7 @@ class Steps:
             return True
         try:
             return self.client.count(self.log, after, upto) > 0
-        except PositionTrimmed:  # what reads the step says what is lost, or goes on without it
+        except PositionTrimmed:  # the reader of the step reports the loss, or skips it
             return True
 
     def _first(self, after: int, upto: int) -> int | None:

@@ -1,7 +1,7 @@
-"""The Delta table of one log: who may add to it, and the one commit that adds.
+"""The Delta table of one log: its claims, and the one commit that adds events.
 
-The table is the truth: `archived`, the number up to which the log is in it, is stored by the very commit that adds the
-files (as the version of an application transaction, a plain feature of Delta). No Spark here.
+The table is authoritative: `archived`, the number up to which it contains the log, is stored by the same commit that
+adds the files (as the version of an application transaction, a plain feature of Delta). No Spark here.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _BUSY = "the table takes no commit, because others commit all the time; try agai
 
 
 class ArchiveTable:
-    """One archive, opened to add to it. For one thread at a time; any number of them may be open at once."""
+    """One archive, opened to add to it. For one thread at a time; any number of instances may be open at once."""
 
     def __init__(self, path: Path) -> None:
-        """Open what is there. Raises NotAnArchive."""
+        """Open an existing table. Raises NotAnArchive."""
         self.path = path
         self._table = Table(path, NotAnArchive)
         self.state = state_of(self._table, path)
@@ -59,7 +59,7 @@ class ArchiveTable:
 
     @staticmethod
     def create(path: Path, log: str, incarnation: str, first: int) -> ArchiveTable:
-        """Make an empty table, or open the one that is there: then `first` counts for nothing. Raises NotAnArchive."""
+        """Create an empty table, or open the existing one, ignoring `first`. Raises NotAnArchive."""
         try:
             if not is_archive(path):
                 _create(path, {LOG: log, INCARNATION: incarnation, FIRST: str(first)})
@@ -70,13 +70,13 @@ class ArchiveTable:
         return table
 
     def refresh(self) -> ArchiveState:
-        """What the table says now."""
+        """The current state of the table."""
         self._table.refresh()
         self.state = state_of(self._table, self.path)
         return self.state
 
     def claim(self, claim: int) -> None:
-        """From now on only who shows this claim, or a larger one, can add. Raises ArchiveFenced if one is larger."""
+        """From now on, adding takes this claim, or a larger one. Raises ArchiveFenced if the table has a larger one."""
         for _ in range(COMMIT_TRIES):
             state = self.refresh()
             if state.claim > claim:
@@ -87,9 +87,9 @@ class ArchiveTable:
             raise ArchiveFenced(str(self.path), claim, self.state.claim)
 
     def follow_log(self, incarnation: str) -> None:
-        """The log is another incarnation than the table knew; its numbers go on above all that were ever given.
+        """Record that the log has another incarnation; its numbers continue above all earlier ones.
 
-        Raises ArchiveError where the table takes no commit.
+        Raises ArchiveError if the table accepts no commit.
         """
         for _ in range(COMMIT_TRIES):
             if self._table.commit_properties({INCARNATION: incarnation}):
@@ -101,9 +101,9 @@ class ArchiveTable:
     def commit(self, files: Sequence[StagedParquet], after: int, upto: int, claim: int) -> int:
         """Add files with the log's events from `after` to `upto`, in one durable step: all of them, or nothing.
 
-        Answers the version of the table that this makes.
+        Returns the resulting version of the table.
 
-        Raises ArchiveFenced, where `claim` is not the newest one, or another archiver has added since `after`.
+        Raises ArchiveFenced if `claim` is not the newest one, or another archiver has added since `after`.
         """
         actions = [_add_action(file) for file in files]
         for _ in range(COMMIT_TRIES):
@@ -125,9 +125,9 @@ class ArchiveTable:
         return version
 
     def replace(self, removed: Mapping[str, int], date: str, added: Sequence[StagedParquet]) -> None:
-        """Put files with the same events of a date in the place of others (with their bytes), in one durable step.
+        """Replace files (given with their bytes) by files with the same events of a date, in one durable step.
 
-        Raises CompactionOvertaken if somebody else did so since the table was opened, or refreshed.
+        Raises CompactionOvertaken if another compaction did so since the table was opened or refreshed.
         """
         now_ms = time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = [
@@ -148,16 +148,16 @@ class ArchiveTable:
         raise CompactionOvertaken(str(self.path), date)
 
     def mark(self) -> None:
-        """Put a digest into the log, where the newest commit has none. It proves nothing of earlier ones: see `prove`.
+        """Put a digest into the log, if the newest commit has none. It proves nothing of earlier ones: see `prove`.
 
-        Raises ArchiveError where the table takes no commit.
+        Raises ArchiveError if the table accepts no commit.
         """
         self._commit_empty(lambda: self._table.is_ours_since(self.state.version), is_proof=False)
 
     def prove(self, version: int) -> None:
-        """Say of the state that it is proved, because all files of that version were verified.
+        """Record that the state is proved, because all files of that version were verified.
 
-        Raises ArchiveError where another program has committed since then, or the table takes no commit.
+        Raises ArchiveError if another program has committed since then, or the table accepts no commit.
         """
         self._commit_empty(lambda: self._table.unproved_since is None, is_proof=True, since=version)
 
@@ -196,7 +196,7 @@ def _create(path: Path, properties: dict[str, str]) -> None:
 
 
 def _add_action(file: StagedParquet, is_change: bool = True) -> AddAction:
-    """How Delta is told of a file; its statistics let readers leave out files by number, by time and by type."""
+    """A file's entry for Delta; its statistics let readers leave out files by number, by time and by type."""
     lowest, highest = ({}, {}) if file.types is None else ({"type": each} for each in file.types)
     stats = {
         "numRecords": file.events,
@@ -205,15 +205,15 @@ def _add_action(file: StagedParquet, is_change: bool = True) -> AddAction:
         "nullCount": {"sequence_number": 0, "recorded_at": 0, "type": 0},
     }
     now_ms = time.time_ns() // 1_000_000
-    told = json.dumps(stats, ensure_ascii=False)  # of escapes the Delta library makes other characters
+    told = json.dumps(stats, ensure_ascii=False)  # the Delta library would corrupt escapes
     return AddAction(file.path, file.bytes, {DATE: file.date}, now_ms, is_change, told)
 
 
 def _metrics(**numbers: int) -> dict[str, Any]:
-    """What a commit did, as Delta's history shows it: under Delta's names, and as texts, as Spark writes them."""
+    """Metrics of a commit for Delta's history: under Delta's names, and as text, as Spark writes them."""
     return {"operationMetrics": {name: str(number) for name, number in numbers.items()}}
 
 
 def _timestamp(ms: int) -> str:
-    """As Delta writes it in statistics."""
+    """In the form of Delta's statistics."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(ms // 1000)) + f".{ms % 1000:03d}Z"

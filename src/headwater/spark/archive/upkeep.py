@@ -1,4 +1,4 @@
-"""What an archiver does besides batches: it acknowledges in time, and compacts day by day."""
+"""An archiver's work besides batches: timely acknowledgements, and daily compaction."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 
 TICK_S = 1.0
 PASSING = (ServerUnreachable, Overloaded, LoginNotChecked, Busy)
-"""Tried again at the next heartbeat; a batch that needs the server says so itself."""
+"""Retried at the next heartbeat; a batch that needs the server reports the error itself."""
 
 
 @dataclass(slots=True)
 class Compacting:
-    """Compaction of an archive, whenever a date is over."""
+    """Compaction of an archive, after each date."""
 
     vacuum_hours: int | None = None
-    """Then files are removed that no version of so many hours needs; None: none are."""
+    """Then remove files that no version of so many hours needs; None: keep all."""
     done_on: date | None = None
 
     @property
     def is_due(self) -> bool:
-        """Whether a date has ended since it was done."""
+        """Whether a date has ended since the last compaction."""
         return self.done_on != datetime.now(UTC).date()
 
     def compact(self, path: Path, say: Callable[[str], object]) -> None:
-        """Do it, and say what was done."""
+        """Compact, and report the result."""
         self.done_on = datetime.now(UTC).date()
         try:
             done = compact(path)
@@ -53,14 +53,14 @@ class Compacting:
 
 
 class Tended(NamedTuple):
-    """What is tended."""
+    """One archiver with its compaction."""
 
     archiver: Archiver
     compacting: Compacting | None
 
 
 class Tending:
-    """A thread beside a run, while this is entered. Where an archiver was replaced, it ends the run.
+    """A context that runs a thread beside a run. It ends the run if an archiver was replaced.
 
     `__exit__` raises the error that made it do so.
     """
@@ -72,7 +72,7 @@ class Tending:
         self._error: EventLogError | None = None
 
     def add(self, tended: Tended) -> None:
-        """From now on this one, too."""
+        """Also tend this one from now on."""
         self._tended = (*self._tended, tended)
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Writes the events of a frame as Parquet files, where the archiver wants them."""
+"""Writes the events of a frame as Parquet files into the archiver's directory."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 UTC_DATE = "date_from_unix_date(cast(unix_millis(recorded_at) div 86400000 as int))"
-"""The date of an event, by the time alone: to_date would ask the session for its time zone."""
+"""The date of an event, independent of the session's time zone, which to_date would use."""
 ZSTD_LEVEL = "1"
-"""As Arrow's own writers have it, and so a compaction. Spark's is 3: a fifth more time, for files that are
-as large, or smaller where events repeat themselves again and again."""
+"""As in Arrow's own writers, and so in a compaction. Spark's default is 3: a fifth more time, for files of the same
+size, or smaller for very repetitive events.
+"""
 
 
 def stage(events: DataFrame, after: int, directory: Path) -> None:
     """Write the events after that number as Parquet, one file for each task and date, in order of their numbers.
 
-    What lies in the directory from an earlier try is removed first.
+    First removes files of earlier attempts from the directory.
     """
     from pyspark.sql import functions as F
 

@@ -1,9 +1,8 @@
-"""Makes columns of JSON payloads by Arrow's kernels, in the task that reads them; what is malformed is kept as bytes.
+"""Converts JSON payloads to columns with Arrow's kernels, in the task that reads them; malformed ones stay as bytes.
 
-The payloads of a batch are one text for Arrow's parser, each row as `{"r": ROW, "p": [PAYLOAD]}`. The rows that come
-out must be those that went in, so no payload, however it is made, moves another into a wrong row; and each has one
-value, so that nothing comes after an object. Where one is malformed the parser refuses all of them, so they are tried
-again in parts.
+The payloads of a batch are one text for Arrow's parser, each row as `{"r": ROW, "p": [PAYLOAD]}`. The output rows must
+equal the input rows, so no payload can shift another into a wrong row; and each has one value, so that nothing follows
+an object. If one is malformed the parser rejects all of them, so they are retried in parts.
 """
 
 from __future__ import annotations
@@ -18,24 +17,26 @@ import pyarrow.json as pj
 
 _MAY_BE_OBJECT = np.isin(np.arange(256), np.frombuffer(b" \t\r\n{n", np.uint8))
 """By the first byte of a text: whether it can be an object, or null."""
-_READING = pj.ReadOptions(use_threads=False, block_size=2**30)  # tasks are parallel already; one block is one answer
+_READING = pj.ReadOptions(use_threads=False, block_size=2**30)  # tasks are already parallel; one block is one answer
 _END, _NOTHING, _NULL = pa.scalar(b"]}\n", pa.binary()), pa.scalar(b"", pa.binary()), pa.scalar(b"null", pa.binary())
 _REFUSED_ROW = re.compile(r"JSON parse error: .* in row (\d+)", re.DOTALL)
-"""What the parser says, and names of fields in it. What says that a text is no time ends with that text."""
+"""The parser's message, including field names. A message about an invalid time ends with its text."""
 
 
 class PayloadReader:
-    """Reads payloads as one type: a struct of Arrow, without maps."""
+    """Reads payloads as one type: an Arrow struct without maps."""
 
     def __init__(self, type: pa.StructType) -> None:
         self._type = type
         units = ("us", "ns") if _as_read(type, "us") != _as_read(type, "ns") else ("us",)
         self._parsings = [_parsing(type, unit) for unit in units]
-        """Both ways to read times, the one first that fitted last: years 1 to 9999, or nine digits of a second."""
+        """Both ways to parse times, starting with the one that worked last: years 1 to 9999, or nine digits of a
+        second.
+        """
         self._starts = pa.array([], pa.binary())
 
     def read(self, data: pa.BinaryArray) -> tuple[pa.StructArray, pa.BinaryArray]:
-        """The payloads as structs, and the bytes of those that are malformed; null where each is not.
+        """The payloads as structs, and the bytes of the malformed ones; null for all others.
 
         An empty payload, and JSON's null, is null in both.
         """
@@ -61,7 +62,7 @@ class PayloadReader:
         return payloads, pc.if_else(pa.array(refused), data, pa.scalar(None, pa.binary()))
 
     def _parsed(self, rows: pa.BinaryArray, at: int, upto: int) -> pa.Array | int:
-        """The rows in [at, upto) as structs; where one of them is malformed, up to where to try; `at`: it is that."""
+        """The rows in [at, upto) as structs; if one is malformed, the row up to which to retry; `at` means that one."""
         furthest = at
         for parsing in self._parsings:
             found = self._parsed_by(parsing, rows, at, upto)
@@ -76,11 +77,11 @@ class PayloadReader:
             found = pj.read_json(_text(rows, at, upto), read_options=_READING, parse_options=parsing)
             numbers, values = _column(found, "r"), _column(found, "p")
             if numbers.equals(pa.array(np.arange(at, upto, dtype=np.int32))) and _are_single(values):
-                payloads = values.flatten().cast(self._type, safe=False)  # below microseconds, digits are cut off
+                payloads = values.flatten().cast(self._type, safe=False)  # digits below microseconds are cut off
                 if _are_numbers(payloads):
                     return payloads
         except pa.ArrowInvalid as error:
-            # The rows before the one where the parser stumbled are tried alone: so it is told of a row, or of none.
+            # The rows before the failing one are retried alone, so that the parser reports a row or none.
             if (said := _REFUSED_ROW.fullmatch(str(error))) and (row := at + int(said[1])) < upto:
                 return row
         return (at + upto) // 2
@@ -92,7 +93,7 @@ class PayloadReader:
 
 
 def _text(rows: pa.BinaryArray, at: int, upto: int) -> pa.BufferReader:
-    """Rows as the one text that they are in memory."""
+    """The rows as the contiguous text they are in memory."""
     offsets = np.frombuffer(rows.buffers()[1], np.int32)
     start = int(offsets[rows.offset + at])
     return pa.BufferReader(rows.buffers()[2].slice(start, int(offsets[rows.offset + upto]) - start))
@@ -116,7 +117,7 @@ def _is_text(given: bytes) -> bool:
 
 
 def _first_bytes(data: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The first byte of each text; of an empty one it may be anything."""
+    """The first byte of each text; undefined for an empty one."""
     content = data.buffers()[2]
     if content is None or not content.size:
         return np.zeros(len(data), np.uint8)
@@ -134,7 +135,7 @@ def _are_single(values: pa.ListArray) -> bool:
 
 
 def _are_numbers(values: pa.Array) -> bool:
-    """Whether what is to be a number is one: the parser takes NaN and Infinity, and more than a float can hold."""
+    """Whether each number field is valid: the parser accepts NaN and Infinity, and values too large for a float."""
     if pa.types.is_floating(values.type):
         return bool(pc.all(pc.is_finite(values), min_count=0).as_py())
     if pa.types.is_struct(values.type):
@@ -148,7 +149,7 @@ def _parsing(type: pa.StructType, unit: str) -> pj.ParseOptions:
 
 
 def _as_read(type: pa.DataType, unit: str) -> pa.DataType:
-    """The type for the parser: a date is a text to it, which is cast afterwards, and times have that unit."""
+    """The type for the parser: dates are parsed as text and cast afterwards, and times have that unit."""
     if pa.types.is_date(type):
         return pa.string()
     if pa.types.is_timestamp(type):

@@ -1,7 +1,7 @@
-"""What `payloadSchema` says: the columns that JSON payloads have, in the words of Spark or of JSON Schema.
+"""Parses `payloadSchema`: the columns of JSON payloads, as Spark DDL or JSON Schema.
 
-A schema in Spark's DDL is read by Spark itself, which knows the language; the others are read here. What the kernels of
-`payload_reader` cannot read is refused, by the path of the field.
+Spark itself parses DDL; other schemas are parsed here. Types that the kernels of `payload_reader` cannot read are
+rejected, with the path of the field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ...core.errors import InvalidInput
 from ...core.limits import show
 
 PAYLOAD, MALFORMED = "payload", "_malformed"
-"""The columns that stand in place of `data`."""
+"""The columns that replace `data`."""
 SCHEMA_CHARS_MAX = 65_536
 DEPTH_MAX = 32
 FIELDS_MAX = 2000
@@ -45,7 +45,7 @@ _ALLOWED = "string, boolean, tinyint to bigint, float, double, decimal, date, ti
 
 
 def payload_type(given: str) -> StructType | str:
-    """What was given as a type of Spark; as its text where it is DDL, which only Spark's Java can read.
+    """The given schema as a Spark type; as text if it is DDL, which only Spark's Java can parse.
 
     Raises InvalidInput, ValueError.
     """
@@ -58,7 +58,7 @@ def payload_type(given: str) -> StructType | str:
 
 
 def check_payload(type: DataType) -> StructType:
-    """The type itself. Raises InvalidInput where payloads cannot be read as that, with the path of the field."""
+    """The type itself. Raises InvalidInput, with the path of the field, if payloads cannot be read as that type."""
     if not isinstance(type, StructType):
         raise InvalidInput(f"columns such as `order string, total double` are expected, {show(given_as(type))} given")
     for fields, (path, depth, found) in enumerate(_walk(type)):
@@ -72,7 +72,7 @@ def check_payload(type: DataType) -> StructType:
 
 
 def given_as(type: DataType) -> str:
-    """A type as Spark writes it."""
+    """A type in Spark's notation."""
     return type.simpleString()
 
 
@@ -113,7 +113,7 @@ def _of_json(text: str) -> StructType:
 
 
 def _of_schema(said: Any, path: str) -> DataType:
-    """The type that a JSON Schema describes. What may be missing, and what more there may be, makes no difference."""
+    """The type that a JSON Schema describes. Optional and additional properties make no difference."""
     kind = _kind(said, path)
     if kind == "object":
         properties = said.get("properties")
@@ -128,7 +128,7 @@ def _of_schema(said: Any, path: str) -> DataType:
 
 
 def _kind(said: Any, path: str) -> str:
-    """The one type besides null."""
+    """The one type other than null."""
     given = said.get("type") if isinstance(said, Mapping) else None
     kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
     known = ("object", "array", "string", "integer", "number", "boolean")

@@ -1,4 +1,4 @@
-"""Makes events of the rows of a frame, as tasks get them from Spark.
+"""Converts rows of a frame, as tasks get them from Spark, to events.
 
 No Spark here.
 """
@@ -15,7 +15,7 @@ _EMPTY = record_batch([SequencedEvent(0, 0, 0, "", b"", (), "", "", NO_ATTRIBUTE
 
 
 def events_in(batch: pa.RecordBatch) -> list[SequencedEvent]:
-    """The events in rows with columns of the data source. What no column says of them is empty; other columns go."""
+    """The events in rows with columns of the data source. Missing columns are empty; other columns are dropped."""
     columns = [_column(batch, field) for field in SCHEMA]
     return events_of(pa.RecordBatch.from_arrays(columns, schema=SCHEMA))
 

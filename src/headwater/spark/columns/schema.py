@@ -1,6 +1,6 @@
-"""The one schema of events in Spark: for reads and streams, and for the archive, whose files have these columns.
+"""The schema of events in Spark: for reads and streams, and for the archive, whose files have these columns.
 
-Spark prunes no column of a Python source, so what is not needed is left out by the option `columns`.
+Spark cannot prune columns of a Python source; use the option `columns` to leave some out.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ _TYPES: dict[str, DataType] = {
 }
 
 COLUMNS = tuple(_TYPES)
-"""All of them, in their order."""
+"""All columns, in order."""
 TYPED = (PAYLOAD, MALFORMED)
-"""What is there instead of `data` where payloads are read as columns."""
+"""The columns that replace `data` if payloads are read as columns."""
 METADATA = ("id", "source", "attributes", "group_key", "envelope", "encoding")
-"""What `includeMetadata=false` leaves out."""
+"""The columns that `includeMetadata=false` leaves out."""
 EVENT_SCHEMA = StructType([StructField(name, kind) for name, kind in _TYPES.items()])
-"""The columns as Spark has them. None of them is ever null; Spark makes no use of knowing so."""
+"""The columns as Spark types. None is ever null, but Spark would not use that fact."""
 
 
 def select(columns: Sequence[str]) -> StructType:
-    """The schema of these columns, in this order. They are known to be ours (`check_columns`)."""
+    """The schema of these columns, in this order. They are already validated (`check_columns`)."""
     return StructType([EVENT_SCHEMA[name] for name in columns])
 
 
 def with_payload(columns: Sequence[str], payload: StructType | str) -> StructType | str:
-    """The schema of columns some of which are TYPED; as DDL, for Spark to read, where the payload's type is that."""
+    """The schema of columns including some of TYPED; as DDL, for Spark to parse, if the payload's type is DDL."""
     if isinstance(payload, str):
         known = {name: kind.simpleString() for name, kind in _TYPES.items()}
         types = {**known, PAYLOAD: payload, MALFORMED: "binary"}
@@ -70,18 +70,18 @@ def with_payload(columns: Sequence[str], payload: StructType | str) -> StructTyp
 
 
 def sources_of(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns of a log that these are made of."""
+    """The columns of a log that these are derived from."""
     return tuple(dict.fromkeys(["data" if name in TYPED else name for name in columns]))
 
 
 @cache
 def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
-    """The Arrow schema that Spark expects of batches of these columns, to the letter."""
+    """The exact Arrow schema that Spark expects of batches of these columns."""
     return to_arrow_schema(select(columns), timezone="UTC")
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns themselves. Raises InvalidOption: none, one that is not ours, one given twice."""
+    """The columns themselves. Raises InvalidOption: none, an unknown one, a repeated one."""
     if not columns:
         raise InvalidOption(f"no column given; some of {', '.join(COLUMNS)} are expected", "columns")
     for number, name in enumerate(columns):
@@ -93,9 +93,9 @@ def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema declares; it may be what `select` made, or what a user wrote.
+    """The columns that a schema declares; it may come from `select`, or from a user.
 
-    Raises InvalidInput: a column that is not ours, or has another type than ours; a payload of a type that is not read.
+    Raises InvalidInput: an unknown column, or a column of another type; an unsupported payload type.
     """
     columns = check_columns(schema.fieldNames())
     if MALFORMED in columns and PAYLOAD not in columns:

@@ -1,5 +1,5 @@
-"""What the Delta tables of all pipelines share: one way to open a table, and one to commit to it.
+"""Shared code for the Delta tables of all pipelines: one way to open a table, and one to commit to it.
 
-Each commit of ours carries a digest of the whole state that it makes (`digest`, `marks`), and each open compares it
-with what the Delta library has read (`table`). No Spark here.
+Each of our commits carries a digest of the whole resulting state (`digest`, `marks`), and each open compares it with
+what the Delta library has read (`table`). No Spark here.
 """

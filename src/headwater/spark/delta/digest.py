@@ -1,13 +1,12 @@
-"""A digest of the whole state of a Delta table: its files with their statistics, and what it says of itself.
+"""A digest of the whole state of a Delta table: its files with their statistics, and its own description.
 
-A file's digest is a hash of all that readers take from its entry: path, bytes, time, rows, bounds, partition. That of a
-state is made of the sum of those, whatever their order, so that a writer knows it before it commits: the state before,
-plus what it adds, minus what it removes. A reader computes it from what the Delta library has opened,
-in whichever files of the log that was: entries or a checkpoint. One that opens another state finds another sum, but for
-one chance in 2^128.
+A file's digest is a hash of everything that readers use from its entry: path, bytes, time, rows, bounds, partition. A
+state's digest is made from the sum of those, in any order, so a writer knows it before it commits: the previous state,
+plus added files, minus removed ones. A reader computes it from what the Delta library has opened, from any files of the
+log: entries or a checkpoint. Another state gives another sum, except for one chance in 2^128.
 
-What no reader of ours takes from the log is not in it: identifier and time of creation, which the library chooses, the
-protocol, which it judges before it opens anything, and files that were removed before.
+The digest omits what our readers do not use from the log: identifier and time of creation, which the library chooses,
+the protocol, which it checks before it opens anything, and files removed earlier.
 
 No Spark here.
 """
@@ -33,7 +32,7 @@ _PREFIXES = (*(f"{name}." for name in _STATISTICS), "partition.")
 
 
 class Description(NamedTuple):
-    """What a table says of itself."""
+    """A table's own description."""
 
     schema: Schema
     partition_columns: Sequence[str]
@@ -43,14 +42,14 @@ class Description(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The same for equal ones."""
+        """Equal for equal descriptions."""
         parts = self._asdict() | {"schema": json.loads(self.schema.to_json())}
         parts |= {"partition_columns": list(self.partition_columns), "configuration": dict(self.configuration)}
         return json.dumps(parts, sort_keys=True)
 
 
 def state_digest(files: Iterable[int], description: Description) -> str:
-    """Of a state with the files that have these digests; in hexadecimal."""
+    """The digest of a state with files of these digests; in hexadecimal."""
     total = sum(files) % (1 << 8 * _BYTES)
     return blake2b(total.to_bytes(_BYTES) + description.text.encode(), digest_size=_BYTES).hexdigest()
 
@@ -58,7 +57,7 @@ def state_digest(files: Iterable[int], description: Description) -> str:
 def file_digests(actions: pa.Table) -> dict[str, int]:
     """The digest of each file, by path, from the library's own table of them."""
     names = sorted(name for name in actions.schema.names if name in _FILE or name.startswith(_PREFIXES))
-    # No value, no text: so that it does not matter whether there is a column for it.
+    # A missing value adds no text, so it does not matter whether there is a column for it.
     records = pc.binary_join_element_wise(*_texts(actions, names), "", null_handling="replace", null_replacement="")
     hashes = (blake2b(record, digest_size=_BYTES).digest() for record in records.cast(pa.binary()).to_pylist())
     return dict(zip(actions["path"].to_pylist(), map(int.from_bytes, hashes), strict=True))
@@ -91,7 +90,7 @@ def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
 
 
 def _texts(actions: pa.Table, names: Sequence[str]) -> list[pa.Array]:
-    """Of each column, name and value in each row; null for no value.
+    """For each column, name and value in each row; null for no value.
 
     All columns are joined with their names at once: most tables have more columns than files.
     """

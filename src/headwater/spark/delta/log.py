@@ -12,21 +12,21 @@ from pathlib import Path
 from pyarrow.fs import FileSystem
 
 CHECKPOINT_COMMITS = 100
-"""After so many commits the Delta log is summed up, so that opening it stays fast."""
+"""A checkpoint of the Delta log is written after so many commits, so that opening it stays fast."""
 
 
 def entry(path: Path, version: int) -> Path:
-    """The file of a table's log that makes that version."""
+    """The log file of a table that makes that version."""
     return path / "_delta_log" / _name(version)
 
 
 def entries_after(path: Path, version: int) -> list[Path]:
-    """The files of a table's log that make the versions after that one, as far as they are there."""
+    """The existing log files of a table that make the versions after that one."""
     return list(takewhile(Path.exists, (entry(path, later) for later in count(version + 1))))
 
 
 def read_entry(root: str, version: int) -> bytes | None:
-    """The entry that makes that version, of a table at a path or URI; None where it is not there. Raises OSError."""
+    """The entry that makes that version, of a table at a path or URI; None if it does not exist. Raises OSError."""
     place = f"{root.rstrip('/')}/_delta_log/{_name(version)}"
     try:
         if "://" not in place:
@@ -47,7 +47,7 @@ def newest_checkpoint(path: Path) -> tuple[int, list[Path]]:
     try:
         version = int(json.loads(newest.read_text())["version"])
     except (ValueError, KeyError, TypeError):
-        return -1, [newest]  # cut short by a crash; readers go without it
+        return -1, [newest]  # cut by a crash; readers ignore it
     return version, [newest, *newest.parent.glob(f"{version:020d}.checkpoint*.parquet")]
 
 

@@ -1,8 +1,8 @@
-"""The mark in each entry that we write to a Delta table's log: the digest of the state that the entry makes.
+"""The mark in each of our entries in a Delta table's log: the digest of the resulting state.
 
-A mark is in three places of an entry, so that damage in one does not make it look like the entry of another program:
-two keys of its `commitInfo`, and an application transaction whose version is the entry's own. That transaction is part
-of the state, so that checkpoints keep it: it says which entry was the newest one of ours.
+A mark is in three places of an entry, so that damage in one does not make it look like another program's entry: two
+keys of its `commitInfo`, and an application transaction whose version is the entry's own. That transaction is part of
+the state, so checkpoints keep it: it tells which entry was our newest one.
 
 No Spark here.
 """
@@ -15,27 +15,27 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 WRITER = "headwater"
-"""The application transaction whose version is that of the newest entry of ours."""
+"""The application transaction whose version is that of our newest entry."""
 _PROGRAMS = frozenset({"engineInfo", "clientVersion", "clusterId"})
-"""Where other programs say who they are: most of them, delta-rs before 1.0, and Trino."""
+"""Keys by which other programs identify themselves: most of them, delta-rs before 1.0, and Trino."""
 _STATE, _SEAL = "headwater.state", "headwater.seal"
 
 
 class DamagedEntry(ValueError):
-    """An entry is not as it was written."""
+    """An entry has changed since it was written."""
 
 
 class NewerEntry(ValueError):
-    """An entry is as it was written, and says more than this version knows."""
+    """An entry is intact, but of a newer format than this version knows."""
 
 
 class Mark(NamedTuple):
-    """What an entry says of the state that it makes."""
+    """An entry's mark for the resulting state."""
 
     version: int
     digest: str
     transactions: Mapping[str, int]
-    """The application transactions of ours, and their versions."""
+    """Our application transactions, and their versions."""
     unproved_since: int | None
     """The version since which nothing proves the state: another program, or a version before 0.2, made it."""
 
@@ -47,7 +47,7 @@ class Mark(NamedTuple):
 
 
 def mark_in(entry: bytes) -> Mark | None:
-    """The mark of an entry; None in one of another program. Raises DamagedEntry, NewerEntry."""
+    """The mark of an entry; None for another program's. Raises DamagedEntry, NewerEntry."""
     if not any(name.encode() in entry for name in (_STATE, _SEAL)):
         return None
     actions = _actions(entry)
@@ -64,9 +64,9 @@ def mark_in(entry: bytes) -> Mark | None:
 
 
 def changes_state(entry: bytes) -> bool:
-    """Whether an entry of another program makes another state; that of a vacuum, say, does not.
+    """Whether another program's entry changes the state; a vacuum's, for example, does not.
 
-    Raises DamagedEntry where it does not say what which program did: all do. One of ours that lacks its middle may look
+    Raises DamagedEntry if it does not name its operation and program: all do. One of ours without its middle may look
     like that; its `commitInfo` then ends as its last line did, with the version of our transaction. Trino's has a
     version as well.
     """

@@ -1,4 +1,4 @@
-"""A Delta table of ours: how each is made, opened and compared with its digest, and how each commit is made.
+"""Our Delta tables: how each is created, opened and compared with its digest, and how commits are made.
 
 No Spark here.
 """
@@ -27,13 +27,13 @@ from .marks import WRITER, DamagedEntry, Mark, NewerEntry, changes_state, mark_i
 logger = logging.getLogger("headwater.spark")
 
 _warned: set[str] = set()
-"""The tables that a warning was logged of."""
+"""The tables for which a warning was logged."""
 Refused = Callable[[str, str], EventLogError]
-"""From the path of a table, and the problem there, to an error."""
+"""Makes an error from the path of a table and its problem."""
 COMMIT_TRIES = 25
-"""Others commit in between; more of them than that in a row do not."""
+"""Others may commit in between, but not this many in a row."""
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""A commit is a commit and nothing more: `sum_up` does the rest, durably."""
+"""A commit does nothing else: `sum_up` does the rest, durably."""
 
 _HINT = "if its _delta_log is damaged, restore that from a backup"
 _OTHERS_READ = 20
@@ -44,10 +44,10 @@ class Table:
     """A Delta table at one version, compared with the digest that the version was committed with."""
 
     def __init__(self, path: Path | str, refused: Refused, version: int | None = None) -> None:
-        """Open the table at that path, or URI. Raises the error of `refused`, also where its digest differs."""
+        """Open the table at that path, or URI. Raises the error of `refused`, also if its digest differs."""
         self._path, self._refused = path, refused
         self._synced: int | None = None
-        """The version up to which Delta's log is known to be on the disk."""
+        """The version up to which Delta's log is known to be synced."""
         self._covered: tuple[str, ...] = ()
         with self._refusing():
             self._table = DeltaTable(path, version=version)
@@ -55,23 +55,23 @@ class Table:
 
     @property
     def version(self) -> int:
-        """The one that is opened."""
+        """The version opened."""
         version: int = self._table.version()
         return version
 
     @property
     def root(self) -> str:
-        """Where the table's files are: a path where they are local, else the URI."""
+        """The location of the table's files: a path if they are local, otherwise the URI."""
         found = urlsplit(self._table.table_uri)
         return unquote(found.path) if found.scheme in ("", "file") else self._table.table_uri
 
     @property
     def unproved_since(self) -> int | None:
-        """The version since which no digest proves the state; None: it is proved."""
+        """The version since which no digest proves the state; None if it is proved."""
         return self._mark.unproved_since
 
     def warn_if_unproved(self, remedy: str) -> None:
-        """Log a warning where no digest proves the state: once for a table and process."""
+        """Log a warning if no digest proves the state: once per table and process."""
         if self.unproved_since is not None and self.root not in _warned:
             _warned.add(self.root)
             problem = f"since version {self.unproved_since} no digest proves the table's log: another program committed"
@@ -95,12 +95,12 @@ class Table:
 
     @property
     def reader_features(self) -> frozenset[str]:
-        """What a reader has to know, by the names of Delta's protocol."""
+        """The features that a reader must support, by the names of Delta's protocol."""
         protocol = self._table.protocol()
         return frozenset(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version == 2 else []))
 
     def is_ours_since(self, version: int) -> bool:
-        """Whether that version has a digest, and each later one: then they are proved if it is.
+        """Whether that version and each later one has a digest: then proving it proves them.
 
         Raises the error of `refused`.
         """
@@ -111,21 +111,21 @@ class Table:
     def transaction(self, name: str) -> int | None:
         """The version of an application transaction; None if there was none.
 
-        The mark has those of ours. The Delta library would look for old ones in all of the log.
+        The mark contains ours. The Delta library would search the whole log for old ones.
         """
         if name in self._mark.transactions:
             return self._mark.transactions[name]
         return self._told_of(name)
 
     def cover(self, *transactions: str) -> None:
-        """The application transactions of ours; digests have them from the next commit on, if they had not before."""
+        """Declare our application transactions; digests include them from the next commit on, if not before."""
         self._covered = transactions
 
     def refresh(self) -> None:
-        """Go on to the newest version. Raises the error of `refused`."""
+        """Move to the newest version. Raises the error of `refused`."""
         with self._refusing():
             self._table.update_incremental()
-        if self.version != self._mark.version:  # else it is what was compared before
+        if self.version != self._mark.version:  # otherwise it was compared before
             self._mark = self._verified()
 
     def commit(
@@ -136,9 +136,9 @@ class Table:
         *,
         is_proof: bool = False,
     ) -> bool:
-        """One durable commit on top of just the version that is opened; False if another one was first.
+        """One durable commit directly on top of the opened version; False if another one was first.
 
-        Raises the error of `refused` where the table takes none, as where another program asks for features.
+        Raises the error of `refused` if the table accepts none, for example because another program requires features.
         With `is_proof` the state counts as proved from then on: see `is_ours_since`.
         """
         files = dict(self._files)
@@ -173,7 +173,7 @@ class Table:
         )
 
     def vacuum(self, hours: float) -> int:
-        """Remove the files that no version of the last so many hours needs; answers how many."""
+        """Remove the files that no version of the last `hours` hours needs. Returns how many."""
         with self._refusing():
             found = self._table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)  # type: ignore[arg-type]
         for file in found:
@@ -187,14 +187,14 @@ class Table:
             self._table.create_checkpoint()
         version, files = newest_checkpoint(path)
         sync(files, path)
-        read_back = Table(path, self._refused, version)  # older entries go only when the checkpoint is as it should be
+        read_back = Table(path, self._refused, version)  # older entries are removed only if the checkpoint is correct
         with self._refusing():
             if read_back._told_of(WRITER) != self._told_of(WRITER):
                 raise DamagedEntry("its checkpoint has another version as the newest one of ours")
             self._table.cleanup_metadata()
 
     def sync_log(self) -> None:
-        """Make Delta's log durable, also what another program wrote that was killed before it could."""
+        """Sync Delta's log, including entries of another program that was killed before it could."""
         path = Path(self._path)
         entries: list[Path] = []
         if self._synced is None:
@@ -218,7 +218,7 @@ class Table:
         return True
 
     def _check_overtaken(self, error: CommitFailedError) -> None:
-        """Raises the error of `refused` where no other commit was first: the next try would fail like this one."""
+        """Raises the error of `refused` if no other commit was first: the next attempt would fail the same way."""
         if not entry(Path(self._path), self.version + 1).exists():
             raise self._refused(str(self._path), f"the table takes no commit: {error}") from error
 
@@ -228,7 +228,7 @@ class Table:
             return version
 
     def _verified(self) -> Mark:
-        """The mark of the state that is opened. Raises the error of `refused` where another one was committed."""
+        """The mark of the opened state. Raises the error of `refused` if another state was committed."""
         for name in ("configuration", "schema", "actions", "_files"):
             self.__dict__.pop(name, None)
         with self._refusing():
@@ -251,7 +251,7 @@ class Table:
             raise DamagedEntry("its files or properties do not match its digest")
 
     def _of_another_program(self, newest: int | None) -> Mark:
-        """The mark of a version that another program has made, or a version of ours before 0.2."""
+        """The mark of a version made by another program, or by our versions before 0.2."""
         if newest is None:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
@@ -265,7 +265,7 @@ class Table:
         return mark
 
     def _is_changed_since(self, version: int) -> bool:
-        """Whether the entries of other programs after that version make another state of it."""
+        """Whether other programs' entries after that version change the state."""
         is_changed = False
         for later in range(max(version + 1, self.version - _OTHERS_READ), self.version + 1):
             if (content := read_entry(self.root, later)) is not None:
@@ -295,7 +295,7 @@ class Table:
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
-        """What the Delta library says, or a digest that differs, becomes the error of `refused`."""
+        """Turns errors of the Delta library, and a differing digest, into the error of `refused`."""
         try:
             yield
         except TableNotFoundError:
@@ -311,7 +311,7 @@ class Table:
             hint = f"{where} is damaged; restore _delta_log from a backup"
             raise self._refused(str(self._path), f"{problem}; {hint}") from None
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # what the library has for damage that it did not expect
+            if type(error).__name__ != "PanicException":  # the library's error for unexpected damage
                 raise
             raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
 
@@ -322,9 +322,9 @@ def is_table(path: Path) -> bool:
 
 
 def create_table(path: Path, description: Description) -> None:
-    """Make an empty table, durably; one that another program makes at this moment stays as it is."""
+    """Create an empty table, durably; one that another program creates concurrently is left alone."""
     mark = Mark(0, state_digest([], description), {}, None)
-    # What is wrong besides shows when it is opened.
+    # Other errors appear when it is opened.
     with contextlib.suppress(DeltaError):
         DeltaTable.create(
             path,
@@ -342,7 +342,7 @@ def create_table(path: Path, description: Description) -> None:
 def _properties(
     mark: Mark, transactions: Mapping[str, int] | None = None, metadata: Mapping[str, Any] | None = None
 ) -> CommitProperties:
-    """Of a commit that lands on the mark's version or nowhere."""
+    """For a commit that becomes the mark's version or fails."""
     return CommitProperties(
         custom_metadata={**(metadata or {}), **mark.metadata},
         app_transactions=[Transaction(*each) for each in [*(transactions or {}).items(), (WRITER, mark.version)]],

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 LOG, PARTITION, SEQUENCE, ID = "originlog", "originpartition", "originsequence", "originid"
-"""The attributes that say where an event comes from."""
+"""The attributes with the origin of an event."""
 SITE_CHARS_MAX = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Aggregate:
-    """What to bring together, and where."""
+    """What to combine, and where."""
 
     sources: tuple[str, ...] = option("A log, or a pattern such as 'orders-*'; may be repeated.", flag="--from",
                                       metavar="LOG")  # fmt: skip
@@ -113,7 +113,7 @@ def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
     events = spark.readStream.format("headwater").options(**source).load()
     target = _target(options, run)
     sink = run.server.options(url=target.url, log=target.log, onDuplicate=options.on_duplicate)
-    # No shuffle between reading and writing: the order of rows is that of the log.
+    # No shuffle between reading and writing: the rows keep the order of the log.
     return run.follow(
         with_origin(events, options).writeStream.format("headwater").options(**sink),
         target=target,
@@ -121,7 +121,7 @@ def run(spark: SparkSession, options: Aggregate, run: Run) -> Summary:
 
 
 def with_origin(events: DataFrame, options: Aggregate) -> DataFrame:
-    """The events as they go into the target: with the attributes that say where they come from."""
+    """The events as written to the target: with the attributes of their origin."""
     from pyspark.sql import functions as f
 
     log: Column = f.col("log") if options.site is None else f.concat(f.lit(f"{options.site}/"), f.col("log"))
@@ -134,7 +134,7 @@ def with_origin(events: DataFrame, options: Aggregate) -> DataFrame:
     if options.ids == "origin":
         origin[ID] = id
         id = f.concat(log, f.lit("/"), f.col("sequence_number").cast("string"))
-    names = [LOG, PARTITION, SEQUENCE, ID]  # an event that was aggregated before gets those of the nearer origin
+    names = [LOG, PARTITION, SEQUENCE, ID]  # an event aggregated before gets those of the nearer origin
     kept = f.map_filter("attributes", lambda name, _: ~name.isin(names))
     added = f.create_map(*[part for name, value in origin.items() for part in (f.lit(name), value)])
     return events.withColumns({"id": id, "attributes": f.map_concat(kept, added)})
@@ -156,7 +156,7 @@ def _source(options: Aggregate, run: Run) -> dict[str, str]:
 
 
 def _check_target(options: Aggregate, run: Run) -> None:
-    """Raises InvalidInput where the target is one of the sources: it would feed itself without end."""
+    """Raises InvalidInput if the target is one of the sources: it would feed itself endlessly."""
     if options.target_url not in (None, run.server.url):
         return
     for name in options.sources:

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 NEEDS_CHECKPOINT = False
 OWNER = "spark"
-"""The owner of the consumer, where nobody has to say who he is."""
+"""The owner of the consumer on a server without users."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +135,7 @@ def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]
 def _obstacles(
     options: Archive, path: Path, there: Snapshot | None, info: LogInfo, consumer: Consumer | None
 ) -> Iterator[str]:
-    """Why a run would end before it has begun. Raises NotAnArchive."""
+    """Problems that would end a run before it begins. Raises NotAnArchive."""
     from ..archive.archiver import check_consumer, missing
     from ..archive.state import check_log
 
@@ -214,7 +214,7 @@ def _open(options: Archive, run: Run, client: BulkClient, log: str) -> Tended:
 
 
 def _logs(options: Archive, client: BulkClient) -> list[str]:
-    """Those that are named, whether they are there or not, and those that fit a pattern now."""
+    """The logs named in full, whether they exist or not, and those that match a pattern now."""
     named = [name for name in options.log if not is_pattern(name)]
     if len(named) == len(options.log):
         return list(dict.fromkeys(named))
@@ -226,7 +226,7 @@ def _path(options: Archive, log: str) -> Path:
 
 
 def _owner(options: Archive, run: Run) -> str:
-    """Where users exist, a consumer belongs to the one who registers it: so it is in FutoIn, too."""
+    """On a server with users, a consumer belongs to the user who registers it, as in FutoIn."""
     return options.owner or run.server.user or OWNER
 
 

@@ -197,7 +197,7 @@ def _fold(spark: SparkSession, options: Project, run: Run, table: StateTable, fo
 
 
 def _check_there(options: Project, position: int, extent: Extent) -> None:
-    """Raises InvalidInput where the log has lost the next events, and no archive is given. (The read looks there.)"""
+    """Raises InvalidInput if the log has lost the next events and no archive is given. (The read checks archives.)"""
     first = extent.first_retained
     if options.archive is None and position + 1 < first and position < extent.head:
         raise InvalidInput(
@@ -216,7 +216,7 @@ def _steps(options: Project, client: BulkClient, incarnation: str) -> Steps:
 
 
 def _columns(options: Project) -> tuple[str, ...]:
-    """The fields of an event to read: those asked for, and those without which there is no entity and no order."""
+    """The event fields to read: the requested ones, and those needed for the entity and the order."""
     from ..projection.folding import DEFAULT_COLUMNS, EVENT_COLUMNS, NEEDED
 
     if options.columns is None:

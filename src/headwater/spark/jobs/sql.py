@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 IS_STREAM = False
 IS_ANSWER = True
 COLUMN_CHARS_MAX = 60
-"""What a cell of a table shows; JSON and CSV show all."""
+"""The characters shown in a cell of a table; JSON and CSV show all."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sql:
-    """What to ask, of which logs, and how to show it."""
+    """The query, its logs, and the output format."""
 
     query: str = option("The question, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
                         metavar="SQL")  # fmt: skip
@@ -47,7 +47,7 @@ class Sql:
         self.schemas()
 
     def schemas(self) -> dict[str, str]:
-        """What payloads of each log hold. Raises InvalidInput."""
+        """The payload schema of each log. Raises InvalidInput."""
         found = {}
         for given in self.payload_schema:
             log, equals, columns = given.partition("=")
@@ -98,7 +98,9 @@ def run(spark: SparkSession, options: Sql, run: Run) -> Summary:
 
 
 def _check_who(run: Run) -> None:
-    """Raises InvalidInput where the variables do not say who asks: what a flag says would stand in the views."""
+    """Raises InvalidInput if the credentials are not in the variables: those of an option would be visible in the
+    views.
+    """
     from ..clients import address_of
 
     server = run.server
@@ -113,7 +115,7 @@ def _check_who(run: Run) -> None:
 
 
 def _asked(frame: DataFrame, rows_max: int, format: str) -> tuple[list[tuple[Any, ...]], list[str]]:
-    """Rows and the names of their columns, of which a join has some twice. Raises InvalidInput where JSON cannot."""
+    """Rows and the names of their columns, which may repeat in a join. Raises InvalidInput if JSON cannot."""
     twice = [name for number, name in enumerate(frame.columns) if name in frame.columns[:number]]
     if twice and format == "ndjson":
         raise InvalidInput(f"two columns are called {twice[0]!r}, as no members of an object are; use AS", "--query")
@@ -151,7 +153,7 @@ def _short(cell: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can say it: bytes are text where they are UTF-8, else hexadecimal."""
+    """A value in a form that JSON supports: bytes are text if they are UTF-8, else hexadecimal."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -1,4 +1,4 @@
-"""Says errors of Spark in one line: the cause that a person can act on."""
+"""Reports Spark's errors in one line: the cause that a person can act on."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ...core.errors import EventLogError
 _CHARS_MAX = 2000
 _TRACE = "Traceback (most recent call last):"
 _NOT_OF_IT = ("\t", _TRACE, " SQLSTATE:", "===", "JVM stacktrace:")
-"""What Spark puts below the message of an error."""
+"""What Spark appends to the message of an error."""
 _JAVA_CAUSE = re.compile(r"(?:Caused by)?: (?:[\w$]+\.)+[\w$]+: (.*)")
-"""As Java tells a cause, and py4j what Java raised."""
+"""The form of a cause in Java, and of a Java exception in py4j."""
 _MACHINES = re.compile(r"^Caused by: java\.n?io\.(?:\w+\.)*\w+: (.+)", re.MULTILINE)
-"""What the machine refused, in Java's traces, which PySpark leaves out of the texts of its own errors."""
+"""The machine's own errors in Java traces, which PySpark leaves out of its error texts."""
 _LOST_TASK = re.compile(r".*\bLost task [\d.]+ in stage .*?: (?:[\w$]+\.)+[\w$]+: (.*)")
 _PY4J = ("Py4JJavaError: ", "An error occurred while calling ")
-"""With these Python says that it was Java that failed; why, comes after that."""
+"""Python's prefixes for a Java failure; the reason follows."""
 _NO_WORKER = ("Python worker failed to connect back", "Timed out while waiting for the Python worker to connect back")
 _DEAD_WORKER = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 _JAVA_ENDS = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
@@ -28,7 +28,7 @@ NO_WORKER = "a Python worker of Spark did not start within its 10 s; the machine
 
 
 class PipelineFailed(EventLogError):
-    """A pipeline ended with an error; `cause` is its last one, and `__cause__` what Spark raised, if that was it."""
+    """A pipeline ended with an error; `cause` is its last one, and `__cause__` Spark's exception, if any."""
 
     def __init__(self, pipeline: str, cause: str) -> None:
         self.pipeline, self.cause = pipeline, cause
@@ -36,7 +36,7 @@ class PipelineFailed(EventLogError):
 
 
 def failed(pipeline: str, error: BaseException) -> PipelineFailed:
-    """The error of a pipeline, for one that Spark raised."""
+    """The error of a pipeline, for an exception of Spark."""
     return PipelineFailed(pipeline, cause_of(error))
 
 
@@ -46,7 +46,9 @@ def is_sparks(error: BaseException) -> bool:
 
 
 def is_of_connection(error: BaseException) -> bool:
-    """Whether Java no longer answers. py4j raises what its socket does, as if it were a server that is refused."""
+    """Whether Java no longer answers. py4j raises its socket's error, which looks like a refused connection to a
+    server.
+    """
     if type(error).__module__.startswith("py4j"):
         return "Network" in type(error).__name__
     frames = (frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__))
@@ -54,7 +56,7 @@ def is_of_connection(error: BaseException) -> bool:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same may well succeed when it is done again."""
+    """Whether a retry is likely to succeed."""
     return _tells(error, (*_NO_WORKER, *_DEAD_WORKER))
 
 
@@ -64,7 +66,7 @@ def tells_of_end(error: BaseException) -> bool:
 
 
 def cause_of(error: BaseException) -> str:
-    """The innermost cause that the error tells of, in one line."""
+    """The innermost cause in the error, in one line."""
     if is_of_connection(error):
         return JAVA_ENDED
     if _tells(error, _NO_WORKER):
@@ -77,12 +79,12 @@ def cause_of(error: BaseException) -> str:
 
 
 def _tells(error: BaseException, of: tuple[str, ...]) -> bool:
-    """Whether the error, or one that it was made of, has one of these words."""
+    """Whether the error, or one of its causes, contains one of these words."""
     return any(words in _said(each) for each in _chain(error) for words in of)
 
 
 def _chain(error: BaseException | None) -> list[BaseException]:
-    """The error, and those that it was made of; PySpark keeps Java's as `_cause`."""
+    """The error and its causes; PySpark keeps Java's as `_cause`."""
     found: list[BaseException] = []
     while error is not None and error not in found:
         found.append(error)
@@ -91,16 +93,16 @@ def _chain(error: BaseException | None) -> list[BaseException]:
 
 
 def _said(error: BaseException) -> str:
-    """What an error of Spark says."""
+    """The text of an error of Spark."""
     if is_of_connection(error):  # py4j would ask Java for the text
         return ""
     return str(error)
 
 
 def cause_in(text: str) -> str:
-    """The innermost cause in what Spark says: the last error of a Python trace, else of Java's, else the first line.
+    """The innermost cause in Spark's text: the last error of a Python trace, else of Java's, else the first line.
 
-    Where Python only says that Java failed, it is Java's.
+    If Python only says that Java failed, it is Java's.
     """
     lines = text.splitlines()
     raised = [_raised_after(lines, at) for at, line in enumerate(lines) if _TRACE in line]
@@ -113,7 +115,7 @@ def cause_in(text: str) -> str:
 
 
 def _raised_after(lines: list[str], trace: int) -> str:
-    """What the Python trace that begins at that line ends with; a name of our own errors is left out."""
+    """The error at the end of the Python trace that begins at that line; our own error names are left out."""
     rest = list(dropwhile(lambda line: line.startswith(" ") or not line, lines[trace + 1 :]))
     message = "\n".join(takewhile(lambda line: line.strip() and not line.startswith(_NOT_OF_IT), rest))
     return re.sub(

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from ...formats.settings.local_paths import check_local
 
 IS_OPTION = "headwater.option"
-"""Under this key of a field's metadata is its `OptionHelp`."""
+"""The metadata key of a field's `OptionHelp`."""
 
 
 class OptionHelp(NamedTuple):
-    """What is known of an option besides its name, type and default."""
+    """An option's properties besides its name, type and default."""
 
     help: str
     """A sentence."""
@@ -34,18 +34,17 @@ def option(
     """A field of a pipeline's options. Without a default it is required.
 
     Its type is str, int, float, bool, pathlib.Path, an enum of strings, typing.Literal of strings, `X | None` of these,
-    or tuple[str, ...] for what can be given several times. The flag is its name with `-` for `_`, unless `flag` says
-    another.
+    or tuple[str, ...] for a repeatable option. The flag is its name with `-` for `_`, unless `flag` sets another.
     """
     about = OptionHelp(help, flag, minimum, maximum, metavar)
     return dataclasses.field(default=default, metadata={IS_OPTION: about})
 
 
 def check_directory(given: str, where: str) -> None:
-    """Raises InvalidInput for what cannot be a directory of this machine."""
+    """Raises InvalidInput for anything but a possible directory of this machine."""
     check_local(given, where, "a directory")
 
 
 def check_file(given: str, where: str) -> None:
-    """Raises InvalidInput for what cannot be a file of this machine."""
+    """Raises InvalidInput for anything but a possible file of this machine."""
     check_local(given, where, "a file")

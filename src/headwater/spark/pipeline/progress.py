@@ -1,7 +1,7 @@
-"""Shows a running pipeline: events per second, how far behind, how long a batch takes.
+"""Shows a running pipeline: events per second, lag, and the duration of a batch.
 
-On a terminal one line that changes; elsewhere a line per second at most; with `json` a JSON object per batch, for logs.
-All of it goes to stderr: stdout is for what a command answers.
+On a terminal one changing line; elsewhere at most a line per second; with `json` a JSON object per batch, for logs. It
+goes to stderr: stdout is for a command's result.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 RATE_WINDOW_S = 10.0
 LINE_INTERVAL_S = 1.0
 TICK_INTERVAL_S = 10.0
-"""Where lines stay, one says how far it is when no batch has ended for so long; the first one comes at once."""
+"""If lines are kept, one shows progress after so long without a finished batch; the first one at once."""
 OFFSETS = ("endOffset", "latestOffset")
 BEHIND = "behind"
-"""What a stream of logs adds to its latest offset, which is no position: see `lag`."""
-"""What the progress of a source says of where a batch ended, and of what is there."""
+"""What a stream of logs adds to its latest offset, besides positions: see `lag`."""
+"""The fields of a source's progress for the end of a batch, and for the end of the data."""
 
 
 class Progress(StrEnum):
@@ -40,7 +40,7 @@ class Progress(StrEnum):
 
 
 class BatchDone(NamedTuple):
-    """Where a pipeline is after a batch."""
+    """The state of a pipeline after a batch."""
 
     pipeline: str
     batch: int
@@ -49,24 +49,24 @@ class BatchDone(NamedTuple):
     """Read in this batch."""
     batch_ms: int
     behind: int | None
-    """How many events are left; None where the source does not tell. Of sources other than ours: numbers."""
+    """How many events are left; None if the source does not tell. Numbers for other sources than ours."""
     events_per_s: float
-    """Of this run, lately."""
+    """Of this run, recently."""
     events_total: int
     """Of this run."""
     batches_total: int
     percent: float | None = None
-    """How much of what was there at the start is through; None where nobody knows, as where a pipeline follows."""
+    """How much of the initial backlog is done; None if unknown, as when a pipeline follows."""
     remaining_s: float | None = None
-    """How long the rest takes, if it goes on like this."""
+    """The estimated time for the rest."""
 
 
 class Status(NamedTuple):
-    """Where a pipeline is between two batches."""
+    """The state of a pipeline between two batches."""
 
     pipeline: str
     percent: float | None
-    """See BatchDone; the part of the batch that is running counts."""
+    """See BatchDone; includes the done part of the running batch."""
     remaining_s: float | None
     seconds: float
     """Since the run began."""
@@ -96,12 +96,12 @@ class Tally:
         return time.monotonic() - self._started
 
     def expect(self, total: int, step: int) -> None:
-        """So much is to be done, in any unit, and at most so much of it at a time."""
+        """Set the amount of work, in any unit, and the maximum of one step."""
         self._total, self._step, self._left = total, step, total
         self._expected, self._share = time.monotonic(), 0.0
 
     def status(self, running: float = 0.0) -> Status:
-        """Where it is, when that part (0 to 1) of a step is done that has not been counted yet."""
+        """The state, with that part (0 to 1) of an uncounted step done."""
         percent = remaining = None
         if self._total is not None:
             whole = max(self._total, 1)
@@ -113,7 +113,7 @@ class Tally:
         return Status(self.pipeline, percent, remaining, round(self.seconds, 1), self.events)
 
     def add(self, batch: int, events: int, batch_ms: int, behind: int | None, left: int | None = None) -> BatchDone:
-        """Count a batch; answers what to show of it. `left` is how much there is still to do, by default `behind`."""
+        """Count a batch. Returns what to show of it. `left` is the amount of work left, by default `behind`."""
         self.last_batch = batch
         self._left = next((known for known in (left, behind) if known is not None), self._left)
         self.events += events
@@ -123,7 +123,7 @@ class Tally:
         self._recent.append((now, events))
         while self._recent[0][0] < now - RATE_WINDOW_S:
             self._recent.popleft()
-        # The oldest batch of the window took its time before it was counted: the first one of all, its own.
+        # The oldest batch of the window took its time before it was counted; the very first one, its own.
         lasted = max(now - self._recent[0][0] + batch_ms / 1000, 0.001)
         rate = sum(count for _, count in self._recent) / lasted
         status = self.status()
@@ -132,9 +132,9 @@ class Tally:
 
 
 def behind(sources: list[Mapping[str, Any]]) -> int | None:
-    """How many events the sources of a batch's progress have left; None if no source says it.
+    """How many events the sources have left, from a batch's progress; None if no source says it.
 
-    For a source that does not count events, the difference of its numbers is taken.
+    For a source that does not count events, it is the difference of its numbers.
     """
     distances = []
     for source in sources:
@@ -164,13 +164,13 @@ def _distance(end: Any, latest: Any) -> int:
 
 
 class Display:
-    """Shows a run. This one shows nothing of it."""
+    """Shows a run. This one shows nothing."""
 
     def show(self, done: BatchDone) -> None:
         """A batch is done."""
 
     def tick(self, status: Status) -> None:
-        """About a second has gone by."""
+        """About a second has passed."""
 
     def say(self, text: str) -> None:
         """A line that stays."""
@@ -190,7 +190,7 @@ def display(kind: Progress, stream: TextIO | None = None) -> Display:
 
 
 class Changing(Display):
-    """One line of a terminal, that changes."""
+    """One changing line on a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -227,7 +227,7 @@ class Changing(Display):
 
 
 class Lines(Display):
-    """Lines, of which not every batch gets one."""
+    """Lines, but not for every batch."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -257,7 +257,7 @@ class Lines(Display):
 
 
 class JsonLines(Display):
-    """A JSON object per batch, and one where none has ended for long."""
+    """A JSON object per batch, and one if none has ended for long."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -289,7 +289,7 @@ def _line(done: BatchDone) -> str:
 
 
 def _far(percent: float | None, remaining_s: float | None, seconds: float | None = None) -> str:
-    """How far it is, as the end of a line: what is not known is left out."""
+    """The progress, as the end of a line: unknown values are left out."""
     parts = [] if percent is None else [f"{percent:.0f} %"]
     parts += [] if remaining_s is None or percent == 100 else [f"{_clock(remaining_s)} left"]
     parts += [] if seconds is None else [f"after {_clock(seconds)}"]

@@ -1,4 +1,4 @@
-"""Runs a pipeline: follows its query, shows progress, stops it gracefully, and says what it did.
+"""Runs a pipeline: follows its query, shows progress, stops it gracefully, and reports the result.
 
 def run(spark, options, run):                    # a pipeline: see headwater.spark.jobs
     events = spark.readStream.format("headwater").options(**run.server.options(log=options.source)).load()
@@ -38,23 +38,23 @@ if TYPE_CHECKING:
 
 POLL_S = 0.2
 LAST_WORDS_S = 10.0
-"""How long the events of a query that ended are waited for."""
+"""How long to wait for the last events of a finished query."""
 GIVE_UP_S = 3.0
-"""How long Spark may take to end what is cancelled; then it is left behind."""
+"""How long Spark may take to cancel work; then it is abandoned."""
 TICK_S = 1.0
 PAUSES_S = (1.0, 5.0, 20.0)
-"""How long what failed for no lasting reason waits before each further try, for a machine that has too much to do; a
-batch that ends well starts the count anew."""
+"""Pauses before each retry after a transient failure, for an overloaded machine; a successful batch resets the count.
+"""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The server, as every source and sink of a pipeline is told of it. Its fields are those of a BulkAddress."""
+    """The server, as options for every source and sink of a pipeline. Its fields are those of a BulkAddress."""
 
     url: str = field(default_factory=default_url)
-    """By default what HEADWATER_FLIGHT_URL says, else this machine."""
+    """By default from HEADWATER_FLIGHT_URL, otherwise this machine."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
@@ -62,14 +62,15 @@ class Server:
     is_verified: bool = True
 
     def options(self, **others: object) -> dict[str, str]:
-        """The options of the data source that say which server and who asks, and those `others` that are not None."""
+        """The data source's options for the server and credentials, and those of `others` that are not None."""
         mine = {"url": self.url, "user": self.user, "password": self.password, "token": self.token,
                 "caFile": self.ca_file, "tlsVerify": None if self.is_verified else False}  # fmt: skip
         said = {**mine, **others}.items()
         return {name: text_of(value) for name, value in said if value is not None}
 
     def client(self, url: str | None = None, **how: Any) -> BulkClient:
-        """A client of this server, or of another one that the same user may ask; to be closed. Raises InvalidInput.
+        """A client of this server, or of another one with the same credentials; close it after use. Raises
+        InvalidInput.
 
         `how` are further arguments of BulkClient.
         """
@@ -78,7 +79,7 @@ class Server:
         return BulkClient(**asdict(self) | {"url": url or self.url} | how)
 
     def log_line(self, info: LogInfo) -> str:
-        """A log of it, as a line of a plan."""
+        """One of its logs, as a line of a plan."""
         return f"log {info.name!r} on {self.url}: {info.events:,} events, {info.first_retained} to {info.head}"
 
 
@@ -86,16 +87,16 @@ class Ending(StrEnum):
     """Why a run ended."""
 
     DONE = "done"
-    """All that was there at its start is through."""
+    """It finished the initial backlog."""
     STOPPED = "stopped"
     """It was asked to, and stopped between two batches."""
     INTERRUPTED = "interrupted"
-    """It was asked to stop at once; a batch may be done again by the next run."""
+    """It was asked to stop at once; the next run may repeat a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What a run did."""
+    """The result of a run."""
 
     pipeline: str
     ending: Ending
@@ -103,13 +104,13 @@ class Summary:
     batches: int
     seconds: float
     behind: int | None = None
-    """Sequence numbers that are left, as far as the source tells."""
+    """How many sequence numbers are left, as far as the source tells."""
     details: Mapping[str, object] = field(default_factory=dict)
-    """What the pipeline adds: names and values that JSON can say."""
+    """The pipeline's own results: names and JSON values."""
 
 
 class Target(NamedTuple):
-    """The log that a query appends to with the sink of headwater: it knows what was committed, whatever Spark knows."""
+    """The log that a query appends to with headwater's sink: it knows what was committed, even if Spark does not."""
 
     url: str
     log: str
@@ -120,13 +121,13 @@ class Target(NamedTuple):
 
 
 class _Ended(NamedTuple):
-    """The last word of a query: why it failed, or None."""
+    """The end of a query: why it failed, or None."""
 
     problem: str | None
 
 
 class Run:
-    """One run of a pipeline: how its caller wants it, and how far it is. Inside its `with`, signals are requests."""
+    """One run of a pipeline: its settings and progress. Within its `with`, signals are stop requests."""
 
     def __init__(
         self,
@@ -142,12 +143,12 @@ class Run:
         self.pipeline = pipeline
         self.server = server or Server()
         self.is_once = is_once
-        """End when all is through that is there at the start; otherwise follow the log until asked to stop."""
+        """End when the initial backlog is done; otherwise follow the log until asked to stop."""
         self.every_s = every_s
-        """How often a batch begins, where there is something to do; 0 = at once."""
+        """How often a batch begins, if there is work; 0 = at once."""
         self.checkpoint = checkpoint
         self.stream_name = stream_name
-        """What the server calls it where it shows how far each stream is; None: see `named`."""
+        """The name under which the server shows the stream's progress; None: see `named`."""
         self.stop = StopRequest()
         self._tally = Tally(pipeline)
         self._display = display(progress) if isinstance(progress, Progress) else progress
@@ -170,9 +171,9 @@ class Run:
         return f"go on, a batch every {self.every_s:g} s"
 
     def named(self, target: str) -> str | None:
-        """What the server calls it where it shows how far each stream is: as was asked for, else by what it writes.
+        """The name under which the server shows the stream's progress: the given name, or by default its target.
 
-        None for a run that ends by itself: what comes after that is no lag.
+        None for a run that ends by itself: later events are no lag.
         """
         if self.stream_name is not None or self.is_once:
             return self.stream_name
@@ -183,31 +184,31 @@ class Run:
         self._display.say(text)
 
     def turn_to(self, what: str) -> None:
-        """Progress is of this from now on, where a run does one thing after the other."""
+        """Show progress of this from now on, if a run does one thing after the other."""
         self._tally.pipeline = f"{self.pipeline} {what}"
 
     def expect(self, total: int, step: int) -> None:
-        """Say how much there is to do, in any unit, and how much of it at most at a time: for progress."""
+        """Set the amount of work, in any unit, and the maximum of one step, for progress."""
         self._tally.expect(total, step)
         self._tick(None)
 
     def advance(self, events: int, batch_ms: int, behind: int | None = None, left: int | None = None) -> None:
-        """For pipelines without a streaming query: a step is done. Look at `stop.is_asked` before the next.
+        """For pipelines without a streaming query: a step is done. Check `stop.is_asked` before the next.
 
-        `left` is how much of what was expected is still to be done; without it, it is `behind`.
+        `left` is how much of the expected work remains, by default `behind`.
         """
         self._display.show(self._tally.add(self._tally.batches, events, batch_ms, behind, left))
 
     def step(self, spark: SparkSession, work: Callable[[], T]) -> T:
-        """Do something in Spark that can be done again: what fails for no lasting reason is.
+        """Run a repeatable step in Spark, with retries after transient failures.
 
-        It runs beside this thread, which shows progress, and looks whether somebody wants the end. Raises StoppedAtOnce
-        if so twice, PipelineFailed with the cause of an error of Spark, and what `work` raises.
+        It runs beside this thread, which shows progress and checks for stop requests. Raises StoppedAtOnce after two of
+        these, PipelineFailed with the cause of an error of Spark, and what `work` raises.
         """
         return self.retrying(lambda: self.watched(spark, work))
 
     def watched(self, spark: SparkSession, work: Callable[[], T]) -> T:
-        """As `step`, once."""
+        """Like `step`, once."""
         future = _beside(lambda: _in_session(spark, work))
         while not wait([future], POLL_S).done:
             self._tell_stop()
@@ -226,7 +227,7 @@ class Run:
             raise
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """What `attempt` answers; tried again where it failed for no lasting reason, such as a worker that was late."""
+        """The result of `attempt`; retried after transient failures, such as a slow worker."""
         failures, batches = 0, self._tally.batches
         while True:
             try:
@@ -242,14 +243,14 @@ class Run:
                     raise
 
     def pause(self, seconds: float) -> bool:
-        """Wait for so long, or until somebody wants the end; answers whether nobody does."""
+        """Wait for so long, or until a stop request. Returns whether there was none."""
         until = time.monotonic() + seconds
         while not self.stop.is_asked and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, POLL_S))
         return not self.stop.is_asked
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
-        """What the run did so far; without an ending: `stopped` if it was asked to stop, else `done`."""
+        """The results so far; without an ending: `stopped` if it was asked to stop, else `done`."""
         tally = self._tally
         ending = ending or (Ending.STOPPED if self.stop.is_asked else Ending.DONE)
         seconds = round(tally.seconds, 3)
@@ -265,17 +266,17 @@ class Run:
         checkpoint: str | None = None,
         is_once: bool | None = None,
     ) -> Summary:
-        """Start the query, and follow it until it is through (`is_once`), stopped or failed.
+        """Start the query, and follow it until it is done (`is_once`), stopped or failed.
 
-        `checkpoint` and `is_once` are of this query, where they are not the run's.
+        `checkpoint` and `is_once` override those of the run for this query.
 
-        `each_batch(frame, number)` is what `foreachBatch` takes: give it here and not to the writer, so that a stop
-        falls between two batches. Without a checkpoint directory a temporary one is used, if `needs_checkpoint` is
-        False: then every run begins where the source's options say. With a `target`, what it has of a batch that was
-        interrupted counts as well.
+        `each_batch(frame, number)` is the function for `foreachBatch`: pass it here and not to the writer, so that a
+        stop falls between two batches. Without a checkpoint directory a temporary one is used, if `needs_checkpoint` is
+        False: then every run begins where the source's options say. With a `target`, its part of an interrupted batch
+        counts as well.
 
-        Raises PipelineFailed with the cause, or the error of the log that was the cause; InvalidInput where a
-        checkpoint is missing.
+        Raises PipelineFailed with the cause, or the log's error if that was the cause; InvalidInput if a checkpoint is
+        missing.
         """
         with contextlib.ExitStack() as stack:
             known = checkpoint or self.checkpoint
@@ -315,7 +316,7 @@ class Run:
             self._count(heard, committed)
             ending = Ending.INTERRUPTED
         finally:
-            with contextlib.suppress(Exception):  # where Spark is gone, so is the listener
+            with contextlib.suppress(Exception):  # if Spark is gone, so is the listener
                 streams.removeListener(listener)
         return self.summary(ending)
 
@@ -353,7 +354,7 @@ class Run:
         self.say("Spark's Java process got the signal as well, so the batch was not finished; the next run does it")
 
     def _tell_stop(self) -> bool:
-        """Say that the request to stop was heard; once. Answers whether it was said now."""
+        """Report once that the stop request was received. Returns whether it did so now."""
         if self._has_told or not self.stop.is_asked:
             return False
         self._has_told = True
@@ -361,7 +362,7 @@ class Run:
         return True
 
     def _tick(self, spark: SparkSession | None) -> None:
-        """Show where it is, about once a second."""
+        """Show progress, about once a second."""
         now = time.monotonic()
         if now - self._ticked >= TICK_S:
             self._ticked = now
@@ -369,7 +370,7 @@ class Run:
                 tick(self._tally.status(_share_of_tasks(spark)))
 
     def _count(self, heard: queue.SimpleQueue[Mapping[str, Any] | _Ended], committed: _Committed) -> None:
-        """Count what is done, and was not told yet."""
+        """Count what is done and not yet reported."""
         with contextlib.suppress(queue.Empty):
             while True:
                 word = heard.get(timeout=POLL_S)
@@ -381,7 +382,7 @@ class Run:
 
     @staticmethod
     def _is_between(query: StreamingQuery, gate: StopGate | None, has_ended_one: bool) -> bool:
-        """Whether a stop costs no batch, or one that has just begun and can be done again."""
+        """Whether stopping now costs no batch, or only a new one that can be repeated."""
         if gate is not None:
             return gate.close() and not query.status["isTriggerActive"]
         return has_ended_one or not query.status["isTriggerActive"]
@@ -411,7 +412,7 @@ def _listener(name: str, heard: queue.SimpleQueue[Mapping[str, Any] | _Ended]) -
     from pyspark.sql.streaming.listener import StreamingQueryListener
 
     class Listener(StreamingQueryListener):
-        """Passes on what Spark says of the query of that name; it is called in another thread."""
+        """Passes on Spark's events of the query of that name; it is called in another thread."""
 
         run_id: str | None = None
 
@@ -443,14 +444,14 @@ def _plain(progress: Any) -> Mapping[str, Any]:
 
 
 class _Committed:
-    """What the target has of a query's newest batch. The query's id is the writer's name: see `sink.data_sink`."""
+    """The target's part of a query's newest batch. The query's id is the writer's name: see `sink.data_sink`."""
 
     def __init__(self, server: Server, target: Target | None, query: str) -> None:
         self._server, self._target, self._query = server, target, query
         self._before = self._newest()
 
     def since(self, last_batch: int | None) -> tuple[int, int] | None:
-        """The batch after the last one that was counted, and how many of its rows are appended; None if none is."""
+        """The batch after the last one counted, and how many of its rows are appended; None if none is."""
         newest, before = self._newest(), self._before
         if newest is None or (last_batch is not None and newest[0] <= last_batch):
             return None
@@ -463,13 +464,13 @@ class _Committed:
         try:
             with self._server.client(self._target.url, retries=0, timeout_s=GIVE_UP_S) as client:
                 state = client.writer(self._target.log, self._query)
-        except EventLogError:  # the query says what is wrong with it, and better
+        except EventLogError:  # the query reports its error, and better
             return None
         return None if state is None else (state.batch, state.rows)
 
 
 def _beside(work: Callable[[], T]) -> Future[T]:
-    """Do it in a thread that nobody has to wait for."""
+    """Run it in a thread that is not waited for."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -483,17 +484,17 @@ def _beside(work: Callable[[], T]) -> Future[T]:
 
 
 def _in_session(spark: SparkSession, work: Callable[[], T]) -> T:
-    """Do it where that session is the active one: a thread of Java's has none, and then finds no data source."""
+    """Run it with that session active: a Java thread has none, and then finds no data source."""
     if (java_session := getattr(spark, "_jsparkSession", None)) is not None:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)  # type: ignore[union-attr]
     return work()
 
 
 def _cancel(spark: SparkSession, future: Future[Any]) -> None:
-    """End what Spark does, and what it may just have begun to do; if it takes long, without waiting for the end."""
+    """Cancel what Spark does, and what it may just have begun; do not wait for the end if that takes long."""
     give_up = time.monotonic() + GIVE_UP_S
     while not future.done() and time.monotonic() < give_up:
-        with contextlib.suppress(Exception):  # where Spark is gone, so is what it did
+        with contextlib.suppress(Exception):  # if Spark is gone, so is its work
             if hasattr(spark, "_jsparkSession"):
                 spark.sparkContext.cancelAllJobs()
             else:
@@ -502,7 +503,7 @@ def _cancel(spark: SparkSession, future: Future[Any]) -> None:
 
 
 def _has_ended(error: BaseException) -> bool:
-    """Whether Java is gone, or going: what fails meanwhile, fails in many ways."""
+    """Whether Java is gone, or going: failures vary meanwhile."""
     if tells_of_end(error):
         return True
     from pyspark import SparkContext
@@ -516,7 +517,7 @@ def _has_ended(error: BaseException) -> bool:
 
 
 def _share_of_tasks(spark: SparkSession | None) -> float:
-    """Which part (0 to 1) of the tasks that Spark is at are done; 0 where nobody says."""
+    """The part (0 to 1) of Spark's current tasks that is done; 0 if unknown."""
     if spark is None or not hasattr(spark, "_jsparkSession"):
         return 0.0
     try:

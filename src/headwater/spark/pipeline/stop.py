@@ -1,4 +1,4 @@
-"""Makes requests to stop of signals: the first is for the end of the batch, the second for the end at once."""
+"""Turns signals into stop requests: the first asks to stop after the batch, the second at once."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any, Self
 
 
 class StopRequest:
-    """How often the process was asked to stop, by SIGINT or SIGTERM, while this is entered.
+    """A context that counts stop requests to the process, by SIGINT or SIGTERM.
 
-    Outside the main thread, where Python hands out no signals, it is never asked; `ask` works everywhere.
+    Outside the main thread, where Python delivers no signals, only `ask` works.
     """
 
     def __init__(self) -> None:
@@ -21,21 +21,21 @@ class StopRequest:
 
     @property
     def is_asked(self) -> bool:
-        """Somebody wants the end, after the batch that is running."""
+        """Whether to stop after the running batch."""
         return self.times > 0
 
     @property
     def is_urgent(self) -> bool:
-        """Somebody asked again: at once."""
+        """Whether to stop at once, after a second request."""
         return self.times > 1
 
     def ask(self, *_: int | FrameType | None) -> None:
-        """Ask for the end. May be called from anywhere, a signal handler included."""
+        """Request a stop. May be called from anywhere, including a signal handler."""
         self.times += 1
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            # PySpark installs a handler too, which cancels what is running and loses the batch.
+            # PySpark also installs a handler, which cancels the running work and loses the batch.
             self._before = {number: signal.signal(number, self.ask) for number in (signal.SIGINT, signal.SIGTERM)}
         return self
 
@@ -46,11 +46,11 @@ class StopRequest:
 
 
 class StoppedBetweenBatches(Exception):
-    """Not an error: ends a query in the place of a batch that was not begun."""
+    """Not an error: ends a query instead of starting a batch."""
 
 
 class StoppedAtOnce(Exception):
-    """Not an error: ends a step that was given up, because somebody asked twice."""
+    """Not an error: ends a step that was abandoned after two stop requests."""
 
 
 class StopGate:
@@ -66,7 +66,7 @@ class StopGate:
         self._is_busy = False
 
     def __call__(self, frame: Any, batch: int) -> None:
-        """Run the function for a batch. Raises StoppedBetweenBatches where the gate is closed."""
+        """Run the function for a batch. Raises StoppedBetweenBatches if the gate is closed."""
         with self._lock:
             if not self._is_open:
                 raise StoppedBetweenBatches
@@ -77,7 +77,7 @@ class StopGate:
             self._is_busy = False
 
     def close(self) -> bool:
-        """Let no further batch begin; answers whether none is running."""
+        """Allow no further batch. Returns whether none is running."""
         with self._lock:
             self._is_open = False
             return not self._is_busy

@@ -1,6 +1,6 @@
 """Projections: the events of a log, folded by a tag into a table with the latest state of every entity.
 
-The pipeline `project` makes them with Spark. Reading one needs neither Spark nor the server:
+The pipeline `project` creates them with Spark. Reading one needs neither Spark nor the server:
 
     from headwater.spark.projection import snapshot
     position, states = snapshot("/data/baskets", ["basket:17"])

@@ -7,7 +7,7 @@ from .snapshot import dump
 
 
 def main(arguments: list[str]) -> int:
-    """Print the table at that path; answers the exit code."""
+    """Print the table at that path. Returns the exit code."""
     if len(arguments) != 1 or arguments[0].startswith("-"):
         print("usage: python -m headwater.spark.projection DIR", file=sys.stderr)
         return 2

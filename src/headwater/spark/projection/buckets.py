@@ -27,18 +27,18 @@ FILE_SCHEMA = pa.schema(
 )
 TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(BUCKET, pa.int32(), nullable=False))
 DIRECTORY = "states"
-"""Where the files are, below the table: one directory for all buckets is one to make durable at a commit."""
+"""The directory of the files, below the table: a single one for all buckets is faster to sync at a commit."""
 _ROWS = 8192
 _REMEDY = "restore this file from a backup of the table, or fold the events into a new table"
 
 
 def bucket_of(entity: str, buckets: int) -> int:
-    """Where an entity is: CRC-32 of its UTF-8, modulo the number of buckets (in SQL: `crc32(entity) % buckets`)."""
+    """The bucket of an entity: CRC-32 of its UTF-8, modulo the bucket count (in SQL: `crc32(entity) % buckets`)."""
     return zlib.crc32(entity.encode()) % buckets
 
 
 def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
-    """The rows of a file, by entity, in their order. Raises NotAProjection where it cannot be read."""
+    """The rows of a file, by entity, in order. Raises NotAProjection if it cannot be read."""
     with refusing_damage(str(path), NotAProjection, _REMEDY), open_parquet(path) as file:
         for batch in batches_of(file, _ROWS, columns=FILE_SCHEMA.names):
             columns = [batch.column(name) for name in FILE_SCHEMA.names]
@@ -48,7 +48,7 @@ def rows_of(path: Path) -> Iterator[tuple[str, Row]]:
 
 
 def write(path: Path, rows: Mapping[str, Row]) -> Path:
-    """Make a file of these rows; answers its path, which has checksums in its name."""
+    """Write these rows to a file. Returns its path, which has checksums in its name."""
     entities = sorted(rows)
     kept = [rows[entity] for entity in entities]
     columns = [
@@ -58,7 +58,7 @@ def write(path: Path, rows: Mapping[str, Row]) -> Path:
         pa.array([row.events for row in kept], pa.int64()),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
-    new = NewParquet(path, FILE_SCHEMA, repeated=())  # entities and numbers are there once each
+    new = NewParquet(path, FILE_SCHEMA, repeated=())  # entities and numbers are unique
     with new as writer:
         writer.write_table(pa.table(columns, schema=FILE_SCHEMA))
     return new.path

@@ -2,8 +2,8 @@
 
 ProjectionError (an EventLogError)
 ├── NotAProjection      there is something else at the path, or a projection of other events or by another function
-├── ProjectionOvertaken somebody else has folded events into the table meanwhile
-└── FoldFailed          the user's function failed, or returned what is no state
+├── ProjectionOvertaken another run has folded events into the table meanwhile
+└── FoldFailed          the user's function failed, or did not return a state
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from ...core.errors import EventLogError
 
 
 class ProjectionError(EventLogError):
-    """A projection cannot be made or read."""
+    """A projection cannot be written or read."""
 
 
 class NotAProjection(ProjectionError):
-    """The path does not hold the projection that was asked for; nothing was changed there."""
+    """The path does not contain the requested projection; nothing was changed there."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path, problem
@@ -24,7 +24,7 @@ class NotAProjection(ProjectionError):
 
 
 class ProjectionOvertaken(ProjectionError):
-    """The table went on without us; nothing of this batch is in it."""
+    """Another run has advanced the table; nothing of this batch is in it."""
 
     def __init__(self, path: str, after: int, position: int) -> None:
         self.path, self.after, self.position = path, after, position

@@ -1,8 +1,8 @@
-"""Calls the user's function, always with a state as it reads from the table, whatever batch it comes from.
+"""Calls the user's function, always with a state as read from the table, whatever batch it comes from.
 
-Between any two calls a state is text: JSON without spaces, with sorted names. So a tuple is a list, and names are in
-order, not only for the function that goes on with a table, but in the middle of a batch as well; and folding in batches
-of any size gives the same table, byte for byte. No Spark here.
+Between any two calls a state is text: JSON without spaces, with sorted names. So a tuple becomes a list, and names are
+sorted, not only when resuming from a table, but also within a batch; and folding in batches of any size gives the same
+table, byte for byte. No Spark here.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from .errors import FoldFailed
 
 State = dict[str, Any]
 Function = Callable[[State | None, SequencedEvent], State | None]
-"""From the state before an event (None: there is none) to the state after it (None: none any more)."""
+"""From the state before an event (None: there is none) to the state after it (None: no longer any)."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
 class Row(NamedTuple):
-    """What the table has of one entity."""
+    """The table's row for one entity."""
 
     state: bytes
     """Canonical JSON."""
     sequence_number: int
-    """Of the last event that was folded."""
+    """The number of the last folded event."""
     events: int
-    """How many were, since the entity had no state."""
+    """How many events were folded, since the entity had no state."""
 
 
 class Fold(NamedTuple):
-    """A function by its name, and where its module was found; it travels by name, as modules do in Spark."""
+    """A function by its name and its module's directory; it is sent by name, as Spark does with modules."""
 
     name: str
     """`module:function`."""
@@ -51,7 +51,7 @@ class Fold(NamedTuple):
         if not (module and colon and attribute):
             raise InvalidInput(f"MODULE:FUNCTION is expected, {self.name!r} given", "fold")
         if self.directory not in sys.path:
-            sys.path.insert(0, self.directory)  # commands and workers do not look in the directory that they run in
+            sys.path.insert(0, self.directory)  # commands and workers do not search their working directory
         try:
             found: Any = importlib.import_module(module)
         except ImportError as error:
@@ -65,7 +65,7 @@ class Fold(NamedTuple):
 
 
 def fold_of(name: str) -> Fold:
-    """The function of that name, looked for in the present directory first. Raises InvalidInput."""
+    """The function of that name, searched in the current directory first. Raises InvalidInput."""
     fold = Fold(name, os.getcwd())
     fold.load()
     return fold

@@ -1,7 +1,7 @@
 """Folds one batch in Spark: events go to the tasks of their entities' buckets, each task rewrites its files.
 
-A task holds one bucket at a time in memory. Files get names of their own at every attempt, so that none is ever
-overwritten; what is not committed is removed by a later vacuum.
+A task holds one bucket at a time in memory. Each attempt names its files differently, so none is ever overwritten; a
+later vacuum removes uncommitted ones.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _RESULT_SCHEMA = pa.schema(
 
 
 class Folded(NamedTuple):
-    """What a batch came to."""
+    """The result of a batch."""
 
     files: list[BucketFile]
     events: int
@@ -61,7 +61,7 @@ def fold_batch(events: DataFrame, table: StateTable, fold: Fold, tasks: int) -> 
 
 @dataclass(frozen=True)
 class FoldTask:
-    """What a task does with the events of some buckets, which come sorted by bucket and number."""
+    """A task that folds the events of some buckets, which come sorted by bucket and number."""
 
     root: str
     files: dict[int, str]
@@ -101,6 +101,6 @@ class FoldTask:
 
 
 def _events_of(batch: pa.RecordBatch) -> Iterator[tuple[int, str, int, SequencedEvent]]:
-    """Bucket, entity, which of the event's entities it is, and the event."""
+    """Bucket, entity, the entity's index in the event, and the event."""
     others = [batch.column(name).to_pylist() for name in ("bucket", "entity", "index")]
     return zip(*others, events_in(batch), strict=True)

@@ -16,12 +16,12 @@ from .table import StateTable
 
 
 class Snapshot(NamedTuple):
-    """States, and where to go on: they are what the log's events up to that number have made of the entities."""
+    """States, and where to resume: they are the result of the log's events up to that number."""
 
     position: int
     """Read on with `after=position`."""
     states: dict[str, State]
-    """By entity. An entity that is not there has no state."""
+    """By entity. A missing entity has no state."""
 
 
 def snapshot(
@@ -29,7 +29,7 @@ def snapshot(
 ) -> Snapshot:
     """The states of these entities (None: of all) at one instant; only their files are read.
 
-    `version` is that of the Delta table, if not the newest is wanted. Raises NotAProjection.
+    `version` is that of the Delta table, by default the newest. Raises NotAProjection.
     """
     table = StateTable(Path(path).absolute(), version)
     states = {entity: state_of(row) for entity, row in _rows(table, entities)}
@@ -37,10 +37,10 @@ def snapshot(
 
 
 def dump(path: str | os.PathLike[str], target: BinaryIO, version: int | None = None) -> int:
-    """Write the table as lines of JSON, sorted by entity, and answer how many entities there are.
+    """Write the table as lines of JSON, sorted by entity. Returns how many entities there are.
 
-    Two tables that hold the same give the same bytes, in whatever files and batches they came to be.
-    Raises NotAProjection.
+    Tables with equal contents give the same bytes, whatever files and batches they were built from. Raises
+    NotAProjection.
     """
     table = StateTable(Path(path).absolute(), version)
     count = 0

@@ -1,7 +1,7 @@
-"""The Delta table of one projection: what it says of itself, and the one commit that brings it further.
+"""The Delta table of one projection: its description, and the one commit that advances it.
 
-The table is the truth: `position`, the number up to which the log is folded into it, is stored by the very commit that
-replaces the files (as the version of an application transaction, a plain feature of Delta). No Spark here.
+The table is authoritative: `position`, the number up to which the log is folded into it, is stored by the same commit
+that replaces the files (as the version of an application transaction, a plain feature of Delta). No Spark here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TRANSACTION = "projection"
 
 
 class Definition(NamedTuple):
-    """Of what a table is the projection. It never changes."""
+    """What a table is the projection of. It never changes."""
 
     log: str
     incarnation: str
@@ -37,14 +37,14 @@ class Definition(NamedTuple):
     fold: str
     """The function's name."""
     query: str
-    """Which events; empty: all."""
+    """The query for its events; empty: all."""
     first: int
-    """The number from which on."""
+    """The first number."""
     buckets: int
 
 
 class BucketFile(NamedTuple):
-    """A file that was written for a bucket; without a path, if no entity is left in it."""
+    """A file written for a bucket; without a path, if no entity is left in it."""
 
     bucket: int
     path: str
@@ -54,10 +54,10 @@ class BucketFile(NamedTuple):
 
 
 class StateTable:
-    """One projection, opened to bring it further, or to read it. For one thread at a time."""
+    """One projection, opened to advance or read it. For one thread at a time."""
 
     def __init__(self, path: Path, version: int | None = None) -> None:
-        """Open what is there. Raises NotAProjection."""
+        """Open an existing table. Raises NotAProjection."""
         self.path = path
         self._table = Table(path, NotAProjection, version)
         self._table.cover(_TRANSACTION)
@@ -69,7 +69,7 @@ class StateTable:
 
     @staticmethod
     def create(path: Path, definition: Definition) -> StateTable:
-        """Make an empty table, or open the one that is there. Raises NotAProjection, also if it is of another kind."""
+        """Create an empty table, or open the existing one. Raises NotAProjection, also if it is of another kind."""
         try:
             if not is_table(path):
                 _create(path, definition)
@@ -81,7 +81,7 @@ class StateTable:
                 raise NotAProjection(
                     str(path), f"it was made with {name} {there!r}, not {asked!r}; begin a new table for that"
                 )
-        table._table.sync_log()  # one that was killed may have committed without doing so
+        table._table.sync_log()  # a killed run may have committed without doing so
         return table
 
     @property
@@ -92,7 +92,7 @@ class StateTable:
 
     @property
     def version(self) -> int:
-        """Of the Delta table."""
+        """The version of the Delta table."""
         return self._table.version
 
     def files(self) -> dict[int, str]:
@@ -101,9 +101,9 @@ class StateTable:
         return {int(row[f"partition.{BUCKET}"]): str(row["path"]) for row in actions.to_pylist()}
 
     def commit(self, files: Sequence[BucketFile], after: int, upto: int) -> None:
-        """Put these files in the place of those of their buckets, and go from `after` to `upto`, in one durable step.
+        """Replace the files of their buckets by these, and advance from `after` to `upto`, in one durable step.
 
-        Raises ProjectionOvertaken where the table is not at `after` any more, ProjectionError where it takes nothing.
+        Raises ProjectionOvertaken if the table is no longer at `after`, ProjectionError if it accepts no commit.
         """
         sync([self.path / file.path for file in files if file.path], self.path)
         for _ in range(COMMIT_TRIES):
@@ -119,11 +119,11 @@ class StateTable:
             self._table.sum_up()
 
     def vacuum(self, hours: float) -> int:
-        """Remove files that no version of so many hours needs, and what killed runs left; answers how many."""
+        """Remove files that no version of so many hours needs, and leftovers of killed runs. Returns how many."""
         return self._table.vacuum(hours)
 
     def _actions(self, files: Sequence[BucketFile]) -> list[AddAction | RemoveAction]:
-        """These files in the place of the ones of their buckets in the version that is opened."""
+        """The actions that replace the files of their buckets in the opened version by these."""
         replaced, now_ms = self.files(), time.time_ns() // 1_000_000
         actions: list[AddAction | RemoveAction] = []
         for file in files:

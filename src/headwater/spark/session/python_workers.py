@@ -1,4 +1,4 @@
-"""Keeps Spark's Python workers quick: they look through all that they hold after each task, modules and all."""
+"""Keeps Spark's Python workers fast: they collect garbage after each task, modules included."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import sys
 
 _settled = 0
-"""How many modules there were when that was done last."""
+"""The number of modules at the last call."""
 
 
 def settle() -> None:
-    """In a worker that Spark uses again, leave what is imported by now to itself; elsewhere do nothing.
+    """In a reused Spark worker, exempt everything imported so far from garbage collection; elsewhere do nothing.
 
-    Such a worker collects garbage after each task, in full: 50 ms for the modules of a read, as long as a small read
-    takes. They stay for as long as the process, so the collector may pass over them. It also passes over what else the
-    process holds at that moment: later cycles of that are not found, which is little, and does not grow.
+    Such a worker runs a full collection after each task: 50 ms for the modules of a read, as long as a small read
+    takes. Modules stay as long as the process, so the collector may skip them. It also skips other objects of that
+    moment: later cycles among them are not found, which is little, and does not grow.
     """
     global _settled
     if "SPARK_REUSE_WORKER" in os.environ and len(sys.modules) != _settled:
-        gc.collect()  # else what is garbage now would stay too
+        gc.collect()  # otherwise current garbage would stay too
         gc.freeze()
         _settled = len(sys.modules)

@@ -1,11 +1,11 @@
-"""Starts a Spark session that is right for logs, on a laptop without Java as on a cluster.
+"""Starts a Spark session configured for logs, on a laptop without Java as well as on a cluster.
 
     from headwater.spark import session
     spark = session()
     spark.read.format("headwater").option("log", "orders").load().show()
 
-Nothing else has to be set. What the caller sets wins over what is chosen here: `options`, the options of
-`spark-submit`, `spark-defaults.conf`, and the variables JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON.
+Nothing else has to be set. The caller's settings take precedence: `options`, the options of `spark-submit`,
+`spark-defaults.conf`, and the variables JAVA_HOME, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FOR_LOGS: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Spark's own is INT96, which neither Delta nor Iceberg nor DuckDB wants.
+    # Spark's default is INT96, which neither Delta nor Iceberg nor DuckDB wants.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-"""What every session gets, on every kind of cluster."""
+"""The settings of every session, on every kind of cluster."""
 CONNECT = "sc://"
 _LOG4J = Path(__file__).parent / "log4j2-session.properties"
 
@@ -49,14 +49,13 @@ def session(
     *,
     hears: Callable[[str], object] | None = None,
 ) -> SparkSession:
-    """A session on `master` (by default the one that Spark was given otherwise, else all cores of this machine).
+    """A session on `master` (by default the one Spark was otherwise given, else all cores of this machine).
 
-    `master` is `local[2]`, `spark://host:7077`, `k8s://https://host:6443`, `yarn`, or `sc://host:15002` for a
-    Spark Connect server. `options` are Spark's own, by name. A session that is there already is used; then only those
-    options take effect that a running session can change. `hears` gets what a Java that is started here, and its
-    workers, say on stderr, line by line, and in another thread. A Java that is started here logs from WARN on, unless
-    the user has a configuration of Spark or of log4j. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an
-    option that is not Spark's).
+    `master` is `local[2]`, `spark://host:7077`, `k8s://https://host:6443`, `yarn`, or `sc://host:15002` for a Spark
+    Connect server. `options` are Spark's own, by name. An existing session is reused; then only those options take
+    effect that a running session can change. `hears` gets the stderr of a Java started here and of its workers, line by
+    line, in another thread. A Java started here logs from WARN on, unless the user has a configuration of Spark or of
+    log4j. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an option that is not Spark's).
     """
     given = {name: text_of(value) for name, value in (options or {}).items()}
     check_options(given)
@@ -84,7 +83,7 @@ def check_options(options: Mapping[str, str]) -> None:
 
 
 def require_driver(spark: SparkSession, what: str) -> None:
-    """Raises InvalidInput where this is not the process of Spark's driver; `what` begins the sentence."""
+    """Raises InvalidInput if this is not the process of Spark's driver; `what` begins the sentence."""
     if not hasattr(spark, "_jsparkSession"):
         raise InvalidInput(f"{what} in the process of Spark's driver, not through Spark Connect", "master")
 
@@ -97,11 +96,11 @@ def require_spark() -> None:
 
 
 def _with_source(spark: SparkSession) -> SparkSession:
-    """The session, which knows the data source whatever happens.
+    """The session, with the data source registered in any case.
 
-    Spark finds it by itself, but looks only once: if the worker that looks is late, on a machine that has much to do,
-    Spark passes over that and knows no `headwater` for as long as its Java lives. Of one that it knows already, it
-    would warn that it is replaced.
+    Spark finds it by itself, but searches only once: if its worker is slow, on a busy machine, Spark skips it and does
+    not know `headwater` as long as its Java lives. Registering a known source again would log a warning that it is
+    replaced.
     """
     from pyspark_headwater import DefaultSource
 
@@ -111,7 +110,7 @@ def _with_source(spark: SparkSession) -> SparkSession:
 
 
 def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
-    needed = "spark.sql.python.filterPushdown.enabled"  # a log's filters are refused without it; it changes no other
+    needed = "spark.sql.python.filterPushdown.enabled"  # a log's filters need it; no other source changes
     for name, value in {needed: FOR_LOGS[needed], **given}.items():
         if running.conf.isModifiable(name):
             running.conf.set(name, value)
@@ -119,7 +118,7 @@ def _reuse(running: SparkSession, given: Mapping[str, str]) -> SparkSession:
 
 
 def _start_java(given: Mapping[str, str], hears: Callable[[str], object] | None) -> dict[str, str]:
-    """Start Spark's JVM, unless spark-submit did; answers the defaults for all that nobody has set."""
+    """Start Spark's JVM, unless spark-submit did. Returns the defaults for all unset options."""
     from pyspark import SparkConf, SparkContext
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark would take the first python3 on the path
@@ -127,7 +126,7 @@ def _start_java(given: Mapping[str, str], hears: Callable[[str], object] | None)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         os.environ["JAVA_HOME"] = str(java_home())
         if _is_local(given.get("spark.master")):
-            # Nothing outside this machine has to reach it, and a laptop's name often resolves to nothing.
+            # No other machine needs to reach it, and a laptop's name often resolves to nothing.
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Spark's launcher would set this one itself.
     launched = {"spark.ui.showConsoleProgress": text_of(sys.stderr.isatty()), **given}
@@ -152,7 +151,7 @@ def _defaults(master: str) -> dict[str, str]:
     defaults = dict(FOR_LOGS)
     defaults["spark.ui.enabled"] = "false"
     if found := re.match(r"local(?:\[(\d+|\*))?", master):
-        # A stream of events makes as many state stores and tasks as this says in every batch; Spark's own is 200.
+        # A stream of events creates this many state stores and tasks in every batch; Spark's default is 200.
         cores = (os.cpu_count() or 1) if found[1] == "*" else int(found[1] or 1)
         defaults["spark.sql.shuffle.partitions"] = str(cores)
     return defaults

@@ -1,4 +1,4 @@
-"""The options of a write, and the columns that it takes, as one checked value that travels to the workers."""
+"""The options and columns of a write, as one checked, serializable value."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ if TYPE_CHECKING:
 OPTIONAL_COLUMNS = ("tags", "id", "source", "attributes", "group_key", "envelope", "encoding")
 REQUIRED_COLUMNS = ("type", "data")
 IGNORED_COLUMNS = ("log", "sequence_number", "recorded_at", "partition")
-"""What a read adds, and the target gives anew: passed over, so that what was read can be written."""
+"""Columns that a read adds and the target assigns: ignored, so that what was read can be written."""
 ROUTING_COLUMNS = {
     "log": "one write goes to one log, the option log; select the rows of each log, and write them one after the other",
     "partition": "the log chooses it by group_key; or give the option partition, for all rows",
 }
-"""Refused, unless the frame was read from a log: somebody who comes from Kafka means them to send each row its way."""
+"""Refused, unless the frame was read from a log: Kafka users would expect them to route each row."""
 READ_COLUMN = "sequence_number"
-"""A frame that has it was read from a log."""
+"""A frame with this column was read from a log."""
 WRITER_CHARS_MAX = 200
-"""A stream adds its query's id to it; the log takes 256."""
+"""A stream adds its query's id to it; the log allows 256."""
 SPARKS_OWN = ("checkpointlocation", "queryname")
-"""What Spark hands over with the options of a stream."""
+"""Options that Spark adds to those of a stream."""
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """Where events go, and how."""
+    """The destination of the events, and how to write them."""
 
     address: BulkAddress
     log: str
     columns: tuple[str | None, ...]
-    """For each column of the frame the column of the log that it is; None: it is passed over."""
+    """For each column of the frame the corresponding column of the log; None: ignored."""
     partition: int | None = None
     condition: AppendCondition | None = None
     on_duplicate: Literal["fail", "skip"] = "fail"
@@ -78,7 +78,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, is_stream: boo
 
 
 def columns_of(schema: StructType) -> tuple[str | None, ...]:
-    """What each column of a frame is to the log; names in any case. Raises InvalidInput."""
+    """The log column for each column of a frame; names in any case. Raises InvalidInput."""
     names = [field.name.lower() for field in schema.fields]
     for field in schema.fields:
         _check_column(field.name, field.dataType)

@@ -20,20 +20,20 @@ from .slices import read_slice
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options say. It is pickled before `partitions` is called, and holds no connection."""
+    """Reads what the options select. It is pickled before `partitions` is called, and holds no connection."""
 
     def __init__(self, options: ReadOptions) -> None:
-        """Asks nobody yet."""
+        """Sends no request yet."""
         self.options = options
         self.scope = Scope(options.query, options.partitions)
 
     def partitions(self) -> list[InputPartition]:
-        """The slices of all logs, each log's in order. Heads are asked for once, and so fixed for the whole read.
+        """The slices of all logs, each log's in order. Heads are read once, and so fixed for the whole read.
 
         Raises InvalidOption, LogNotFound, DataLoss, what BulkClient raises.
         """
         client = client_of(self.options.address)
-        # The archiver may have gone on between our looking at the log and at the table; it takes its time.
+        # The archiver may have advanced between our requests to the log and to the table, which take time.
         return planned(lambda: self._planned(client), self._has_moved)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -74,7 +74,7 @@ class BatchReader(DataSourceReader):
         self, client: BulkClient, log: str, extent: Extent, archive: Archive | None, after: int, upto: int, least: int
     ) -> list[InputPartition]:
         partitions = self.scope.partitions
-        if partitions is not None and partitions != self.options.partitions:  # a filter may name one that is not there
+        if partitions is not None and partitions != self.options.partitions:  # a filter may name a missing one
             count = client.info(log).settings.partitions
             partitions = tuple([partition for partition in partitions if 0 <= partition < count])
             if not partitions:
@@ -88,20 +88,20 @@ class BatchReader(DataSourceReader):
         return found
 
     def _has_moved(self, loss: DataLoss) -> bool:
-        """Whether the archive has by now what was missing a moment ago."""
+        """Whether the archive has the missing events by now."""
         if self.options.archive is None:
             return False
         return Archive(self.options.archive).next_number(loss.log) > loss.last
 
 
 class FilteringReader(BatchReader):
-    """Does what it can of Spark's filters itself; only where that is asked for.
+    """Applies the Spark filters that it can itself; only on request.
 
-    Spark refuses it in sessions that let no filters be pushed, and keeps the filters for all uses of a loaded frame.
+    Spark refuses it in sessions without filter pushdown, and keeps the filters for all uses of a loaded frame.
     """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """The filters that Spark has still to apply."""
+        """The filters left for Spark to apply."""
         left = []
         for filter in filters:
             self.scope, is_exact = self.scope.narrowed(filter)
@@ -111,5 +111,5 @@ class FilteringReader(BatchReader):
 
 
 def reader_of(options: ReadOptions) -> BatchReader:
-    """The reader of what the options say."""
+    """The reader for the options."""
     return FilteringReader(options) if options.pushes_filters else BatchReader(options)

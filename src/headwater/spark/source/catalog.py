@@ -1,7 +1,7 @@
-"""Makes tables of logs for SQL: `SHOW TABLES IN headwater`, `SELECT ... FROM headwater.orders`.
+"""Creates tables of logs for SQL: `SHOW TABLES IN headwater`, `SELECT ... FROM headwater.orders`.
 
-Python can make no catalog for Spark, so these are views in a database of the session's own catalog, each over a table
-without options, which the view gives (docs/decisions/0101-views-for-sql.md).
+Python cannot define a catalog for Spark, so these are views in a database of the session's own catalog, each over a
+table without options, which the view provides (docs/decisions/0101-views-for-sql.md).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 DATABASE = "headwater"
 PROPERTY = "headwater.log"
-"""A view that has it was made here."""
+"""Marks a view created here."""
 _OWN = {"log", "path", "paths", "columns", "includeMetadata", "payloadSchema", "filterPushdown"}
 _SECRET = {"user", "password", "token"}
 
@@ -42,16 +42,15 @@ def register(
     payload_schemas: Mapping[str, str] | None = None,
     **options: object,
 ) -> dict[str, str]:
-    """Make a table of each log in a database of the session, and answer which log each is.
+    """Create a table of each log in a database of the session. Returns the log of each table.
 
-    `logs` are names and patterns, as the option `log` has them; `payload_schemas` the option `payloadSchema` of some
-    logs; `options` other options of a batch read. A name has `_` for what SQL lets no name have. Views that this made
-    in that database before, and makes no more, are dropped: call it again when there are other logs. Each query sees
-    what the log has then.
+    `logs` are names and patterns, as in the option `log`; `payload_schemas` the option `payloadSchema` of some logs;
+    `options` other options of a batch read. Characters not allowed in SQL names become `_`. Views created here earlier
+    and no longer needed are dropped: call it again when logs change. Each query sees the log's current content.
 
-    Who asks is said by the variables HEADWATER_TOKEN, or HEADWATER_USER and HEADWATER_PASSWORD, as what is given here
-    can be read in the views. Raises InvalidOption, InvalidInput (two logs of one name, a view that is somebody
-    else's), LogNotFound, and what BulkClient raises.
+    Credentials come from the variables HEADWATER_TOKEN, or HEADWATER_USER and HEADWATER_PASSWORD, because arguments are
+    visible in the views. Raises InvalidOption, InvalidInput (two logs with one name, a view created by someone else),
+    LogNotFound, and what BulkClient raises.
     """
     given = _checked(url, options)
     read = batch_options({**given, "log": logs})
@@ -87,12 +86,12 @@ class _Views:
         self._before: dict[str, str | None] = {}
 
     def prepare(self) -> None:
-        """Make the databases where they are not there, and look what is in the one."""
+        """Create missing databases, and list the views."""
         there = {row.namespace for row in self._sql("SHOW DATABASES")}
         for name in {self._database, self._below} - there:
-            # One that was named in capitals is listed in small letters, so it may be there.
+            # A name in capitals is listed in lower case, so it may exist.
             self._sql(f"CREATE DATABASE IF NOT EXISTS `{name}` COMMENT 'logs of Headwater'{self._place(name)}")
-        # Spark lists temporary views, which are in no database, as those of every one.
+        # Spark lists temporary views, which belong to no database, under every one.
         self._before = {
             row.tableName: None for row in self._sql(f"SHOW TABLES IN `{self._database}`") if not row.isTemporary
         }
@@ -103,7 +102,7 @@ class _Views:
             self._before[row.viewName] = next((each.value for each in properties if each.key == PROPERTY), None)
 
     def _place(self, name: str) -> str:
-        """Where the directory of a database is, which stays empty: not below that of whoever started a small Spark."""
+        """The directory of a database, which stays empty; for an in-memory catalog, not below the working directory."""
         if self._spark.conf.get("spark.sql.catalogImplementation", "in-memory") != "in-memory":
             return ""
         directory = tempfile.mkdtemp(prefix=f"{name}-")
@@ -111,12 +110,12 @@ class _Views:
         return f" LOCATION {quoted(directory)}"
 
     def make(self, table: str, log: str, options: Mapping[str, str], columns: str, *, is_typed: bool) -> None:
-        """`is_typed`: its columns are its own. Raises InvalidInput where there is something else of that name."""
+        """`is_typed`: it has its own columns. Raises InvalidInput if something else has that name."""
         if table in self._before and self._before[table] is None:
             raise InvalidInput(f"{self._database}.{table} is there, and no view of a log; name another", "database")
         below = f"`{self._below}`.`{f'events_of_{table}' if is_typed else 'events'}`"
         if is_typed:
-            self._sql(f"DROP TABLE IF EXISTS {below}")  # its columns may be others now
+            self._sql(f"DROP TABLE IF EXISTS {below}")  # its columns may have changed
         self._sql(f"CREATE TABLE IF NOT EXISTS {below} ({columns}) USING headwater")
         said = ", ".join([f"`{name}` = {quoted(value)}" for name, value in {**options, "log": log}.items()])
         self._sql(
@@ -125,7 +124,7 @@ class _Views:
         )
 
     def drop_but(self, tables: Mapping[str, str]) -> None:
-        """Drop the views of logs that were made before, and are none of these."""
+        """Drop the views of logs created earlier that are not among these."""
         for table, log in self._before.items():
             if log is not None and table not in tables:
                 self._sql(f"DROP VIEW `{self._database}`.`{table}`")
@@ -135,12 +134,12 @@ class _Views:
 
 
 def quoted(text: str) -> str:
-    """A string of SQL."""
+    """A SQL string literal."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def ddl(type: DataType) -> str:
-    """A type in DDL, whatever its fields are called."""
+    """A type as DDL, for any field names."""
     if isinstance(type, StructType):
         return f"struct<{', '.join([f'{_name(field.name)}: {ddl(field.dataType)}' for field in type.fields])}>"
     if isinstance(type, ArrayType):
@@ -153,7 +152,7 @@ def _name(name: str) -> str:
 
 
 def _columns(payload: str | None) -> str:
-    """The columns of a read, in DDL. Raises InvalidInput for a payload that cannot be read as that, ParseException."""
+    """The columns of a read, as DDL. Raises InvalidInput for an unsupported payload type, ParseException."""
     if payload is None:
         columns = with_payload(columns_asked({}), "")
     else:
@@ -165,7 +164,7 @@ def _columns(payload: str | None) -> str:
 
 
 def _checked(url: str | None, options: Mapping[str, object]) -> dict[str, str]:
-    """The options of every view. Raises InvalidOption: one that each log decides for itself, or that is secret."""
+    """The options of every view. Raises InvalidOption for one that is specific to each log, or secret."""
     allowed = [each.name for each in READING if each not in STREAM_ONLY and each.name not in _OWN | _SECRET]
     names = {name.lower(): name for name in allowed}
     for name in options:
@@ -181,7 +180,7 @@ def _checked(url: str | None, options: Mapping[str, object]) -> dict[str, str]:
 
 
 def _named(logs: list[str]) -> dict[str, str]:
-    """The log of each table. Raises InvalidInput where two have one name."""
+    """The log of each table. Raises InvalidInput if two have one name."""
     tables: dict[str, str] = {}
     for log in sorted(logs):
         if (other := tables.setdefault(table_name(log), log)) != log:

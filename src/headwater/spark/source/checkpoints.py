@@ -1,4 +1,4 @@
-"""Looks into the checkpoint of a query how far it came: for progress alone, as only Spark decides where it goes on."""
+"""Reads from a query's checkpoint how far it came: for progress only, as Spark alone decides where it resumes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .positions import OffsetUnreadable, decode_offset, extents, start_after
 
 
 def to_do(run: Run, source: Mapping[str, str]) -> int:
-    """How many events the query of that source still has to go through, as of now.
+    """How many events the query of that source still has to process.
 
     Raises InvalidOption, LogNotFound, and what BulkClient raises.
     """
@@ -31,7 +31,7 @@ def to_do(run: Run, source: Mapping[str, str]) -> int:
 
 
 def reached_in(checkpoint: str | None) -> dict[str, int]:
-    """The number that the newest finished batch reached in each log; nothing where that cannot be told from here."""
+    """The number that the newest finished batch reached in each log; empty if it cannot be read from here."""
     if (directory := _directory(checkpoint)) is None:
         return {}
     done = [int(path.name) for path in directory.glob("commits/*") if path.name.isdigit()]

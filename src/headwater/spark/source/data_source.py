@@ -1,6 +1,6 @@
-"""What Spark asks of the data source `headwater`: from its options to a schema, a batch read, a stream.
+"""The data source `headwater` for Spark: from its options to a schema, a batch read, a stream.
 
-`pyspark_headwater` calls this; so importing that stays cheap.
+`pyspark_headwater` calls this, so importing that stays cheap.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from .stream import StreamReader
 
 
 def read_schema(options: Mapping[str, str]) -> StructType | str:
-    """The columns that the options ask for; as DDL where they say it so. Whether it is for a batch or a stream is not
-    known here.
+    """The columns that the options select; as DDL if the options use it. It is not yet known whether for a batch or a
+    stream.
 
-    Raises InvalidOption, for any option that is wrong: so that `load` tells, and not the first action.
+    Raises InvalidOption for any invalid option, so that `load` reports it instead of the first action.
     """
     settle()
     of_table = given_to_table(options, READING)
@@ -38,30 +38,30 @@ def read_schema(options: Mapping[str, str]) -> StructType | str:
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
-    """A batch read of the columns that the schema declares. Raises InvalidOption, InvalidInput (other columns)."""
+    """A batch read of the schema's columns. Raises InvalidOption, InvalidInput (other columns)."""
     settle()
     return reader_of(with_schema(batch_options(with_noted(options, schema)), schema))
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
-    """A streaming read of the columns that the schema declares. Raises nothing: the reader does, when it is asked."""
+    """A streaming read of the schema's columns. Raises nothing: the reader does, on use."""
     return StreamReader(dict(with_noted(options, schema)), schema)
 
 
 NOTE = "headwater: "
-"""So the comment of a table's first column begins; JSON follows, with the options of the table.
+"""The prefix of the comment of a table's first column; the table's options follow as JSON.
 
-Spark hands those over (`CREATE TABLE orders USING headwater OPTIONS (log 'orders')`) when it asks for the table's
-columns, and to no read of it. But the columns that were answered come with each read.
+Spark passes those (`CREATE TABLE orders USING headwater OPTIONS (log 'orders')`) when it asks for the table's columns,
+but not with reads. The columns returned then come with each read.
 """
 _PREFIX = "option."
 _NAMES_LOGS = frozenset({"log", "path", "paths"})
 
 
 def given_to_table(options: Mapping[str, str], known: tuple[Option, ...]) -> dict[str, str] | None:
-    """The options of the table that is being created; None where the columns are those of a read.
+    """The options of the table being created; None if the columns are those of a read.
 
-    Spark names each twice, the second time as `option.NAME`, among properties of the table. Raises InvalidOption for a
+    Spark passes each twice, the second time as `option.NAME`, among the table's properties. Raises InvalidOption for a
     secret, which the catalog would show.
     """
     if "provider" not in options:
@@ -76,8 +76,8 @@ def given_to_table(options: Mapping[str, str], known: tuple[Option, ...]) -> dic
 
 
 def noted(schema: StructType | str, first: StructType | str, given: Mapping[str, str]) -> StructType | str:
-    """The columns, the first with the options as its comment. `first` is that column alone, as DDL where `schema` is:
-    the type of a payload has commas and quotes of its own.
+    """The columns, the first with the options as its comment. `first` is that column alone, as DDL if `schema` is: the
+    type of a payload contains commas and quotes.
     """
     note = NOTE + json.dumps(given, ensure_ascii=False)
     if isinstance(schema, str):
@@ -89,7 +89,7 @@ def noted(schema: StructType | str, first: StructType | str, given: Mapping[str,
 
 
 def with_noted(options: Mapping[str, str], schema: StructType) -> Mapping[str, str]:
-    """The options of a read: with those of the table, where the read names no log itself."""
+    """The options of a read, with those of the table if the read names no log itself."""
     lowered = {name.lower(): value for name, value in options.items()}
     comment = schema.fields[0].metadata.get("comment", "") if schema.fields else ""
     if not comment.startswith(NOTE) or _NAMES_LOGS & lowered.keys():
@@ -97,5 +97,5 @@ def with_noted(options: Mapping[str, str], schema: StructType) -> Mapping[str, s
     try:
         kept = json.loads(comment.removeprefix(NOTE))
         return {**{name: str(value) for name, value in kept.items()}, **lowered}
-    except (ValueError, AttributeError):  # somebody has changed the comment
+    except (ValueError, AttributeError):  # someone has changed the comment
         return options

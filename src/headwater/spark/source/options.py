@@ -1,7 +1,4 @@
-"""The options of reads and streams, as one checked value that travels to the workers.
-
-So it holds no connection.
-"""
+"""The options of reads and streams, as one checked value that travels to the workers, without a connection."""
 
 from __future__ import annotations
 
@@ -45,12 +42,12 @@ TRIGGER_DELAY_MS = 15 * 60_000
 
 
 Place = Literal["earliest", "latest"] | int | Moment
-"""A position as it is given: a sequence number, a time, or an end of the log as it is then."""
+"""A position as given: a sequence number, a time, or an end of the log at that moment."""
 
 
 @dataclass(frozen=True)
 class Bound:
-    """Where reading starts or ends: for every log, but for those that are named."""
+    """Where reading starts or ends: for every log, except those named."""
 
     place: Place
     by_log: Mapping[str, Place] = field(default_factory=dict)
@@ -68,14 +65,14 @@ class ReadOptions:
     logs: tuple[str, ...]
     """Names and patterns."""
     columns: tuple[str, ...]
-    """What is asked of a log."""
+    """The columns read from a log."""
     typed: StructType | None = None
-    """What is made of these columns where payloads are to be read as columns."""
+    """The resulting columns if payloads are read as columns."""
     partitions: tuple[int, ...] | None = None
     query: Query = ALL
     start: Bound = Bound("earliest")
     start_if_none: Literal["error", "latest"] = "error"
-    """What to do where nothing was recorded since the starting timestamp."""
+    """What to do if nothing was recorded since the starting timestamp."""
     end: Bound = Bound("latest")
     splits_min: int = 1
     split_events_max: int | None = None
@@ -85,26 +82,26 @@ class ReadOptions:
     trigger_bytes_max: int | None = None
     trigger_delay_ms: int = TRIGGER_DELAY_MS
     stream_name: str | None = None
-    """Under which the server shows how far a stream is; None: it does not."""
+    """The name under which the server shows the progress of a stream; None: not shown."""
     fails_on_loss: bool = True
     archive: str | None = None
     pushes_filters: bool = False
     borrows: bool = True
-    """Whether large slices are read from the log's files, where the server is on this machine and lends them."""
+    """Whether to read large slices from the log's files, if the server is on this machine and lends them."""
     compression: Literal["lz4", "zstd"] | None = None
-    """Of what comes over the network."""
+    """The compression on the network."""
 
     def wants(self, log: str) -> bool:
-        """Whether it is one of the logs to be read."""
+        """Whether it is one of the logs to read."""
         return is_meant(log, self.logs)
 
     def may_lose(self, log: str) -> bool:
-        """Whether it is no error that the log is gone: it is one of a pattern, and the options say to go on."""
+        """Whether the log may disappear: it matches a pattern, and the options allow it."""
         return not self.fails_on_loss and log not in self.logs
 
     @property
     def has_pattern(self) -> bool:
-        """Whether only the server can say which logs are meant."""
+        """Whether only the server can resolve the logs."""
         return any(is_pattern(name) for name in self.logs)
 
 
@@ -125,12 +122,12 @@ def _check_name(name: str) -> str:
 
 
 def _table(given: str) -> str:
-    """The path as workers can use it, whose directory is another."""
+    """The path for workers, which have another working directory."""
     return given if "://" in text(given) else os.path.abspath(given)
 
 
 def _paths(given: str) -> tuple[str, ...]:
-    """What `load` makes of several paths."""
+    """Several paths in the form of `load`."""
     return _logs(",".join(json.loads(given)))
 
 
@@ -212,7 +209,7 @@ STREAM_ONLY = (
     Option("streamName", f"1 to {STREAM_CHARS_MAX} characters without control characters", _stream_name),
 )
 READING = (*SHARED, *BATCH_ONLY, *STREAM_ONLY)
-"""Every option of reads and streams."""
+"""All options of reads and streams."""
 
 _FIELDS = {
     "partitions": "partitions",
@@ -253,7 +250,7 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
 
 
 def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
-    """The options for rows of that schema: the one that they ask for, or one that a user declares.
+    """The options for rows of that schema: the one they define, or one that a user declares.
 
     Raises InvalidInput: columns that are not ours, or have other types.
     """
@@ -262,7 +259,7 @@ def with_schema(options: ReadOptions, schema: StructType) -> ReadOptions:
 
 
 def columns_asked(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The columns that `columns`, `includeMetadata` and `payloadSchema` ask for. Raises InvalidOption."""
+    """The columns that `columns`, `includeMetadata` and `payloadSchema` select. Raises InvalidOption."""
     is_typed = "payloadSchema" in values
     if "columns" in values and "includeMetadata" in values:
         raise InvalidOption("columns says already which columns are read; give one of the two", "includeMetadata")
@@ -321,9 +318,9 @@ def _refuse_place(bound: Bound, place: Place, name: str, why: str) -> None:
 
 
 def _refuse_reverse(options: ReadOptions) -> None:
-    """Raises InvalidOption where it starts after its end, as far as that can be told without asking the logs."""
+    """Raises InvalidOption if the start is after the end, as far as this can be checked without the logs."""
     start, end = options.start, options.end
-    for log in {*start.by_log, *end.by_log, ""}:  # no log has the last name: it stands for all the others
+    for log in {*start.by_log, *end.by_log, ""}:  # no log has the empty name: it stands for all the others
         first, last = start.of(log), end.of(log)
         if isinstance(first, Moment) and isinstance(last, Moment) and first.ms > last.ms:
             of = f" of log {log!r}" if log else ""

@@ -1,4 +1,4 @@
-"""Plans the slices that tasks read: from the log or from its archive, and how many tasks share them."""
+"""Plans the slices that tasks read, from the log or its archive, and how many tasks share them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,25 @@ from .positions import DataLoss
 
 logger = logging.getLogger("headwater.spark")
 TRIES = 5
-"""How often a read or a batch is planned, where a log is trimmed, deleted or recreated between looking at it and
-planning."""
+"""How often to plan a read or a batch if a log is trimmed, deleted or recreated between reading its extent and
+planning.
+"""
 
 SPARSE = 2
-"""A range that has so many numbers for each event, or more, is not cut evenly."""
+"""A range with at least so many numbers per event is not cut evenly."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class LogSlice(InputPartition):
-    """What one task reads of a log."""
+    """The part of a log that one task reads."""
 
     ticket: Ticket
 
 
 class Range(NamedTuple):
-    """Events of a log in (after, upto], all of them in the one place."""
+    """Events of a log in (after, upto], all of them in one place."""
 
     after: int
     upto: int
@@ -56,10 +57,10 @@ def route(
     *,
     prefers_archive: bool,
 ) -> Iterator[Range]:
-    """Where the events in (after, upto] are: first in the archive, if it is preferred or the log has them no more.
+    """Where the events in (after, upto] are: first in the archive, if preferred or if the log no longer has them.
 
-    `extent` was asked for before the archive was opened: so nothing that is trimmed in it can be missing from the
-    archive. Raises DataLoss where events are in neither, unless the options say to go on without them.
+    `extent` was read before the archive was opened, so events trimmed before it cannot be missing from the archive.
+    Raises DataLoss if events are in neither, unless the options allow it.
     """
     if archive is not None and after < upto:
         archived_upto = min(upto, archive.next_number(log) - 1)
@@ -78,8 +79,8 @@ def route(
 
 
 def planned(plan: Callable[[], T], may_repeat: Callable[[DataLoss], bool] = lambda loss: False) -> T:
-    """What `plan` answers; repeated if a log changed between looking at it and planning: then `plan` looks again, and
-    says what that means. `may_repeat`: whether events that are lost may be found then.
+    """The result of `plan`, repeated if a log changed between reading its extent and planning: the repeated `plan`
+    reports the change. `may_repeat`: whether a repetition may find the lost events.
     """
     for _ in range(TRIES - 1):
         try:
@@ -93,7 +94,7 @@ def planned(plan: Callable[[], T], may_repeat: Callable[[DataLoss], bool] = lamb
 
 
 def _lose(options: ReadOptions, log: str, after: int, upto: int, first_retained: int) -> int:
-    """The last number in (after, upto] that is lost. Raises DataLoss, unless the options say to go on."""
+    """The last lost number in (after, upto]. Raises DataLoss, unless the options allow it."""
     last = min(upto, first_retained - 1)
     loss = DataLoss(log, after + 1, last, first_retained, options.archive)
     if options.fails_on_loss:
@@ -103,7 +104,7 @@ def _lose(options: ReadOptions, log: str, after: int, upto: int, first_retained:
 
 
 class Plan(NamedTuple):
-    """What the slices of a log have in common."""
+    """What the slices of a log share."""
 
     options: ReadOptions
     log: str
@@ -114,7 +115,7 @@ class Plan(NamedTuple):
 
 
 def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None) -> Sequence[InputPartition]:
-    """The range, cut as the options say. Raises PositionTrimmed where the log was trimmed meanwhile."""
+    """The range, cut according to the options. Raises PositionTrimmed if the log was trimmed meanwhile."""
     if range.is_archived:
         assert archive is not None
         return archive_slices(
@@ -147,7 +148,7 @@ def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None
 
 
 def ticket_columns(options: ReadOptions) -> tuple[str, ...]:
-    """The columns to ask a log for: also the numbers, where a task may have to go on elsewhere after the last."""
+    """The columns to request from a log: including the numbers, if a task may have to resume elsewhere."""
     may_go_on = options.archive is not None or not options.fails_on_loss
     if may_go_on and "sequence_number" not in options.columns:
         return (*options.columns, "sequence_number")
@@ -155,21 +156,21 @@ def ticket_columns(options: ReadOptions) -> tuple[str, ...]:
 
 
 def shares(total: int, weights: Sequence[int]) -> list[int]:
-    """The total in parts by weight: at least 1 for every weight above 0, even where that makes more than the total."""
+    """The total split by weight: at least 1 for every weight above 0, even if the parts then exceed the total."""
     parts = [max(1, total * weight // sum(weights)) if weight else 0 for weight in weights]
     by_weight = sorted(range(len(parts)), key=lambda index: weights[index])
     while sum(parts) > total and max(parts) > 1:
         largest = parts.index(max(parts))
         parts[largest] -= min(sum(parts) - total, parts[largest] - 1)
-    while 0 < sum(parts) < total:  # what rounding down has left, fewer than there are parts
+    while 0 < sum(parts) < total:  # the remainder of rounding down, less than the number of parts
         parts[by_weight.pop()] += 1
     return parts
 
 
 def _cut(client: BulkClient, split: Split, options: ReadOptions) -> Iterator[Ticket]:
-    """The split's ticket, or several where it has more events than a task may read.
+    """The split's ticket, or several if it has more events than a task may read.
 
-    The cuts are even, but where most numbers have no event, as after a restore: there the server says where they are.
+    The cuts are even, unless most numbers have no event, as after a restore: then the server provides them.
     """
     ticket, events_max = split.ticket, options.split_events_max
     if events_max is None or split.events <= events_max:

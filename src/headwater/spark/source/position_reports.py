@@ -1,7 +1,7 @@
-"""Tells the server how far a named stream has come, so that its lag can be seen there. The stream never waits for it.
+"""Reports the progress of a named stream to the server, which shows its lag. The stream never waits for it.
 
-What is told is what Spark has committed when it plans its next batch: the start of that. `commit` of a source comes no
-sooner, and not for the last batch. A server that cannot be told (an older one, one that is away) is told later.
+It reports the start of the next batch when Spark plans it, which is committed. `commit` of a source comes no sooner,
+and not for the last batch. If the server cannot take a report (an older one, one that is away), it is sent later.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from ...flight.client import BulkClient
 
 logger = logging.getLogger("headwater.spark")
 AGAIN_S = 30.0
-"""A position that stays is told so often, and so long nothing is told where that failed: a server that has just been
-started knows soon."""
+"""An unchanged position is reported at this interval, and a failed report repeated after it: a restarted server knows
+soon.
+"""
 
 
 class PositionReports:
-    """What the server was told of one stream. It travels with a reader to the workers, so it holds no connection."""
+    """The positions reported for one stream. It travels with a reader to the workers, so it holds no connection."""
 
     def __init__(self, stream: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock
@@ -30,7 +31,7 @@ class PositionReports:
         self._has_warned = False
 
     def tell(self, client: BulkClient, positions: Mapping[str, int]) -> None:
-        """Everything up to these numbers, by log, is done with. Raises nothing of what may happen to a call."""
+        """Report everything up to these numbers, by log, as done. Raises no errors of the call."""
         now = self._clock()
         if self._failed_at is not None and now - self._failed_at < AGAIN_S:
             return

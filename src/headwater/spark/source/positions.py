@@ -1,7 +1,7 @@
-"""Makes sequence numbers of the positions that options name, and turns these into offsets of a stream and back.
+"""Resolves positions in options to sequence numbers, and converts these to offsets of a stream and back.
 
-An offset is `{"v": 1, "logs": {"orders": {"incarnation": "..", "position": 123}}}`: the number up to which each log has
-been consumed, and which log it was that gave the number. Spark compares offsets as texts, so keys have one order.
+An offset is `{"v": 1, "logs": {"orders": {"incarnation": "..", "position": 123}}}`: the number up to which each log was
+consumed, and the log's incarnation. Spark compares offsets as text, so keys are ordered.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ OFFSET_VERSION = 1
 
 
 class Consumed(NamedTuple):
-    """How far a stream is in one log: up to `position`, a number of that incarnation."""
+    """The progress of a stream in one log: up to `position`, a number of that incarnation."""
 
     incarnation: str
     position: int
 
 
 Offset = dict[str, Consumed]
-"""By name of log."""
+"""By log name."""
 
 
 class DataLoss(EventLogError):
-    """Events that are asked for are gone: the log was trimmed, and no archive has them.
+    """Requested events are gone: the log was trimmed, and no archive has them.
 
-    These are `first` to `last`; reading can go on at `first_retained`, which may be above the end of a batch.
+    These are `first` to `last`; reading can resume at `first_retained`, which may be above the end of a batch.
     """
 
     def __init__(self, log: str, first: int, last: int, first_retained: int, archive: str | None) -> None:
@@ -48,7 +48,7 @@ class DataLoss(EventLogError):
 
 
 class LogRecreated(EventLogError):
-    """The offset was made with another log of that name."""
+    """The offset is from another incarnation of the log."""
 
     def __init__(self, log: str, found: str, expected: str) -> None:
         self.log, self.found, self.expected = log, found, expected
@@ -60,17 +60,17 @@ class LogRecreated(EventLogError):
 
 
 class OffsetUnreadable(EventLogError):
-    """A checkpoint holds an offset that this version of the data source did not make."""
+    """A checkpoint holds an offset not made by this version of the data source."""
 
 
 def encode_offset(offset: Mapping[str, Consumed]) -> dict[str, Any]:
-    """The offset as Spark keeps it."""
+    """The offset in the form Spark stores."""
     logs = {log: {"incarnation": at.incarnation, "position": at.position} for log, at in sorted(offset.items())}
     return {"v": OFFSET_VERSION, "logs": logs}
 
 
 def decode_offset(given: Any) -> Offset:
-    """The offset that Spark kept. Raises OffsetUnreadable."""
+    """The offset that Spark stored. Raises OffsetUnreadable."""
     version = given.get("v") if isinstance(given, dict) else None
     if version != OFFSET_VERSION:
         raise OffsetUnreadable(f"version {OFFSET_VERSION} of an offset is expected, {show(given)} given")
@@ -83,9 +83,9 @@ def decode_offset(given: Any) -> Offset:
 
 
 def extents(client: BulkClient, options: ReadOptions, known: Offset | None = None) -> dict[str, Extent]:
-    """The logs to be read, by name, and how far they go now. Raises LogNotFound for one that is named in full.
+    """The logs to read, by name, and their current extents. Raises LogNotFound for one that is named in full.
 
-    `known` is how far they went before: a server that has not caught up is passed over for another one.
+    `known` is their previous progress: a lagging server is skipped for another one.
     """
     known = known or {}
     for log, at in known.items():
@@ -94,13 +94,13 @@ def extents(client: BulkClient, options: ReadOptions, known: Offset | None = Non
     named = {name for name in options.logs if not is_pattern(name)}
     heads = client.heads(sorted({*found, *named}))
     for log in sorted(named - set(heads)):
-        if log not in found:  # one of a pattern was deleted since it was listed
+        if log not in found:  # one of a pattern was deleted since the listing
             raise LogNotFound(log)
     return dict(sorted(heads.items()))
 
 
 def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:
-    """Raises InvalidOption where a position or a time is given for a log that is not read."""
+    """Raises InvalidOption if a position or a time is given for a log that is not read."""
     for bound, edge in ((options.start, "starting"), (options.end, "ending")):
         if strangers := sorted(set(bound.by_log) - set(logs)):
             log, read = strangers[0], ", ".join(logs) or "none"
@@ -110,7 +110,7 @@ def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:
 
 
 def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
-    """The number after which reading starts. Raises InvalidOption: beyond the head, or at a time that has not come."""
+    """The number after which reading starts. Raises InvalidOption: above the head, or at a time in the future."""
     place = options.start.of(log)
     if isinstance(place, Moment):
         first = sequence_number_at(client, log, extent, archive, place.ms)
@@ -142,7 +142,7 @@ def first_retained(log: str, extent: Extent, archive: Archive | None) -> int:
 
 
 def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
-    """The last number that is read. Raises InvalidOption: beyond the head."""
+    """The last number to read. Raises InvalidOption: above the head."""
     place = options.end.of(log)
     if isinstance(place, int) and place > extent.head:
         raise _beyond(place, log, extent, "ending")
@@ -150,7 +150,7 @@ def end_upto(client: BulkClient, options: ReadOptions, log: str, extent: Extent,
 
 
 def end_so_far(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
-    """The last number that is there and may be read: the head, where the end is to come, or where there is none."""
+    """The last number that exists and may be read: the head, if the end is in the future, or if there is none."""
     place = options.end.of(log)
     if isinstance(place, Moment):
         return sequence_number_at(client, log, extent, archive, place.ms) - 1
@@ -158,7 +158,7 @@ def end_so_far(client: BulkClient, options: ReadOptions, log: str, extent: Exten
 
 
 def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
-    """Raises InvalidOption where reading starts above its end, and one of the two was given as a time."""
+    """Raises InvalidOption if the start is above the end, and one of the two was given as a time."""
     first, last = options.start.of(log), options.end.of(log)
     if after <= upto or isinstance(first, Moment) == isinstance(last, Moment):
         return  # two numbers, or two times, were compared before
@@ -171,7 +171,7 @@ def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
 def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:
     """The number of the first event recorded then or later; above the head if there is none.
 
-    Numbers and times of a log both only rise, so the archive, which has the lower numbers, is asked first.
+    Numbers and times of a log only rise, so the archive, which has the lower numbers, is searched first.
     """
     if archive is not None and archive.next_number(log) > 1:
         archived = archive.sequence_number_at(log, recorded_ms)

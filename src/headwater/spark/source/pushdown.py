@@ -1,4 +1,4 @@
-"""Narrows a batch read by the filters that Spark hands over."""
+"""Narrows a batch read by the filters that Spark passes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..options import ceil_ms, floor_ms
 
 @dataclass(frozen=True)
 class Scope:
-    """The events that are read. Bounds are included, but for `before_ms`."""
+    """The events to read. Bounds are inclusive, except `before_ms`."""
 
     query: Query
     partitions: tuple[int, ...] | None = None
@@ -30,10 +30,10 @@ class Scope:
     from_ms: int | None = None
     before_ms: int | None = None
     is_empty: bool = False
-    """Whether filters contradict each other, so that nothing is left."""
+    """Whether filters contradict each other, so that nothing remains."""
 
     def narrowed(self, filter: datasource.Filter) -> tuple[Scope, bool]:
-        """The scope with that filter, and whether it says all of what the filter says; if not, Spark has to as well."""
+        """The scope with that filter, and whether it covers all of the filter; if not, Spark must apply it as well."""
         path: tuple[str, ...] = getattr(filter, "attribute", ())
         column = path[0] if len(path) == 1 else None
         if column not in COLUMNS:
@@ -65,7 +65,7 @@ class Scope:
         left = [item for item in left if item.types]
         try:
             return replace(self, query=Query.of(*left)) if left else replace(self, is_empty=True)
-        except InvalidQuery:  # a type that no event can have, or too many of them: Spark can do it
+        except InvalidQuery:  # a type that no event can have, or too many of them: left to Spark
             return None
 
     def _of_partitions(self, filter: datasource.Filter) -> Scope | None:
@@ -96,7 +96,7 @@ class Scope:
         return None
 
     def _recorded(self, filter: datasource.Filter) -> Scope | None:
-        """Times are kept in ms and compared in µs: bounds are rounded to where no event can be in between."""
+        """Times are stored in ms and compared in µs: bounds are rounded so that no event is in between."""
         match filter:
             case datasource.EqualTo(value=datetime() as moment) | datasource.EqualNullSafe(value=datetime() as moment):
                 return self._during(ceil_ms(moment), floor_ms(moment) + 1)
@@ -122,7 +122,7 @@ class Scope:
 
 
 def _values(filter: datasource.Filter) -> tuple[Any, ...] | None:
-    """What a column must be one of, if the filter says that. Nothing is equal to null."""
+    """The values that a column must have one of, if the filter says so. Nothing equals null."""
     match filter:
         case datasource.EqualTo(value=value) | datasource.EqualNullSafe(value=value):
             return () if value is None else (value,)

@@ -1,4 +1,4 @@
-"""Reads a slice from the log's own files where the server is on this machine, and lends them; else over Flight."""
+"""Reads a slice from the log's own files if the server is on this machine and lends them; otherwise over Flight."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ...storage.read.segment_sharing import CAN_LEND, Loan, batches, borrowed
 
 logger = logging.getLogger("headwater.spark")
 NUMBERS_MIN = 8192
-"""Slices of fewer numbers come over Flight, in one call; to borrow takes two."""
+"""Slices of fewer numbers are read over Flight, in one call; borrowing takes two."""
 _PAYLOAD = frozenset({"data", "envelope"})
 ASKS_AGAIN_S = 60.0
-"""After a server was found to be elsewhere, or to lend nothing."""
+"""How long not to ask a server that is elsewhere, or lends nothing."""
 
 _refusing: dict[str, float] = {}
-"""Servers that are not asked, by the address in use, and until when."""
+"""Servers that are not asked, by current address, and until when."""
 _lock = threading.Lock()
 
 
 def read(client: BulkClient, ticket: Ticket) -> Iterator[pa.RecordBatch]:
-    """The batches of a ticket, as `client.read` gives them, which does what cannot be borrowed."""
+    """The batches of a ticket, like those of `client.read`, which serves what cannot be borrowed."""
     shaping = Shaping(ticket)
     while (found := _borrowed(client, ticket)) is not None:
         loan, parts = found
@@ -49,7 +49,7 @@ def read(client: BulkClient, ticket: Ticket) -> Iterator[pa.RecordBatch]:
 
 
 def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]] | None:
-    """What is lent of a ticket: of its beginning at least. Raises what BulkClient raises."""
+    """What the server lends of a ticket, at least its beginning. Raises what BulkClient raises."""
     if not CAN_LEND or not _is_worth_it(ticket) or _refuses(client.url):
         return None
     try:
@@ -71,7 +71,7 @@ def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]]
 
 
 def _loan(message: bytes, descriptors: list[int]) -> Loan:
-    """What is said of the descriptors; they are closed where that is not understood. Raises MsgspecError."""
+    """The description of the descriptors, which are closed if it cannot be decoded. Raises MsgspecError."""
     try:
         return msgspec.json.decode(message, type=Loan)
     except msgspec.MsgspecError:
@@ -81,7 +81,7 @@ def _loan(message: bytes, descriptors: list[int]) -> Loan:
 
 
 def _check(loan: Loan, ticket: Ticket) -> None:
-    """Raises StorageUnavailable unless it is the beginning of what was asked for."""
+    """Raises StorageUnavailable unless it is the beginning of the ticket."""
     assert ticket.after is not None and ticket.upto is not None, "it was worth it"
     if not (loan.segments and loan.after == ticket.after < loan.upto <= ticket.upto):
         asked = f"events {ticket.after + 1} to {ticket.upto} were asked for"
@@ -89,10 +89,10 @@ def _check(loan: Loan, ticket: Ticket) -> None:
 
 
 def _is_worth_it(ticket: Ticket) -> bool:
-    """Whether it asks for the payloads of all events of a large range.
+    """Whether it requests the payloads of all events of a large range.
 
-    Some of the events are found by an index, which is the server's. And who borrows a frame checks all of it, which the
-    server has done: without payloads that costs more than what is asked for costs to be sent.
+    To find some of the events takes the server's index. And a borrower checks each frame completely, which the server
+    has done already: without payloads, that costs more than sending the data.
     """
     if ticket.query is not None or ticket.partition is not None or ticket.incarnation is None:
         return False

@@ -1,4 +1,4 @@
-"""Which events of a log a pipeline reads that goes through it once: those of a query, between two bounds."""
+"""The events that a one-pass pipeline reads from a log: those of a query, between two bounds."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Bounds(NamedTuple):
 
     @property
     def numbers(self) -> int:
-        """How many numbers these are."""
+        """How many numbers it contains."""
         return max(0, self.upto - self.after)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """The options that such pipelines have in common. Raises InvalidInput for what is no bound, or no query."""
+    """The options shared by such pipelines. Raises InvalidInput for an invalid bound or query."""
 
     log: str = option("The log.", metavar="LOG")
     to: str
-    """What is made of the events; each pipeline says what that is."""
+    """The output of the events; each pipeline defines it."""
     query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
     start: str = option("The first event: earliest, a number, or a time of recording (ISO 8601, or ms:MILLISECONDS).",
                         default=EARLIEST, metavar="POSITION")  # fmt: skip
@@ -57,9 +57,9 @@ class Selection:
             parse_query(self.query)
 
     def bounds(self, client: BulkClient) -> Bounds:
-        """The numbers from `start` to `end`, both included; `end` is not, where it is a time.
+        """The numbers from `start` to `end`, inclusive; if `end` is a time, it is exclusive.
 
-        Raises InvalidInput for a number that the log has not; LogNotFound.
+        Raises InvalidInput for a number outside the log; LogNotFound.
         """
         from ..archive.snapshot import Archive
         from .positions import first_retained
@@ -76,7 +76,7 @@ class Selection:
         return Bounds(after, max(upto, after), extent.incarnation)
 
     def steps(self, client: BulkClient, bounds: Bounds) -> Steps:
-        """How to go through these bounds in steps."""
+        """The steps through these bounds."""
         from ..archive.snapshot import Archive
         from ..archive.steps import Steps
 
@@ -84,7 +84,7 @@ class Selection:
         return Steps(client, self.log, bounds.incarnation, archive)
 
     def line(self, run: Run) -> str:
-        """What is read, as a line of a plan."""
+        """The input, as a line of a plan."""
         with run.server.client() as client:
             bounds = self.bounds(client)
         which = f" that match {self.query}" if self.query else ""

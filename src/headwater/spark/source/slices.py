@@ -1,4 +1,4 @@
-"""Reads one slice in a task, from the log or from its archive, as batches that Spark takes as they are."""
+"""Reads one slice in a task, from the log or its archive, as batches that Spark can use directly."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .positions import LogRecreated
 
 logger = logging.getLogger("headwater.spark")
 TRIMS_MAX = 5
-"""How often a slice is looked for anew because the log was trimmed meanwhile."""
+"""How often a slice is located again because the log was trimmed meanwhile."""
 
 
 def read_slice(
@@ -42,7 +42,7 @@ def read_slice(
 
 
 def typed(batches: Iterable[pa.RecordBatch], schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Rows of that schema, made of the columns of a log, with payloads as columns."""
+    """Rows of that schema, built from the columns of a log, with payloads as columns."""
     # Its constants alone make Arrow import pandas: a quarter of a second.
     from ..columns.payload_reader import PayloadReader
 
@@ -62,11 +62,11 @@ def _read(
         return read_archived(slice, options.columns, query, partitions)
     if isinstance(slice, LogSlice):
         return _read_log(client_of_task(options.address), options, query, slice.ticket)
-    return iter(())  # Spark makes one of its own where there is none
+    return iter(())  # without any, Spark makes one of its own
 
 
 def _read_log(client: BulkClient, options: ReadOptions, query: Query, ticket: Ticket) -> Iterator[pa.RecordBatch]:
-    """The ticket's events; those that were trimmed since it was planned come from the archive."""
+    """The ticket's events; those trimmed since planning come from the archive."""
     try:
         yield from _read_whole(client, options, query, ticket)
     except LogNotFound as error:
@@ -111,7 +111,7 @@ def _read_whole(client: BulkClient, options: ReadOptions, query: Query, ticket: 
 def _left_of(
     options: ReadOptions, ticket: Ticket, extent: Extent, archive: Archive | None
 ) -> tuple[ArchivedSlice | None, Ticket] | None:
-    """What of a ticket is in the archive, and the ticket for the rest; None if nothing is left. Raises DataLoss."""
+    """The part of a ticket in the archive, and the ticket for the rest; None if nothing is left. Raises DataLoss."""
     assert ticket.after is not None and ticket.upto is not None
     archived = None
     for after, upto, is_archived in route(

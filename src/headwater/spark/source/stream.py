@@ -1,8 +1,8 @@
-"""Streams: the events in micro-batches, each a range of numbers per log, which Spark keeps in its checkpoint.
+"""Streams: the events in micro-batches, each a range of numbers per log, which Spark stores in its checkpoint.
 
 The reader lives in one process of the driver; only `read` runs elsewhere. `commit` is not used: Spark calls it one
-batch late, and never for the last one, so it says too little to let a log be trimmed; archivers acknowledge themselves.
-A stream with a name tells the server how far it is, for operators, when the next batch is planned.
+batch late, and never for the last one, so it is no basis for trimming a log; archivers acknowledge themselves. A named
+stream reports its progress to the server, for operators, when the next batch is planned.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from .positions import (
 from .slices import read_slice
 
 NUMBERS_MAX = 1024
-"""So many numbers are looked at for the first event that is left."""
+"""How many numbers are searched for the first remaining event."""
 
 
 def lag(client: BulkClient, reached: Offset, there: Mapping[str, Extent]) -> dict[str, float]:
-    """What is left of the logs after the batches that were planned: how many events, and how old the oldest of them is.
+    """The backlog after the planned batches: how many events are left, and the age of the oldest.
 
     Events are counted before `query` and `partitions` leave any out. Trimmed events do not count.
     """
@@ -82,13 +82,13 @@ def _recorded(client: BulkClient, log: str, after: int, extent: Extent) -> int |
     ticket = Ticket(log, after, upto, columns=("recorded_at",), incarnation=extent.incarnation)
     try:
         batch = next(client.read(ticket), None)
-    except (PositionTrimmed, PositionOfOtherIncarnation, LogNotFound):  # since `there`: the next batch tells
+    except (PositionTrimmed, PositionOfOtherIncarnation, LogNotFound):  # the next batch reports it
         return None
     return None if batch is None or not batch.num_rows else batch.column(0)[0].cast("int64").as_py()
 
 
 class Limits(NamedTuple):
-    """What one trigger may take; None = no limit. Events are counted before `query` and `partitions` leave any out."""
+    """What one trigger may read; None = no limit. Events are counted before `query` and `partitions` leave any out."""
 
     events_max: int | None = None
     events_min: int | None = None
@@ -96,19 +96,19 @@ class Limits(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What a log has for the stream: the events in (after, upto]."""
+    """The events of a log that the stream has yet to read: those in (after, upto]."""
 
     after: int
     upto: int
 
     @property
     def events(self) -> int:
-        """How many, but for gaps in the numbers."""
+        """How many, apart from gaps in the numbers."""
         return max(0, self.upto - self.after)
 
 
 def default_limit(options: ReadOptions) -> ReadLimit:
-    """One of the limits in the options. Spark knows none that combines them; the others are applied all the same."""
+    """One of the limits in the options. Spark cannot combine them; the others are applied here anyway."""
     if options.trigger_events_max is not None:
         return ReadMaxRows(options.trigger_events_max)
     if options.trigger_bytes_max is not None:
@@ -119,7 +119,7 @@ def default_limit(options: ReadOptions) -> ReadLimit:
 
 
 def limits_of(options: ReadOptions, limit: ReadLimit) -> Limits:
-    """The limits of a trigger; what the engine says wins. If it asks for all that there is, there are none."""
+    """The limits of a trigger; those of the engine take precedence. If it requests everything, there are none."""
     if isinstance(limit, ReadAllAvailable):
         return Limits()
     given = Limits(options.trigger_events_max, options.trigger_events_min, options.trigger_bytes_max)
@@ -133,8 +133,9 @@ def limits_of(options: ReadOptions, limit: ReadLimit) -> Limits:
 
 
 def admit_events(backlogs: Mapping[str, Backlog], events_max: int | None) -> dict[str, Backlog]:
-    """At most that many events, split among the logs in proportion to what each has; at least one of each that has any,
-    so that no log starves beside a busy one."""
+    """At most that many events, split among the logs in proportion to their backlogs; at least one per non-empty
+    backlog, so that no log starves beside a busy one.
+    """
     total = sum(backlog.events for backlog in backlogs.values())
     if events_max is None or total <= events_max:
         return dict(backlogs)
@@ -147,26 +148,26 @@ def admit_events(backlogs: Mapping[str, Backlog], events_max: int | None) -> dic
 
 logger = logging.getLogger("headwater.spark")
 FEWER = 16
-"""By so much a range is shortened that makes too many splits."""
+"""The factor by which a range with too many splits is shortened."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads what the options say, from where a new query is to start or its checkpoint says."""
+    """Reads what the options select, from the start of a new query or from its checkpoint."""
 
     def __init__(self, given: dict[str, str], schema: StructType) -> None:
-        """Looks at nothing yet: of what is raised here, Spark would show another error."""
+        """Checks nothing yet: Spark would replace an error raised here by another."""
         self._given, self._schema = given, schema
         self._frozen: dict[str, Extent] | None = None
         self._triggered_s: float | None = None
         self._reports: PositionReports | None = None
         self._reached: Offset | None = None
-        """Up to where batches are planned, as far as this process has planned any."""
+        """The planned position, once this process has planned a batch."""
         self._lost: set[str] = set()
-        """Logs that are gone, after one warning for each."""
+        """Logs that are gone, to warn once for each."""
 
     @cached_property
     def options(self) -> ReadOptions:
-        """What the options say. Raises InvalidOption, InvalidInput (columns that are not ours)."""
+        """The parsed options. Raises InvalidOption, InvalidInput (columns that are not ours)."""
         return with_schema(stream_options(self._given), self._schema)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -174,15 +175,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return planned(self._initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What Spark hands back to `latestOffset`, except where it wants all."""
+        """What Spark passes back to `latestOffset`, except when it wants everything."""
         return default_limit(self.options)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on there is no event but those that are there now, and no log."""
+        """From now on, ignore later events and logs."""
         self._frozen = self._there()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Up to where the next batch reads; `start` itself where there is nothing, or not enough yet.
+        """The end of the next batch; `start` itself if there is nothing, or not enough yet.
 
         Raises LogRecreated, LogNotFound (one that was read is gone), DataLoss, OffsetUnreadable.
         """
@@ -191,8 +192,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """How far the stream may read, to the heads or to its end, and how far it is behind that: what progress shows
-        as the latest offset."""
+        """How far the stream may read, to the heads or its end, and its lag: shown in progress as the latest offset."""
         there = planned(
             lambda: {log: replace(extent, head=self._upto(log, extent)) for log, extent in self._there().items()}
         )
@@ -200,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return heads | ({} if self._reached is None else {BEHIND: lag(self._client, self._reached, there)})
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The slices of a batch. The same batch again, after a crash, has the same events."""
+        """The slices of a batch. A repeated batch, after a crash, has the same events."""
         return planned(lambda: self._planned(start, end), lambda _: self.options.archive is not None)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -257,13 +257,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return encode_offset({**consumed, **reached})
 
     def _upto(self, log: str, extent: Extent) -> int:
-        """How far the stream may read by now: to the end that its options name, or to the head before that is there."""
+        """How far the stream may read now: to the end in its options, or to the head before that exists."""
         if self.options.end.of(log) == "latest":
             return extent.head
         return min(extent.head, end_so_far(self._client, self.options, log, extent, self._archive()))
 
     def _report(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
-        """Tell the server what Spark is done with, if the stream has a name. What is another log now is left out."""
+        """Report what Spark has finished to the server, if the stream has a name. Recreated logs are left out."""
         if self.options.stream_name is None:
             return
         if self._reports is None:
@@ -276,13 +276,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._reports.tell(self._client, positions)
 
     def _check_gone(self, consumed: dict[str, Consumed], there: dict[str, Extent]) -> None:
-        """A log that is gone keeps its place in the offset, so that one of the same name is seen to be another."""
+        """A missing log keeps its place in the offset, so that a new one of the same name is recognised as another."""
         for log in consumed:
             if log not in there:
                 self._lose(log)
 
     def _lose(self, log: str) -> None:
-        """A log that was read is gone. Raises LogNotFound unless it was of a pattern and the options say to go on."""
+        """Handle a log that is gone. Raises LogNotFound unless it matched a pattern and the options allow it."""
         if not self.options.may_lose(log):
             raise LogNotFound(log)
         if log not in self._lost:
@@ -290,7 +290,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logger.warning("log %r is gone, with those of its events that were not read; the stream goes on", log)
 
     def _after(self, log: str, at: Consumed | None, extent: Extent) -> int:
-        """The number after which the stream goes on in a log; one that was not there before is read from its start."""
+        """The number after which the stream resumes in a log; a new log is read from its start."""
         if at is None:
             needs_archive = extent.first_retained > 1
             return first_retained(log, extent, self._archive() if needs_archive else None) - 1
@@ -301,18 +301,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         elif after > extent.head:
             raise OffsetUnreadable(f"log {log!r}: the checkpoint is at {after}, but the log's head is {extent.head}")
         if not self.options.fails_on_loss and self.options.archive is None:
-            after = max(after, extent.first_retained - 1)  # else a limit would be spent on what is not there
+            after = max(after, extent.first_retained - 1)  # otherwise a limit would be spent on missing events
         return after
 
     def _warn_of_recreated(self, log: str, extent: Extent, at: Consumed) -> None:
-        """Raises LogRecreated, unless the options say to go on."""
+        """Raises LogRecreated, unless the options allow it."""
         error = LogRecreated(log, extent.incarnation, at.incarnation)
         if self.options.fails_on_loss:
             raise error
         logger.warning("%s", error)
 
     def _should_wait(self, backlogs: dict[str, Backlog], events_min: int) -> bool:
-        """Whether there is too little yet. What is there when a query starts, or is to be its end, never waits."""
+        """Whether there is too little yet. Events that exist when a query starts, or up to its end, never wait."""
         if self._frozen is not None or self._triggered_s is None:
             return False
         waited_ms = (time.monotonic() - self._triggered_s) * 1000
@@ -329,7 +329,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
     def _upto_within(self, log: str, backlog: Backlog, extent: Extent, bytes_max: int) -> int:
-        """As far as about that many bytes go, and at least one event."""
+        """The number reached by about that many bytes, and at least one event."""
         if not backlog.events:
             return backlog.upto
         if backlog.after + 1 < extent.first_retained and (archive := self._archive()) is not None:
@@ -344,12 +344,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             except TooLarge:
                 if (events := upto - backlog.after) == 1:
                     raise
-                upto = backlog.after + max(1, events // FEWER)  # only the first split is of interest
+                upto = backlog.after + max(1, events // FEWER)  # only the first split matters
                 continue
             return splits[0].ticket.upto or upto if splits else upto
 
     def _over_gap(self, log: str, admitted: Backlog, upto: int, extent: Extent) -> Backlog:
-        """As many numbers from the next event on, where a batch would have none: a restored log leaves out 10^12."""
+        """As many numbers from the next event on, if a batch would have none: a restored log skips 10^12."""
         if admitted.upto >= upto or admitted.after + 1 < extent.first_retained:
             return admitted
         steps = Steps(self._client, log, extent.incarnation)
@@ -363,10 +363,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client.expect(log, at.incarnation, at.position)
         there = self._client.heads(list(wanted))
         for log, at in wanted.items():
-            if (extent := there.get(log)) is None:  # it was deleted since the end of this batch was settled
+            if (extent := there.get(log)) is None:  # it was deleted since the end of this batch was fixed
                 self._lose(log)
                 continue
-            if extent.incarnation != at.incarnation:  # since the end of this batch was settled, before a restart
+            if extent.incarnation != at.incarnation:  # recreated since this batch was fixed, before a restart
                 self._warn_of_recreated(log, extent, at)
                 continue
             after = self._after(log, consumed.get(log), extent)
@@ -383,6 +383,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _position(consumed: Offset, log: str, extent: Extent) -> int:
-    """How far that very log was consumed: a replica that was asked what is there may not have had it all."""
+    """How far this incarnation of the log was consumed: a replica may not have had all of it."""
     at = consumed.get(log)
     return at.position if at is not None and at.incarnation == extent.incarnation else 0

@@ -1,5 +1,6 @@
-"""What spark-submit is given: `spark-submit $(headwater pipeline --script) NAME --...`. Alone in its directory, which
-Spark puts on the path of all modules."""
+"""The script for spark-submit: `spark-submit $(headwater pipeline --script) NAME --...`. Alone in its directory, which
+Spark puts on the path of all modules.
+"""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""What the pipeline `export` is made of: the columns of each format, payloads as columns, and a directory at once."""
+"""The parts of the pipeline `export`: the columns of each format, payloads as columns, and an atomic directory."""

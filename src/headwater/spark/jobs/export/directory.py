@@ -1,4 +1,4 @@
-"""Makes a directory that is there at once and whole: written beside its place, and renamed at the end."""
+"""Creates a directory atomically: written beside its final place, and renamed at the end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANIFEST, SUCCESS = "_manifest.json", "_SUCCESS"
 
 
 def check_target(target: str) -> Path:
-    """The path. Raises InvalidInput where something is there already, or where it is none of this machine."""
+    """The path. Raises InvalidInput if something exists there, or if it is not on this machine."""
     check_local(target, "--to", "a directory")
     path = Path(target).absolute()
     if path.exists():
@@ -34,13 +34,13 @@ def check_target(target: str) -> Path:
 class NewDirectory:
     """A context: inside it, steps are added; `finish` gives the directory its name. Otherwise nothing is left.
 
-    Entering it raises InvalidInput where another export makes the same directory.
+    Entering it raises InvalidInput if another export is writing the same directory.
     """
 
     def __init__(self, target: Path, ending: str) -> None:
         self.target, self.ending = target, ending
         self._part = target.with_name(f".{target.name}.part")
-        """What an export that was killed has left under this name is removed."""
+        """Leftovers of a killed export under this name are removed."""
         self._lock = -1
         self._files: list[dict[str, Any]] = []
 
@@ -65,7 +65,7 @@ class NewDirectory:
                 return os.open(self._part, os.O_RDONLY)
 
     def _take(self) -> None:
-        """Lock the directory, where the file system has locks for directories (NFS has none)."""
+        """Lock the directory, if the file system supports locks for directories (NFS does not)."""
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_taken = not self._is_own()
@@ -81,21 +81,21 @@ class NewDirectory:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._is_own():  # else it has its name
+        if self._is_own():  # otherwise it already has its final name
             shutil.rmtree(self._part, ignore_errors=True)
         os.close(self._lock)
 
     def _is_own(self) -> bool:
-        """Whether the directory that was opened is still the one beside the target."""
+        """Whether the opened directory is still the one beside the target."""
         return self._part.exists() and os.path.samestat(os.fstat(self._lock), self._part.stat())
 
     def step(self) -> str:
-        """Where the next step is to be written; what another try has left there is removed."""
+        """Where to write the next step; leftovers of another attempt are removed."""
         shutil.rmtree(self._part / "_step", ignore_errors=True)
         return str(self._part / "_step")
 
     def add(self, first: int) -> None:
-        """Take over what the step wrote, which begins with event `first`: in names that are ordered as the events."""
+        """Take over the step's files, which begin with event `first`, under names in the order of the events."""
         step = self._part / "_step"
         for number, path in enumerate(sorted(step.rglob("part-*"), key=lambda path: (path.name, path))):
             rows = pq.read_metadata(path).num_rows if self.ending.endswith("parquet") else None
@@ -109,7 +109,7 @@ class NewDirectory:
         shutil.rmtree(step)
 
     def finish(self, manifest: Mapping[str, object]) -> int:
-        """Write the manifest, and give the directory its name. Answers how many bytes its files have."""
+        """Write the manifest, and give the directory its name. Returns the size of its files in bytes."""
         said = json.dumps({**manifest, "files": self._files}, indent=1, ensure_ascii=False)
         (self._part / MANIFEST).write_text(said + "\n", encoding="utf-8")
         (self._part / SUCCESS).touch()

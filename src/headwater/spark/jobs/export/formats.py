@@ -1,4 +1,4 @@
-"""What a row of each format of an export is, and how Spark writes it."""
+"""The rows of each export format, and how Spark writes them."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 Format = Literal["parquet", "ndjson", "csv"]
 PartitionBy = Literal["none", "date", "type"]
 DIRECTORY = {"date": "date", "type": "event_type"}
-"""The column of each kind of directory; the events keep their own columns."""
+"""The column for each kind of directory; the events keep their own columns."""
 _TEXT = ("string", pa.string())
 _NUMBERS = {"sequence_number": ("bigint", pa.int64()), "partition": ("int", pa.int32())}
-"""What columns of a table are, to Spark and to Arrow; those that are not here are texts."""
+"""Types of table columns, in Spark and in Arrow; all others are text."""
 
 
 def shaped(events: DataFrame, format: Format, partition_by: PartitionBy) -> DataFrame:
-    """The rows to write, with a column for the directory if there are such; payload columns of the frame stay."""
+    """The rows to write, with a column for the directory if needed; payload columns of the frame stay."""
     directory = DIRECTORY.get(partition_by)
     if directory == "date":
         events = events.selectExpr("*", "to_date(recorded_at) AS date")
@@ -42,7 +42,7 @@ def shaped(events: DataFrame, format: Format, partition_by: PartitionBy) -> Data
 
 
 def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A line for each event, as `headwater read --json` writes it; a last column of directories goes along."""
+    """A line for each event, as `headwater read --json` writes it, plus the directory column, if any."""
     for batch in batches:
         lines = {"value": pa.array([encode_event(event).decode() for event in events_in(batch)], pa.string())}
         for name in DIRECTORY.values():
@@ -52,7 +52,7 @@ def _lines(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A row for each event, as `headwater export --format csv` writes it; columns that are not an event's go along."""
+    """A row for each event, as `headwater export --format csv` writes it, plus columns that are not an event's."""
     for batch in batches:
         cells = zip(*map(row_of, events_in(batch)), strict=True) if batch.num_rows else [()] * len(COLUMNS)
         named = zip(COLUMNS, cells, strict=True)

@@ -150,7 +150,7 @@ class _Writing:
         return self._run.step(self._spark, lambda: found_schema(events))
 
     def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory, left: int) -> int:
-        """Write a step, after which so many events are left; answers how many it has that match."""
+        """Write a step, after which so many events are left. Returns how many of its events match."""
         began = time.monotonic()
         count = self._run.step(self._spark, lambda: self._written(step, schema, directory))
         directory.add(step.after + 1)

@@ -1,4 +1,4 @@
-"""Payloads of JSON as columns: finds their schema, or takes the one that is given."""
+"""JSON payloads as columns: infers their schema, or uses the given one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PREFIX = "payload_"
 
 
 def payload_schema(ddl: str) -> StructType:
-    """The schema that a person wrote, such as `total double, lines array<string>`. Raises InvalidInput."""
+    """The schema given by a user, such as `total double, lines array<string>`. Raises InvalidInput."""
     from pyspark.sql.types import StructType
 
     try:
@@ -28,7 +28,7 @@ def payload_schema(ddl: str) -> StructType:
 
 
 def found_schema(events: DataFrame) -> StructType:
-    """The schema that all payloads have together; what is of several types is text. Raises InvalidInput."""
+    """The common schema of all payloads; fields of several types become text. Raises InvalidInput."""
     from pyspark.sql.types import StructType
 
     row = events.selectExpr("schema_of_variant_agg(try_parse_json(cast(data as string)))").first()
@@ -41,7 +41,7 @@ def found_schema(events: DataFrame) -> StructType:
 
 
 def _as_ddl(variant: str) -> str:
-    """The schema of a variant in the words that schemas of columns have; names in backticks stay as they are."""
+    """The schema of a variant as DDL; names in backticks are kept."""
     parts = variant.split("`")
     for at in range(0, len(parts), 2):
         parts[at] = parts[at].replace("OBJECT<>", "STRING").replace("OBJECT<", "STRUCT<")
@@ -63,7 +63,7 @@ def _checked(schema: DataType) -> StructType:
 
 
 def with_payload_columns(events: DataFrame, schema: StructType, *, is_flat: bool) -> DataFrame:
-    """The frame with a column `payload_NAME` for each field, null where there is none; flat: nested ones as JSON."""
+    """The frame with a column `payload_NAME` for each field, null if missing; flat: nested ones as JSON."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
 

@@ -1,1 +1,1 @@
-"""What the pipeline `import` is made of: which files there are, their pieces, and what a task makes of a piece."""
+"""The parts of the pipeline `import`: the input files, their pieces, and how a task reads a piece."""

@@ -1,4 +1,4 @@
-"""The files of an import: which are meant, what each holds, and what makes it the same one again."""
+"""The files of an import: which ones, what each contains, and how to recognise it again."""
 
 from __future__ import annotations
 
@@ -36,27 +36,27 @@ class InputFile:
     """A file, and how its rows become events."""
 
     path: str
-    """What tasks open: the file, or what was unpacked of it."""
+    """The file that tasks open: the original, or an unpacked copy."""
     name: str
-    """As it was given, for people."""
+    """As given, for people."""
     format: str
     """One of `detection.FORMATS`, or `parquet`."""
     mapping: TableMapping
-    """Of tables: with all columns found. `source` holds for every format."""
+    """For tables: with all columns resolved. `source` applies to every format."""
     header: tuple[str, ...] = ()
     """The columns of a table."""
     begin: int = 0
     """Where the rows begin, in bytes."""
     has_events: bool = True
-    """Whether its rows are events already, and not those of a table that are to be mapped."""
+    """Whether its rows are events already, instead of table rows to be mapped."""
 
     @property
     def is_packed(self) -> bool:
-        """Whether it has to be unpacked before pieces of it can be read."""
+        """Whether it must be unpacked before pieces of it can be read."""
         return self.path.endswith(_PACKED)
 
     def said(self) -> str:
-        """The file in a line."""
+        """A description of the file in one line."""
         size = os.path.getsize(self.path)
         what = f"{self.name} ({self.format}, {size:,} bytes, source {self.mapping.source!r})"
         if self.has_events:
@@ -71,8 +71,8 @@ class InputFile:
 def find_files(given: Sequence[str]) -> list[Path]:
     """The files that names, patterns and directories stand for, in order of their paths, each once.
 
-    In directories, those whose names begin with `_` or `.` are passed over, as Spark does. Raises InvalidInput where
-    nothing is found, or where two have the same name and would give the same events their ids.
+    In directories, names beginning with `_` or `.` are skipped, as in Spark. Raises InvalidInput if nothing is found,
+    or if two files have the same name and would give their events the same ids.
     """
     found: dict[Path, None] = {}
     for each in given:
@@ -102,7 +102,7 @@ def _nearest_file(path: Path) -> str:
 
 
 def look_at(path: Path, format: str | None, mapping: TableMapping) -> InputFile:
-    """What the file holds, by its beginning. Raises InvalidInput, with the file."""
+    """The file's format and columns, from its beginning. Raises InvalidInput, with the file."""
     try:
         return _look_at(path, format, replace(mapping, source=mapping.source or path.name.removesuffix(_PACKED)))
     except (InvalidInput, UnicodeDecodeError, pa.ArrowException) as error:
@@ -155,7 +155,7 @@ def _parquet(file: InputFile) -> InputFile:
 
 @contextmanager
 def opened_parquet(file: InputFile) -> Iterator[pq.ParquetFile]:
-    """A file of Parquet. Raises InvalidInput if it, or the part of it that is read, is damaged."""
+    """A Parquet file. Raises InvalidInput if it, or the part that is read, is damaged."""
 
     def refused(name: str, problem: str) -> InvalidInput:
         return InvalidInput(problem, name)
@@ -165,9 +165,9 @@ def opened_parquet(file: InputFile) -> Iterator[pq.ParquetFile]:
 
 
 def unpacked(file: InputFile, directory: Path, number: int) -> InputFile:
-    """The file, so that tasks can begin anywhere in it: unpacked into the directory if it is packed.
+    """The file in a form that tasks can read from any position: a packed file is unpacked into the directory.
 
-    Raises InvalidInput where it cannot be unpacked.
+    Raises InvalidInput if it cannot be unpacked.
     """
     if not file.is_packed:
         return file
@@ -181,7 +181,7 @@ def unpacked(file: InputFile, directory: Path, number: int) -> InputFile:
 
 
 def fingerprint(files: Sequence[InputFile], *others: object) -> str:
-    """What is the same for the same files, read in the same way; their beginnings and ends stand for all of them."""
+    """Equal for the same files, read in the same way; their beginnings and ends stand for all of them."""
     digest = hashlib.sha256(repr(others).encode())
     for file in files:
         said = (Path(file.name).name, file.format, file.mapping, file.header, file.begin, os.path.getsize(file.path))

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 IS_STREAM = False
 UNEXPECTED_MAX = 100
-"""After so many rows on which it failed for reasons that are not theirs, an import ends."""
+"""An import ends after so many rows on which it failed for reasons other than their content."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ class Import:
             raise InvalidInput(f"a size such as 32m is expected, {self.batch_size!r} given", "--batch-size") from None
 
     def files(self) -> list[InputFile]:
-        """The files, looked at. Raises InvalidInput."""
+        """The inspected files. Raises InvalidInput."""
         found = find_files(self.file)
         if self.source is not None and len(found) > 1:
             raise InvalidInput(f"a source is for one file, and there are {len(found)}", "--source")
@@ -126,7 +126,7 @@ def plan(options: Import, run: Run) -> list[str]:
 
 
 def _state(client: BulkClient, options: Import, run: Run) -> str:
-    """The log, in words. Raises LogNotFound where it is not there, and not to be made."""
+    """The state of the log, in words. Raises LogNotFound if it does not exist and is not to be created."""
     try:
         return run.server.log_line(client.info(options.log))
     except LogNotFound:
@@ -200,8 +200,8 @@ class _Loading:
         if ending is None and not self._run.stop.is_asked:
             self._check_some_event()
             if state is None or not state.is_ended:
-                # No batch follows: so the log need not remember it, beside ids, for longer than an hour. It does for
-                # that time: whoever starts the import again is to find it done, and not to read all files again.
+                # No batch follows, so the log need not remember it, besides ids, for longer than an hour. It does for
+                # that time: if the import is started again, it finds that it is done without reading all files.
                 self._client.commit(self._options.log, self._writer, BATCH_MAX, ())
         return self._run.summary(
             ending,
@@ -217,7 +217,7 @@ class _Loading:
             self._run.step(self._spark, lambda: self._save(number, pieces))
         except StoppedAtOnce:
             with contextlib.suppress(EventLogError), self._run.server.client(retries=0) as client:
-                self._count(client, number, began, left)  # all of it may be in the log, or a part
+                self._count(client, number, began, left)  # the log may contain all of it, or a part
             raise
         state = self._count(self._client, number, began, left)
         assert state is not None and state.batch == number, state
@@ -247,13 +247,13 @@ class _Loading:
         frame.write.format("headwater").mode("append").options(**target).save()
 
     def _had_events(self, state: WriterState | None) -> bool:
-        """Whether earlier runs may have found an event: the log tells of their newest batch alone."""
+        """Whether earlier runs may have found an event: the log only knows their newest batch."""
         if state is None or state.rows > 0:
             return state is not None
         return state.batch > 0 and none_upto(self._quarantine, self._key) < state.batch
 
     def _check_some_event(self) -> None:
-        """Raises InvalidInput where no row at all was an event: that is a wrong column or format, not an odd row."""
+        """Raises InvalidInput if no row at all was an event: that is a wrong column or format, not an odd row."""
         if not self._has_events and (bad := count_bad_rows(self._quarantine, self._key)):
             raise InvalidInput(
                 f"none of {bad:,} rows is an event; look at the reasons in {self._quarantine}, give --format or "

@@ -1,7 +1,7 @@
-"""Cuts files into pieces that tasks read on their own; each knows how many rows were before it.
+"""Splits files into pieces that tasks read independently; each knows how many rows came before it.
 
-The number of a row is part of the id that it gets, so it has to be known before the row is read. Where a piece ends,
-only who reads the file from its beginning can tell: a line may be in the middle of a quoted cell.
+A row's number is part of its id, so it must be known before the row is read. The end of a piece can only be found by
+reading the file from its beginning: a line may be in the middle of a quoted cell.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
 BATCH_PIECES = 64
 PIECE_ROWS = 65_536
-"""Of Parquet, which packs them: a row group of a million is much for one task."""
+"""For Parquet, which is compressed: a row group of a million rows is much for one task."""
 
 
 @dataclass(frozen=True)
@@ -31,18 +31,18 @@ class FilePiece:
 
     file: InputFile
     begin: int
-    """In bytes; of Parquet, the number of the row group."""
+    """In bytes; for Parquet, the number of the row group."""
     bytes: int
     rows_before: int
     lines_before: int
     skip: int = 0
-    """Of Parquet: rows of the row group that are another piece's,"""
+    """For Parquet: rows of the row group before this piece,"""
     rows: int = 0
-    """and how many are this one's."""
+    """and how many rows this piece has."""
 
 
 def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[FilePiece]:
-    """The pieces of a file that is not packed, in order. Raises InvalidInput where a Parquet file is damaged."""
+    """The pieces of a file that is not packed, in order. Raises InvalidInput if a Parquet file is damaged."""
     if file.format == PARQUET:
         yield from _row_groups(file, piece_bytes)
         return
@@ -57,7 +57,7 @@ def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[FileP
 
 
 def batches_of(pieces: Iterable[FilePiece], batch_bytes: int = BATCH_BYTES) -> Iterator[list[FilePiece]]:
-    """Pieces that are committed together: the same ones each time, and of a size that is not long to do again."""
+    """Pieces that are committed together: always the same ones, and quick to repeat."""
     waiting: list[FilePiece] = []
     size = 0
     for piece in pieces:
@@ -71,8 +71,9 @@ def batches_of(pieces: Iterable[FilePiece], batch_bytes: int = BATCH_BYTES) -> I
 
 
 def bytes_done(sizes: Mapping[str, int], piece: FilePiece) -> int:
-    """Of files of these sizes, by their names and in their order, how much is done with that piece. Those that are
-    packed count as they lie there."""
+    """How much of files of these sizes, by name and in order, is done with that piece. Packed files count with their
+    packed size.
+    """
     before = 0
     for name, size in sizes.items():
         if name == piece.file.name:
@@ -82,7 +83,7 @@ def bytes_done(sizes: Mapping[str, int], piece: FilePiece) -> int:
 
 
 def _share_after(piece: FilePiece) -> float:
-    """Which part (0 to 1) of its file comes before the end of the piece."""
+    """The part (0 to 1) of its file before the end of the piece."""
     if piece.file.format == PARQUET:
         rows: int = pq.read_metadata(piece.file.path).num_rows
         return (piece.rows_before + piece.rows) / max(rows, 1)
@@ -150,7 +151,7 @@ def _is_plain(block: bytes) -> bool:
 
 
 def _counted(opened: IO[bytes], delimiter: str, piece_bytes: int) -> tuple[int, int, int]:
-    """Bytes, rows and lines of what is to be read as of here: whole rows, of that size together."""
+    """Bytes, rows and lines of the next piece: whole rows, of that size together."""
     text = io.TextIOWrapper(opened, "utf-8", "surrogateescape", newline="")
     size = rows = 0
 
@@ -166,7 +167,7 @@ def _counted(opened: IO[bytes], delimiter: str, piece_bytes: int) -> tuple[int, 
             rows += next(reader) != []
         except StopIteration:
             break
-        except csv.Error:  # a row too, which the task will say is none
+        except csv.Error:  # also a row, which the task will reject
             rows += 1
     text.detach()
     return size, rows, reader.line_num

@@ -1,4 +1,4 @@
-"""Keeps rows that are no events, with the reason why: a Parquet file for each piece that had some."""
+"""Keeps invalid rows, with the reason: a Parquet file for each piece that had some."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from ....formats.files.own_directory import check_own
 from ....formats.files.parquet import open_parquet, parquet_writer, refusing_damage, table_of
 
 RAW_BYTES_MAX = 64 * 1024
-"""Of a row, so much is kept."""
+"""How much of a row is kept."""
 UNEXPECTED = "unexpected "
-"""So begins the reason of a row on which the import itself failed."""
+"""The prefix of the reason if the import itself failed on the row."""
 SCHEMA = pa.schema(
     [
         pa.field("file", pa.string(), nullable=False),
@@ -34,31 +34,31 @@ _OURS = re.compile(r"\.?.+-\d{6,}-\d{3,}\.parquet(\.\d+\.part)?|_.+-none")
 
 
 def check_quarantine(directory: str) -> None:
-    """Raises InvalidInput for a directory with other files than this keeps."""
+    """Raises InvalidInput for a directory with foreign files."""
     check_own(Path(directory), _OURS.fullmatch, "--quarantine")
 
 
 class BadRow(NamedTuple):
-    """A row that is no event."""
+    """A row that is not an event."""
 
     file: str
     row: int
-    """The first is 1; of lines of JSON it is the line."""
+    """The first is 1; for JSON lines it is the line."""
     line: int
-    """Where it begins; 0 where the file has no lines."""
+    """Where it begins; 0 if the file has no lines."""
     raw: str
     reason: str
 
 
 def bad_row(file: str, row: int, line: int, raw: str | bytes, reason: str) -> BadRow:
-    """The row, with what can be kept of its text: what is not UTF-8 as `\\xff`, and no more than RAW_BYTES_MAX."""
+    """The row, with as much of its text as is kept: bytes that are not UTF-8 as `\\xff`, at most RAW_BYTES_MAX."""
     content = raw.encode(errors="surrogateescape") if isinstance(raw, str) else raw
     text = content[:RAW_BYTES_MAX].decode(errors="backslashreplace")
     return BadRow(file, row, line, text.rstrip("\r\n"), reason.encode(errors="backslashreplace").decode())
 
 
 def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Sequence[BadRow]) -> None:
-    """Keep the rows. The file has one name for one piece: who does it again, replaces it by the same."""
+    """Keep the rows. The file has one name per piece: a repetition replaces it with the same content."""
     where = Path(directory)
     where.mkdir(parents=True, exist_ok=True)
     name = f"{writer}-{batch:06}-{piece:03}.parquet"
@@ -71,15 +71,15 @@ def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Se
 
 
 def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int:
-    """How many rows are kept of an import, or of one batch of it."""
+    """How many rows are kept of an import, or of one of its batches."""
     pattern = f"{writer}-*.parquet" if batch is None else f"{writer}-{batch:06}-*.parquet"
     return sum(pq.read_metadata(file).num_rows for file in Path(directory).glob(pattern))
 
 
 def count_unexpected(directory: str, writer: str, batch: int) -> int:
-    """How many rows are kept of one batch on which the import itself failed.
+    """How many rows of one batch are kept because the import itself failed on them.
 
-    Raises InvalidInput where their files are damaged.
+    Raises InvalidInput if their files are damaged.
     """
     files = Path(directory).glob(f"{writer}-{batch:06}-*.parquet")
     return sum(
@@ -97,13 +97,13 @@ def _reasons(path: Path) -> pa.ChunkedArray:
 
 
 def note_none(directory: str, writer: str, batch: int) -> None:
-    """Remember, beside the rows that are kept, that no row of an import up to that batch was an event."""
+    """Record, beside the kept rows, that no row of an import up to that batch was an event."""
     (where := Path(directory)).mkdir(parents=True, exist_ok=True)
     (where / _none(writer)).write_text(str(batch), encoding="utf-8")
 
 
 def none_upto(directory: str, writer: str) -> int:
-    """Up to which batch of an import no row was an event, as far as anybody remembers; -1 = some may have been."""
+    """The batch of an import up to which no row was an event, as far as recorded; -1 = some may have been."""
     try:
         return int((Path(directory) / _none(writer)).read_text(encoding="utf-8"))
     except (FileNotFoundError, ValueError):
@@ -111,4 +111,4 @@ def none_upto(directory: str, writer: str) -> int:
 
 
 def _none(writer: str) -> str:
-    return f"_{writer}-none"  # readers of a directory of Parquet pass over what begins so
+    return f"_{writer}-none"  # readers of a Parquet directory skip names with this prefix

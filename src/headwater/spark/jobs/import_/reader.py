@@ -1,4 +1,4 @@
-"""Makes events of the rows of a piece, as Arrow; rows that are none go into quarantine."""
+"""Converts the rows of a piece to events, as Arrow; rows that are not events go into quarantine."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ BATCH_EVENTS = 10_000
 
 
 _OUT_OF_RANGE = (OverflowError, ValueError, pa.ArrowException)
-"""What Arrow raises for a value that Python cannot hold, or for text that is not UTF-8."""
+"""Arrow's errors for a value that Python cannot hold, or for text that is not UTF-8."""
 
 
 class Raw(NamedTuple):
-    """Where an event came from."""
+    """The origin of an event."""
 
     row: int
     line: int
@@ -54,7 +54,7 @@ Read = Iterator[Row]
 
 @dataclass(frozen=True)
 class Reading:
-    """What tasks are told."""
+    """The input of tasks."""
 
     pieces: Sequence[FilePiece]
     """Task n reads the nth."""
@@ -64,7 +64,7 @@ class Reading:
     batch: int
 
     def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """For `mapInArrow`: the numbers of pieces come in, the events of these go out."""
+        """For `mapInArrow`: takes the numbers of pieces, returns their events."""
         for batch in numbers:
             for number in batch.column(0).to_pylist():
                 bad: list[BadRow] = []
@@ -74,7 +74,7 @@ class Reading:
 
 
 def read_piece(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
-    """The events of a piece that a log of these settings takes; the rest is added to `bad`."""
+    """The events of a piece that a log with these settings accepts; the rest is added to `bad`."""
     if piece.file.format == PARQUET and piece.file.has_events:
         yield from _event_columns(piece, settings, bad)
         return
@@ -97,7 +97,7 @@ def read_piece(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> It
 
 
 def _table(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
-    """Rows of a table of text, column by column, some thousands of them at once."""
+    """The rows of a text table, column by column, some thousands at a time."""
     text, reader = _Text(piece), TableReader(piece.file.header, piece.file.mapping)
     rows = text.rows(bad)
     while some := list(islice(rows, BATCH_EVENTS)):
@@ -126,18 +126,18 @@ def _mapped(reader: TableReader, places: list[_Place]) -> Iterator[tuple[list[_P
 
 
 class _Place(NamedTuple):
-    """A row of a table of text."""
+    """A row of a text table."""
 
     cells: list[str]
     row: int
     begin: int
-    """Its lines in the piece are these, from `begin`"""
+    """Its lines in the piece, from `begin`"""
     end: int
     """to before `end`."""
 
 
 class _Origins:
-    """Where events came from; looked up only for those that a log does not take."""
+    """The origins of events; looked up only for those that a log rejects."""
 
     def __init__(self, text: _Text, places: Sequence[_Place]) -> None:
         self._text, self._places = text, places
@@ -147,7 +147,7 @@ class _Origins:
 
 
 class _Text:
-    """A piece of a table of text."""
+    """A piece of a text table."""
 
     def __init__(self, piece: FilePiece) -> None:
         self._piece = piece
@@ -159,7 +159,7 @@ class _Text:
         self._lines = list(io.StringIO(text, newline=""))
 
     def rows(self, bad: list[BadRow]) -> Iterator[_Place]:
-        """Those that can be parsed and are UTF-8; the others are added to `bad`, and empty lines are none."""
+        """The rows that can be parsed and are UTF-8; others are added to `bad`, and empty lines are skipped."""
         row, begin = self._piece.rows_before, 0
         reader = csv.reader(self._lines, delimiter=self._piece.file.mapping.delimiter or ",", strict=True)
         while True:
@@ -182,13 +182,13 @@ class _Text:
                 yield place
 
     def raw(self, place: _Place) -> Raw:
-        """The row as it stands in the file."""
+        """The row as in the file."""
         line = self._piece.lines_before + 1 + place.begin
         return Raw(place.row, line, "".join(self._lines[place.begin : place.end]))
 
 
 def _exported(piece: FilePiece) -> Read:
-    """Rows of a table that `headwater export` wrote: each is the event that it was."""
+    """The rows of a table written by `headwater export`: each is the original event."""
     text, event_of = _Text(piece), exported_reader(piece.file.header)
     unread: list[BadRow] = []
     for place in text.rows(unread):
@@ -245,7 +245,7 @@ def _ocel(piece: FilePiece) -> Read:
 
 
 def _row(piece: FilePiece, raw: Raw, event_of: Callable[..., Event], *given: object) -> Row:
-    """The event of a row, or the row with the reason why it is none."""
+    """The event of a row, or the row with the reason why it is not an event."""
     try:
         return event_of(*given), raw
     except Exception as error:
@@ -253,7 +253,7 @@ def _row(piece: FilePiece, raw: Raw, event_of: Callable[..., Event], *given: obj
 
 
 def _reason(error: Exception) -> str:
-    """The reason why a row is no event; an error that is not about the row's content begins with its class."""
+    """The reason why a row is not an event; an error not about the row's content begins with its class."""
     return str(error) if isinstance(error, EventLogError) else f"{UNEXPECTED}{type(error).__name__}: {error}"
 
 
@@ -267,7 +267,7 @@ def _content(piece: FilePiece) -> bytes:
 
 
 def _batches(piece: FilePiece, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Batches of the piece of a row group, each with the number of the row before its first."""
+    """Batches of a piece of a row group, each with the number of the row before its first."""
     at, first, last = 0, piece.skip, piece.skip + piece.rows
     with opened_parquet(piece.file) as file:
         for batch in file.iter_batches(BATCH_EVENTS, row_groups=[piece.begin], columns=list(columns)):
@@ -280,7 +280,7 @@ def _batches(piece: FilePiece, columns: Sequence[str]) -> Iterator[tuple[int, pa
 
 
 def _event_columns(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
-    """Rows that are events already: whole columns as they are."""
+    """Rows that are already events: whole columns, unchanged."""
     columns = [name for name in COLUMNS if name in piece.file.header]
     for row, batch in _batches(piece, columns):
         for part, before, problem in _made(batch, partial(_as_events, columns, piece.file.mapping.source), row):
@@ -292,7 +292,7 @@ def _event_columns(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -
 
 
 def _as_events(columns: Sequence[str], source: str, batch: pa.RecordBatch, row: int) -> pa.RecordBatch:
-    """The columns with the types of events, with derived ids where some have none. Raises InvalidInput."""
+    """The columns with the types of events, with derived ids where missing. Raises InvalidInput."""
     kept = {}
     for name in columns:
         try:
@@ -307,7 +307,7 @@ def _as_events(columns: Sequence[str], source: str, batch: pa.RecordBatch, row: 
 
 
 def _derived(columns: dict[str, pa.Array], count: int, source: str, row: int) -> dict[str, pa.Array]:
-    """The columns of ids and sources where some have no id."""
+    """The columns of ids and sources if some ids are missing."""
     ids = columns["id"].to_pylist() if "id" in columns else [None] * count
     sources = columns["source"].to_pylist() if "source" in columns else [None] * count
     content = zip(columns["type"].to_pylist(), columns["data"].to_pylist(), strict=True)
@@ -319,7 +319,7 @@ def _derived(columns: dict[str, pa.Array], count: int, source: str, row: int) ->
 
 
 def _rows(piece: FilePiece) -> Read:
-    """Rows of a table of any kind: the data is the row as JSON, and columns are mapped as those of CSV."""
+    """Rows of any other table: the data is the row as JSON, and columns are mapped as in CSV."""
     mapping = piece.file.mapping
     encode = msgspec.json.Encoder(enc_hook=_plain).encode
     tagged = [f"tag {column}" for column, _ in mapping.tags]
@@ -345,7 +345,7 @@ def _rows(piece: FilePiece) -> Read:
 
 
 def _cells(batch: pa.RecordBatch) -> Iterable[tuple[dict[str, Any], str]]:
-    """The readable cells of each row by column, and the reason why another one cannot be read."""
+    """The readable cells of each row by column, and the reason if a row cannot be read."""
     try:
         return [(cells, "") for cells in batch.to_pylist()]
     except _OUT_OF_RANGE:
@@ -363,9 +363,9 @@ def _cells_one_by_one(row: pa.RecordBatch) -> tuple[dict[str, Any], str]:
 
 
 def _plain(value: object) -> datetime | timedelta | str:
-    """A time or duration in nanoseconds, which Arrow gives as pandas' own, in the form of one in microseconds.
+    """A time or duration in nanoseconds, which Arrow returns as a pandas type, in the form of one in microseconds.
 
-    Where it has nanoseconds, it is the same text with nine digits of a second. Raises TypeError for anything else.
+    With nanoseconds, it is the same text with nine digits of a second. Raises TypeError for anything else.
     """
     if isinstance(value, datetime):
         pandas_time: Any = value
@@ -383,7 +383,7 @@ def _iso_duration(ns: int) -> str:
 
 
 def _renamed(mapping: TableMapping) -> TableMapping:
-    """The mapping for the row that `_rows` makes of a row: with the columns that count, as texts."""
+    """The mapping for the rows made by `_rows`: with the relevant columns, as text."""
     tags = tuple((f"tag {column}", key) for column, key in mapping.tags)
     time, id = ("time" if mapping.time_column else None), ("id" if mapping.id_column else None)
     return replace(mapping, type_column="type", time_column=time, id_column=id, tags=tags)
@@ -419,7 +419,7 @@ def _arrow(events: Sequence[Event]) -> pa.RecordBatch:
 def _fit(
     batch: pa.RecordBatch, settings: LogSettings, origins: Sequence[Raw] | _Origins, piece: FilePiece, bad: list[BadRow]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows that the log takes, as Spark has them; they are halved until each that it does not take is found."""
+    """The accepted rows, as Spark has them; batches are halved until each rejected row is found."""
     for good, at, problem in fitting(batch, settings):
         if good is not None:
             yield _sparks(good)
@@ -432,7 +432,7 @@ def _fit(
 def fitting(
     batch: pa.RecordBatch, settings: LogSettings, before: int = 0
 ) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
-    """Runs of rows that a log takes, in order, and each one between them that it does not: its index, and why."""
+    """Runs of accepted rows, in order, and each rejected row between them: its index, and the reason."""
 
     def checked(part: pa.RecordBatch, _: int) -> pa.RecordBatch:
         columns_of(part, settings)
@@ -444,8 +444,9 @@ def fitting(
 def _made(
     batch: pa.RecordBatch, make: Callable[[pa.RecordBatch, int], pa.RecordBatch], before: int
 ) -> Iterator[tuple[pa.RecordBatch | None, int, str]]:
-    """The batches that `make` gives for runs of rows, in order, and each row between them that it refuses: its index,
-    and why."""
+    """The batches that `make` returns for runs of rows, in order, and each row between them that it rejects: its index,
+    and the reason.
+    """
     if not batch.num_rows:
         return
     try:
@@ -462,7 +463,7 @@ def _made(
 
 
 def _sparks(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the columns and types that Spark expects, those that are not there null."""
+    """The batch with the columns and types that Spark expects; missing ones are null."""
     arrays: list[Any] = []
     schema = arrow_schema(COLUMNS)
     for field in schema:

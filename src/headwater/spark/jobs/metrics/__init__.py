@@ -1,4 +1,4 @@
-"""Metrics over Cloud Native Events: their values in windows of event time, and how long resources were in which state.
+"""Metrics over Cloud Native Events: values in windows of event time, and the time resources spent in each state.
 
 The pipeline `metrics` computes them with Spark.
 """

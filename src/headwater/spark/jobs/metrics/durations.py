@@ -1,7 +1,7 @@
-"""How long a resource was in which state, window by window.
+"""How long a resource was in each state, window by window.
 
-No Spark here. A state lasts until the next one is told; nothing needs to come while it lasts. Windows are closed in
-their order, when the watermark has passed their ends: then what comes for them is too late to change them.
+No Spark here. A state lasts until the next one is reported; no event is needed meanwhile. Windows are closed in order,
+when the watermark has passed their ends: later data does not change them.
 """
 
 from __future__ import annotations
@@ -12,55 +12,55 @@ from typing import NamedTuple
 import msgspec
 
 WINDOWS_MAX = 100_000
-"""A state that lasts longer is told for the last so many windows only: its resource may have been silent for years."""
+"""A longer state is reported only for its last windows, up to this many: its resource may be silent for years."""
 
 
 class Change(NamedTuple):
-    """A resource was told to be in a state."""
+    """A reported change of a resource's state."""
 
     at: int
     """ms since 1970 UTC."""
     sequence_number: int
     state: str
-    """Empty: in none any more."""
+    """Empty: no longer in any."""
 
 
 class Stay(NamedTuple):
-    """How long a resource was in a state during one window, and how often that began in it."""
+    """How long a resource was in a state during one window, and how often it entered it."""
 
     start: int
-    """Of the window, ms since 1970 UTC."""
+    """The start of the window, ms since 1970 UTC."""
     state: str
     milliseconds: int
     entered: int
 
 
 class Timeline(msgspec.Struct):
-    """What is known of one resource: its state at `upto`, and the changes since. It travels as JSON."""
+    """The state of one resource at `upto`, and the changes since. It travels as JSON."""
 
     upto: int = 0
-    """Everything before is told. It is the end of a window, but for the first window."""
+    """Everything before is reported. It is the end of a window, except in the first window."""
     state: str = ""
     told_at: int = -1
-    """When the state was told last."""
+    """When the state was last reported."""
     pending: list[Change] = []
     timer: int = 0
-    """The end of a window at which somebody should look again; 0: at none."""
+    """The end of a window at which to check again; 0: none."""
 
     def begin(self, watermark: int, window: int) -> None:
-        """Windows that are closed before anything is known of the resource are not told any more."""
+        """Windows closed before the first data of the resource are not reported."""
         if self.told_at < 0 and not self.pending:
             self.upto = max(self.upto, watermark // window * window)
 
     def add(self, change: Change) -> None:
-        """Take a change. One that is late, but newer than all that is told, counts from the first open window on."""
+        """Add a change. A late change that is newer than everything reported counts from the first open window on."""
         if change.at >= self.upto:
             self.pending.append(change)
         elif change.at > self.told_at:
             self.pending.append(change._replace(at=self.upto))
 
     def close(self, watermark: int, window: int) -> Iterator[Stay]:
-        """The stays in all windows of that length (ms) which end at or before the watermark and are not told yet."""
+        """The stays in all unreported windows of that length (ms) that end at or before the watermark."""
         limit = watermark // window * window
         if limit <= self.upto:
             return
@@ -81,7 +81,7 @@ class Timeline(msgspec.Struct):
             yield Stay(start, state, milliseconds, entered)
 
     def next_end(self, window: int) -> int:
-        """The end of the first window that is open and will have a stay; 0 if there is none."""
+        """The end of the first open window that will have a stay; 0 if there is none."""
         if self.state:
             return (self.upto // window + 1) * window
         if self.pending:

@@ -1,7 +1,7 @@
 """What can be wrong with a table of metrics.
 
 MetricsError (an EventLogError)
-└── NotAMetricsTable   there is something else at the path, or what another run or other options have made
+└── NotAMetricsTable   the path contains something else, or the table of another run or other options
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class MetricsError(EventLogError):
 
 
 class NotAMetricsTable(MetricsError):
-    """The path does not hold the table that was asked for; nothing was changed there."""
+    """The path does not contain the requested table; nothing was changed there."""
 
     def __init__(self, path: str, problem: str) -> None:
         self.path, self.problem = path, problem

@@ -68,7 +68,7 @@ class Metrics:
         return _duration_ms(self.late, "late")
 
     def definition(self) -> dict[str, str]:
-        """What a table of it never changes."""
+        """The fixed properties of its table."""
         return {"log": self.log, "measure": self.measure, "window": str(self.window_ms), "filter": self.query or ""}
 
 
@@ -137,7 +137,7 @@ def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
 
 
 class Writing:
-    """What is done with the windows that a batch has closed. They are few."""
+    """Writes the windows that a batch has closed. They are few."""
 
     def __init__(self, options: Metrics) -> None:
         self._options = options

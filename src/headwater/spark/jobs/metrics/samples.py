@@ -1,6 +1,6 @@
-"""Makes samples of notifications: one for every value, with the resource's whole address.
+"""Converts notifications to samples: one for every value, with the resource's full address.
 
-An event that is no notification gives none, as a log is open to events of every kind. No Spark here.
+An event that is not a notification gives none, as a log may contain any events. No Spark here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from ....core.limits import APPEND_BYTES_MAX
 from ...columns.rows import events_in
 
 COLUMNS = ("sequence_number", "recorded_at", "type", "data", "id", "source", "attributes", "encoding")
-"""What is read of an event."""
+"""The fields read from an event."""
 YEAR_2000 = 946_684_800_000_000
-"""µs. A clock that tells an earlier time was not set; and none tells of the future: one that did would make all that
-comes after it too late. Then the time is when the event was recorded."""
+"""µs. A clock with an earlier time was not set; nor can a time be in the future, as later data would then be too late.
+In both cases the recording time is used.
+"""
 SCHEMA = pa.schema(
     [
         pa.field("time", pa.timestamp("us", tz="UTC")),
@@ -40,15 +41,15 @@ class Sample(NamedTuple):
     """A value of a resource at some time: a number or a state, the other is None."""
 
     time: int
-    """µs since 1970 UTC: the notification's own time, or when it was recorded, if that cannot be."""
+    """µs since 1970 UTC: the notification's own time, or the recording time if that is impossible."""
     sequence_number: int
     resource: str
-    """Its address, with cluster and node as far as the event tells them."""
+    """Its address, with cluster and node if the event has them."""
     type: str
-    """The event's: what was measured."""
+    """The event's type: what was measured."""
     number: float | None
     state: str | None
-    """Empty: the resource has no state any more."""
+    """Empty: the resource no longer has a state."""
 
 
 def samples_of(event: SequencedEvent) -> list[Sample]:
@@ -69,7 +70,7 @@ def samples_of(event: SequencedEvent) -> list[Sample]:
 
 
 def samples_in(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The samples in batches of events that have COLUMNS, as SCHEMA says."""
+    """The samples in batches of events that have COLUMNS, in SCHEMA."""
     for batch in batches:
         rows = [sample for event in events_in(batch) for sample in samples_of(event)]
         if rows:
@@ -80,7 +81,7 @@ def samples_in(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 def _measured(value: Value) -> tuple[float | None, str | None]:
     if not isinstance(value.value, str):
-        return None, None  # Redfish, and what is not known here
+        return None, None  # Redfish, and unknown ones
     if value.value_type in NUMERIC:
         return (None if value.is_absent else float(value.value)), None
     if value.value_type == ENUMERATION:
@@ -89,7 +90,7 @@ def _measured(value: Value) -> tuple[float | None, str | None]:
 
 
 def _resource(stored: Stored, value: Value) -> str:
-    """A value often leaves the place out, which the event's other addresses have; or says only that it has no data."""
+    """A value often omits its location, which is in the event's other addresses; or only says that it has no data."""
     if has_no_data(value.resource):
         return stored.addresses[0].text
     address = parse(value.resource)
@@ -97,7 +98,7 @@ def _resource(stored: Stored, value: Value) -> str:
 
 
 def _microseconds(time: str) -> int:
-    """Of a time that `cne.notifications.timestamps` has normalised."""
+    """From a time that `cne.notifications.timestamps` has normalised."""
     whole, _, fraction = time.removesuffix("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
     return seconds * 1_000_000 + int(fraction[:6].ljust(6, "0"))

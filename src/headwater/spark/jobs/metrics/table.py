@@ -34,15 +34,15 @@ def check(path: Path, definition: Mapping[str, str]) -> None:
 
 
 def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str, batch: int) -> bool:
-    """Add the rows of a query's batch, durably; False if they are there already. The first one makes the table.
+    """Add the rows of a query's batch, durably; False if they are there already. The first one creates the table.
 
-    Raises NotAMetricsTable: also where another query, which has another checkpoint, fills it.
+    Raises NotAMetricsTable: also if another query, with another checkpoint, fills it.
     """
     definition = {**definition, "query": query}
     is_there = is_table(path) and _has(path, definition, batch)
     if not is_there:
         _write(path, rows, definition, batch)
-    # Also for a batch that is there already: whoever wrote it may have been killed before this.
+    # Also for an existing batch: its writer may have been killed before this.
     newest = entry(path, Table(path, NotAMetricsTable).version)
     actions = map(json.loads, newest.read_text(encoding="utf-8").splitlines())
     sync([*(path / action["add"]["path"] for action in actions if "add" in action), newest], path)
@@ -80,7 +80,7 @@ def _new_file(path: Path, rows: pa.Table) -> AddAction:
 
 
 def _timestamp(found: pa.Scalar) -> str:
-    """As Delta writes it in statistics."""
+    """In the form of Delta's statistics."""
     return str(found.cast(pa.timestamp("us")).as_py().isoformat(timespec="microseconds")) + "Z"
 
 

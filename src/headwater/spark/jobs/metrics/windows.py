@@ -30,7 +30,7 @@ def samples(events: DataFrame, late_ms: int) -> DataFrame:
 
 
 def values(samples: DataFrame, window_ms: int) -> DataFrame:
-    """Windows of numbers, told when they are closed."""
+    """Windows of numbers, reported when they are closed."""
     window = f.window("time", f"{window_ms} milliseconds")
     grouped = samples.where("number IS NOT NULL").groupBy(window, "resource", "type")
     found = grouped.agg(
@@ -44,10 +44,10 @@ def values(samples: DataFrame, window_ms: int) -> DataFrame:
 
 
 def stays(samples: DataFrame, window_ms: int) -> DataFrame:
-    """How long each resource was in which state, told when windows are closed."""
+    """How long each resource was in each state, reported when windows are closed."""
     changes = samples.where("state IS NOT NULL").select(
         "resource", "type", f.unix_millis("time").alias("at"), "sequence_number", "state"
-    )  # without the time itself, so that Spark leaves it to the timeline what is too late
+    )  # without the time itself, so that Spark leaves late data to the timeline
     found = changes.groupBy("resource", "type").transformWithState(
         statefulProcessor=Staying(window_ms), outputStructType=_STAYS, outputMode="append", timeMode="eventTime"
     )
@@ -63,7 +63,7 @@ def stays(samples: DataFrame, window_ms: int) -> DataFrame:
 
 
 class Staying(StatefulProcessor):
-    """Keeps the timelines. Each is one value, as asking Spark for it is what takes time."""
+    """Stores the timelines. Each is one value, because reading from Spark is the slow part."""
 
     def __init__(self, window_ms: int) -> None:
         self._window = window_ms
@@ -73,7 +73,7 @@ class Staying(StatefulProcessor):
         self._timeline = handle.getValueState("timeline", "json string")
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        """Changes of one resource, in no order."""
+        """Changes of one resource, unordered."""
         timeline = self._load()
         timeline.begin(max(0, timerValues.getCurrentWatermarkInMs()), self._window)
         for row in rows:

@@ -1,1 +1,1 @@
-"""What the pipeline `report` is made of: facts gathered by Spark, and a page that pure functions make of them."""
+"""The parts of the pipeline `report`: Spark gathers facts, and pure functions make a page of them."""

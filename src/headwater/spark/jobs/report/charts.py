@@ -1,7 +1,7 @@
 """Draws charts as SVG: pure functions from numbers to text.
 
-Each has a title for who does not see it; whatever comes from the log is escaped. Colours are variables of the page's
-style, so that they suit light and dark.
+Each has a title for screen readers; everything from the log is escaped. Colours are variables of the page's style, so
+that they suit light and dark.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .words import DAY, HOUR, MINUTE, MONTHS, SECOND, WEEKDAYS, moment, number, 
 _STEPS = (SECOND, 5 * SECOND, 15 * SECOND, 30 * SECOND, MINUTE, 5 * MINUTE, 15 * MINUTE, 30 * MINUTE, HOUR,
           3 * HOUR, 6 * HOUR, 12 * HOUR, DAY, 2 * DAY, 7 * DAY, 14 * DAY)  # fmt: skip
 _MONTH, _YEAR = 28 * DAY, 364 * DAY
-"""What `tick_times` answers as their distance, where it is months or years."""
+"""The distances that `tick_times` returns for months and years."""
 
 
 def ticks(from_ms: int, to_ms: int, most: int = 9) -> list[tuple[int, str]]:
-    """Round times between the two, and how they are called."""
+    """Round times between the two, with their labels."""
     step, times = tick_times(from_ms, to_ms, most)
     return list(zip(times, tick_labels(times, step), strict=True))
 
 
 def tick_times(from_ms: int, to_ms: int, most: int) -> tuple[int, list[int]]:
-    """Round times between the two, and how far they are apart: seconds up to weeks, months, or years."""
+    """Round times between the two, and their distance: seconds up to weeks, months, or years."""
     span = max(to_ms - from_ms, 1)
     step = next((step for step in _STEPS if span / step <= most), None)
     if step is None:
@@ -37,7 +37,7 @@ def tick_times(from_ms: int, to_ms: int, most: int) -> tuple[int, list[int]]:
 
 
 def tick_labels(times: Sequence[int], step: int) -> list[str]:
-    """How these times are called, in their order: the year (and the day) with the first, and where it is another."""
+    """The labels of these times, in order: the first, and each change, includes the year (and the day)."""
     labels: list[str] = []
     year, day = 0, ""
     for ms in times:
@@ -71,7 +71,7 @@ def _months(from_ms: int, to_ms: int, most: int) -> tuple[int, list[int]]:
 
 
 def _begins(months: range, stride: int) -> Iterator[int]:
-    """When every so manieth of these months begins; months are counted from the year 0."""
+    """The start of every nth of these months; months are counted from the year 0."""
     for month in months:
         if month % stride == 0 and month // 12 >= 1:
             begin = moment(0).replace(year=month // 12, month=month % 12 + 1)
@@ -101,7 +101,7 @@ def areas(
     *,
     last_is_part: bool = False,
 ) -> str:
-    """Stacked areas over time; the first of the series is at the bottom. A last bucket that is not whole is veiled."""
+    """Stacked areas over time; the first of the series is at the bottom. An incomplete last bucket is veiled."""
     height, top, bottom = 300, 12, 28
     buckets = len(series[0][1]) if series else 0
     totals = [sum(counts[at] for _, counts in series) for at in range(buckets)]
@@ -149,7 +149,7 @@ def _edge(values: Sequence[float], step_x: float, y: object) -> list[tuple[float
 
 
 def scale(highest: float) -> tuple[float, list[float]]:
-    """A round number that is not below the highest value, and the round numbers up to it, four or five of them."""
+    """A round number not below the highest value, and four or five round numbers up to it."""
     if highest <= 0:
         return 1, [0, 1]
     rough = highest / 4
@@ -174,7 +174,7 @@ def _time_axis(from_ms: int, to_ms: int, y: float) -> str:
 
 
 def _ticks(from_ms: int, to_ms: int, y: float, left: float, plot: float, most: int, first_x: float) -> str:
-    """Marks at round times, with labels where there is room for them: from `first_x` on."""
+    """Marks at round times, with labels if there is room for them: from `first_x` on."""
     span = max(to_ms - from_ms, 1)
     step, times = tick_times(from_ms, to_ms, most)
     places = [(ms, left + (ms - from_ms) / span * plot) for ms in times]
@@ -216,7 +216,7 @@ def columns(values: Sequence[tuple[str, int]], title: str, noun: str = "event") 
 
 
 def heat(week: Sequence[Sequence[int]], title: str) -> str:
-    """Days of the week by hours: the more, the darker."""
+    """Days of the week by hours: darker means more."""
     cell, gap, left, top = 17.6, 2.4, 40, 10
     highest = max((events for hours in week for events in hours), default=0)
     parts = []
@@ -238,7 +238,7 @@ def heat(week: Sequence[Sequence[int]], title: str) -> str:
 
 
 def timeline(resources: Sequence[Resource], from_ms: int, to_ms: int, classes: Mapping[str, str], title: str) -> str:
-    """A row of spans for each resource; the states of synchronisation differ in height too: the taller, the worse."""
+    """A row of spans for each resource; synchronisation states also differ in height: taller is worse."""
     row, top, left = 30, 6, 290
     plot = WIDTH - left - RIGHT
     span = max(to_ms - from_ms, 1)
@@ -267,7 +267,7 @@ def timeline(resources: Sequence[Resource], from_ms: int, to_ms: int, classes: M
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """The directories that all names begin with."""
+    """The common parent directories of all names."""
     if len(names) < 2:
         return ""
     first, last = min(names), max(names)
@@ -276,5 +276,5 @@ def common_prefix(names: Sequence[str]) -> str:
 
 
 def tip(lines: Sequence[str]) -> str:
-    """What a tooltip says, for an attribute."""
+    """The text of a tooltip, for an attribute."""
     return "&#10;".join(text(line) for line in lines)

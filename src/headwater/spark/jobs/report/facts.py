@@ -1,4 +1,4 @@
-"""What a report says of a log: plain values, small whatever the log's size, that the page is made of."""
+"""The facts in a report of a log: plain values, small whatever the log's size, from which the page is made."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class TypeFacts(NamedTuple):
     type: str
     events: int
     bytes: int
-    """Of their payloads."""
+    """The size of their payloads."""
     first_ms: int
     last_ms: int
 
@@ -25,7 +25,7 @@ class TagFacts(NamedTuple):
     tags: int
     values: int
     top: Sequence[tuple[str, int]]
-    """The values that come most often, and how often."""
+    """The most frequent values, and their counts."""
 
 
 class ConsumerFacts(NamedTuple):
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """What has states, and when it was in which."""
+    """A resource with states, and its spans in them."""
 
     name: str
     spans: Sequence[Span]
@@ -60,7 +60,7 @@ class Sizes(NamedTuple):
     p99: int
     largest: int
     counts: Sequence[tuple[int, int]]
-    """Pairs of a size, and how many payloads are smaller than it, but not than the one before; none of them is long."""
+    """Pairs of a size, and the count of payloads smaller than it, but not than the previous one; the list is short."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,20 +75,20 @@ class Facts:
     stored_bytes: int
     created_ms: int
     settings: Sequence[tuple[str, str]]
-    """What is to be said of them, in words."""
+    """The notable settings, in words."""
     axis: str
-    """What times mean here: `time` (the events' own) or `recorded_at`."""
+    """The meaning of times: `time` (the events' own) or `recorded_at`."""
     events: int
-    """That were looked at; so all of the following."""
+    """The number of events examined; the same holds for all of the following."""
     first_ms: int
     last_ms: int
     outside: int
-    """Events before `first_ms` or after `last_ms`, or without a time: strays that would make the charts empty."""
+    """Events before `first_ms` or after `last_ms`, or without a time: outliers that would make the charts empty."""
     bucket_ms: int
     series: Sequence[tuple[str, Sequence[int]]]
-    """Events by bucket, for the types that come most often, and for all others together under the name of ''."""
+    """Events by bucket, for the most frequent types, and for all others together under the name ''."""
     types: Sequence[TypeFacts]
-    """Those that come most often."""
+    """The most frequent types."""
     types_total: int
     tags: Sequence[TagFacts]
     sizes: Sizes
@@ -99,8 +99,8 @@ class Facts:
     sources_total: int
     consumers: Sequence[ConsumerFacts]
     missing: int
-    """Numbers without an event between the first and the last one; -1 where only some events were looked at."""
+    """Numbers without an event between the first and the last one; -1 if only some events were examined."""
     gaps: Sequence[tuple[int, int]]
-    """The first of them: first and last number that are not there."""
+    """The first gaps: first and last missing number."""
     resources: Sequence[Resource] = ()
     resources_total: int = 0

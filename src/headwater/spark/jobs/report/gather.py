@@ -1,6 +1,6 @@
 """Gathers the facts of a report in Spark.
 
-The log is read once (twice where resources have states); everything else is aggregated from what was kept of it.
+The log is read once (twice if resources have states); everything else is aggregated from the cached part.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 SERIES, TYPES, TAG_KEYS, TAG_VALUES, SOURCES, GAPS = 7, 24, 9, 6, 8, 12
 COLUMNS = "sequence_number,recorded_at,partition,type,data,tags,source,attributes"
 OWN_TIME_SHARE = 0.9
-"""Where so many events have a time of their own, it is the one that counts."""
+"""The events' own time is used if this share of them has one."""
 ALIKE = 8
-"""Sizes that differ more are counted by powers of two."""
+"""Sizes that differ by more are counted by powers of two."""
 _SIZE_STEPS = [nice * 10**power for power in range(12) for nice in (1, 2, 5)]
 _WHEN = {
     "time": "unix_millis(try_cast(attributes['time'] AS timestamp))",
@@ -33,7 +33,7 @@ _WHEN = {
 
 
 def kept(events: DataFrame) -> DataFrame:
-    """What all aggregations need of the events."""
+    """The columns that all aggregations need of the events."""
     return events.selectExpr(
         "sequence_number", "partition", "type", "length(data) AS size", "tags", "source",
         f"{_WHEN['recorded_at']} AS recorded_at", f"{_WHEN['time']} AS time",
@@ -43,7 +43,7 @@ def kept(events: DataFrame) -> DataFrame:
 def gather(
     slim: DataFrame, info: LogInfo, consumers: Sequence[Consumer], *, query: str | None, axis_of: str | None
 ) -> Facts:
-    """The facts of the events that `kept` left of a log; states are not among them. Best of a frame that is cached.
+    """The facts of the events in the result of `kept`, without states. Best with a cached frame.
 
     `axis_of` is `time`, `recorded_at` or None: the one that most events have.
     """
@@ -106,7 +106,7 @@ def settings_of(info: LogInfo) -> list[tuple[str, str]]:
 
 
 def consumers_of(consumers: Sequence[Consumer], head: int) -> list[ConsumerFacts]:
-    """The consumers, the one that is furthest behind first."""
+    """The consumers, the furthest behind first."""
     found = [
         ConsumerFacts(
             f"{consumer.owner} / {consumer.component}",
@@ -144,7 +144,7 @@ def _totals(slim: DataFrame) -> dict[str, Any]:
 
 
 def _distinct(slim: DataFrame, column: str, about: int) -> int:
-    """How many there are: to the last one where they are few."""
+    """The number of distinct values, exact if small."""
     return slim.select(column).distinct().count() if about < 10_000 else about
 
 
@@ -225,7 +225,7 @@ def _sizes(slim: DataFrame, totals: dict[str, Any]) -> Sizes:
 
 
 def _week(shown: DataFrame) -> tuple[list[list[int]], int]:
-    """Events by weekday and hour; and how many these are."""
+    """Events by weekday and hour; and their total."""
     week = [[0] * 24 for _ in range(7)]
     hours = shown.selectExpr("at div 3600000 AS hour").groupBy("hour").count()
     hours = hours.selectExpr("pmod(hour div 24 + 3, 7) AS day", "pmod(hour, 24) AS hour", "count")  # 1970: a Thursday
@@ -240,7 +240,7 @@ def _partitions(slim: DataFrame, count: int) -> list[int]:
 
 
 def _gaps(slim: DataFrame) -> list[tuple[int, int]]:
-    """The first gaps. Numbers are looked at in blocks, so that no machine has to sort all of them."""
+    """The first gaps. Numbers are checked in blocks, so that no machine has to sort all of them."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

@@ -1,6 +1,6 @@
-"""Makes the page of a report: one file that needs nothing else.
+"""Builds the page of a report: one self-contained file.
 
-`page(facts)` is pure; all that a log says in it is text.
+`page(facts)` is pure; everything from the log is escaped as text.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .words import WEEKDAYS, count, duration, number, share, short, size, text
 AXES = {"time": "by the events’ own time", "recorded_at": "by time of recording"}
 TABLE_ROWS = 400
 UNIQUE_TAGS, UNIQUE_SHARE = 20, 0.8
-"""Of a key with so many tags or more, and so many values to a tag, no value is worth showing."""
+"""For a key with at least so many tags, and so many values per tag, no value is shown."""
 
 
 def page(facts: Facts) -> str:
@@ -159,12 +159,12 @@ def _is_nearly_unique(tag: TagFacts) -> bool:
 
 
 def _classes(facts: Facts) -> dict[str, str]:
-    """The colour of each type and state, everywhere on the page."""
+    """The colour of each type and state, throughout the page."""
     return palette((name for name, _ in facts.series), _states_of(facts))
 
 
 def _states_of(facts: Facts) -> list[str]:
-    """The states, those of synchronisation first, the others by name."""
+    """The states, synchronisation states first, the others by name."""
     found = {span.state for resource in facts.resources for span in resource.spans}
     return sorted(found, key=lambda state: (list(STATES).index(state) if state in STATES else 9, state))
 
@@ -277,7 +277,7 @@ def _bar(value: int, most: int, css_class: str = PLAIN) -> str:
 
 
 def _ranking(counts: Sequence[tuple[str, int]], chars: int, nameless: str) -> str:
-    """A table of names and their events, those with the most first."""
+    """A table of names and their event counts, highest first."""
     rows = "".join(
         f'<tr><th scope="row" title="{text(name)}">{short(name, chars) or f"<i>{nameless}</i>"}</th>'
         f'<td class="bar">{_bar(events, counts[0][1])}</td><td>{number(events)}</td></tr>'

@@ -1,4 +1,4 @@
-"""Finds the states of resources over time: of Cloud Native Events, or of whatever the tags of a log name."""
+"""Finds the states of resources over time: from Cloud Native Events, or from the tags of a log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TIME = "coalesce(unix_millis(try_cast(attributes['time'] AS timestamp)), unix_m
 
 
 def notifications(events: DataFrame) -> DataFrame:
-    """Columns resource, at, number and state of what Cloud Native Events notify of; other events have no part in it."""
+    """Columns resource, at, number and state of Cloud Native Events; other events are ignored."""
     schema = f"data struct<values:{_VALUES}>, values {_VALUES}"
     values = events.where(CNE_TYPES).selectExpr(
         "sequence_number AS number", f"{_TIME} AS at", "source", f"from_json(cast(data AS string), '{schema}') AS said"
@@ -35,7 +35,7 @@ def notifications(events: DataFrame) -> DataFrame:
 
 
 def tagged(events: DataFrame, key: str) -> DataFrame:
-    """The same of any log: resources are the values of the tag `key`, their states are types of events."""
+    """The same for any log: resources are the values of the tag `key`, their states are types of events."""
     from pyspark.sql import functions as F
 
     each = events.selectExpr("sequence_number AS number", f"{_TIME} AS at", "type AS state", "explode(tags) AS tag")
@@ -46,7 +46,7 @@ def tagged(events: DataFrame, key: str) -> DataFrame:
 def resources_of(changes: DataFrame, last_ms: int) -> tuple[list[Resource], int]:
     """The resources that changed most, and how many there are; the last state of each lasts until `last_ms`.
 
-    Of a resource that changed very often, the newest spans.
+    For a resource that changed very often, only the newest spans.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F

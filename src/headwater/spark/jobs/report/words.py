@@ -1,4 +1,4 @@
-"""Writes numbers, sizes and times as people read them, each kind in one form."""
+"""Formats numbers, sizes and times for people, each kind in one form."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def text(value: object) -> str:
-    """The value for HTML, in an element or an attribute: whatever it says, it is a text."""
+    """The value escaped for HTML, in an element or an attribute."""
     return escape(str(value), quote=True)
 
 
@@ -28,7 +28,7 @@ def short(value: str, chars: int) -> str:
 
 
 def number(value: float) -> str:
-    """Three digits that count: 950, 1.23k, 45.6M."""
+    """Three significant digits: 950, 1.23k, 45.6M."""
     for limit, unit in ((0.9995e12, "T"), (0.9995e9, "G"), (0.9995e6, "M"), (1e4, "k")):
         if abs(value) >= limit:
             return _digits(value / _UNITS[unit]) + unit
@@ -36,7 +36,7 @@ def number(value: float) -> str:
 
 
 def numbers(values: Sequence[float]) -> list[str]:
-    """Several numbers beside each other: all in the unit of the largest, so that they can be compared."""
+    """Several numbers side by side: all in the unit of the largest, so that they can be compared."""
     unit = number(max(map(abs, values), default=0))[-1:]
     if unit not in _UNITS:
         return [number(value) for value in values]
@@ -44,7 +44,7 @@ def numbers(values: Sequence[float]) -> list[str]:
 
 
 def sizes(values: Sequence[float]) -> list[str]:
-    """Several sizes beside each other, in the unit of the largest; those that would be 0 in it stay in theirs."""
+    """Several sizes side by side, in the unit of the largest; those that would be 0 in it keep their own."""
     power, unit = next((each for each in _BYTES if max(values, default=0) >= 1 << each[0]), (0, "B"))
     shown = [_digits(value / (1 << power)) for value in values]
     return [
@@ -78,7 +78,7 @@ def share(part: int, whole: int) -> str:
 
 
 def moment(ms: int) -> datetime:
-    """The time, UTC; what no calendar has, as the nearest that it has."""
+    """The time, UTC; a time outside the calendar becomes the nearest one inside it."""
     return _EPOCH + timedelta(milliseconds=min(max(ms, -62_135_596_800_000), 253_402_300_799_000))
 
 
@@ -94,7 +94,7 @@ def day(ms: int) -> str:
 
 
 def duration(ms: float) -> str:
-    """The two greatest units: 3 d 4 h."""
+    """The two largest units: 3 d 4 h."""
     parts: list[str] = []
     for unit, name in ((365 * DAY, "y"), (DAY, "d"), (HOUR, "h"), (MINUTE, "min"), (SECOND, "s")):
         if (whole := int(ms // unit)) or parts:
@@ -111,7 +111,7 @@ def rate(events: float, ms: float) -> str:
 
 
 def rates(*counts: tuple[float, float]) -> list[str]:
-    """Several rates beside each other, of pairs of events and ms: all per the unit in which the first is at least 1."""
+    """Several rates side by side, of pairs of events and ms: all per the unit in which the first is at least 1."""
     known = [events / ms for events, ms in counts if ms > 0 and events > 0]
     unit, name = next((each for each in _PER if known and known[0] * each[0] >= 1), _PER[-1])
     return [
