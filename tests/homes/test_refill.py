@@ -29,6 +29,7 @@ from headwater.storage.state.journal import NAME
 from .postgres_server import fresh_home
 from .test_engine import Server, contents
 from .test_engine import add as append
+from .test_following import Replica
 from .test_servers import LEASE_MS, command
 
 TABLES = ("log", "frame", "lease", "member")
@@ -240,6 +241,40 @@ def test_a_member_that_saw_a_newer_term_keeps_a_home_from_being_believed(ahead: 
     compared = ahead.home.kept_heads().history
     ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=newer, held=newer), compared))
     assert "another copy may have more" in ahead.refill().obstacle
+    refilled = ahead.home.standing().term
+    for held in (newer, refilled):  # its server ran since, or it was refilled from that copy
+        ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=refilled, held=held), compared))
+        assert "another copy may have more" in ahead.refill().obstacle
+    ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=refilled), compared))
+    assert "another copy may have more" in ahead.refill().obstacle  # it had seen the newer one before
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["nothing-more", "more"])
+@pytest.mark.parametrize("has_run", [False, True], ids=["stopped", "ran"])
+def test_the_copy_of_the_last_primary_ends_what_another_copy_could_not_prove(
+    scene: Scene, more: int, has_run: bool
+) -> None:
+    server = scene.serve()
+    append(server.orders, 3)
+    scene.keep()
+    append(server.orders, 2, begin=3)
+    replica = Replica(scene.url, scene.directory / "b")
+    append(server.orders, more, begin=5)
+    server.close()
+    if not more:
+        replica.follow()
+    replica.close()
+    scene.go_back()
+    assert "another copy may have more" in scene.refill("b").obstacle
+    if has_run:
+        Witness(scene.copy).see(scene.home.standing().term)
+        scene.enter("a")
+    done = scene.refill()
+    assert bool(done.added) == bool(more), done
+    assert done.obstacle == "b has not compared its copy with this database"
+    scene.home.forget_member("b")
+    assert scene.home.standing().is_vouched
+    assert len(contents(scene.serve().orders)) == 5 + more
 
 
 def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Path) -> None:
