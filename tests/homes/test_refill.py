@@ -292,6 +292,14 @@ def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Pat
         ahead.refill()
 
 
+def test_no_home_is_refilled_while_two_of_its_hosts_take_writes(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ahead.home.heads(), ahead.home.standing()[:6]
+    monkeypatch.setattr(PostgresHome, "writable_hosts", lambda self: ["db-1:5432", "db-2:5432"])
+    with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 take writes"):
+        ahead.refill()
+    assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
+
+
 def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scene) -> None:
     target = ahead.directory / "given-up"
     told = accept(ahead, target)

@@ -17,6 +17,7 @@ from ..storage.frames.frame_log import HeadMoved
 from ..storage.home.beyond import Beyond, add
 from ..storage.home.port import History
 from .postgres.home import PostgresHome
+from .postgres.hosts import both_write
 from .postgres.lease import LeaseStanding
 from .postgres.members import Member
 from .stopped_copy import StoppedCopy
@@ -80,6 +81,8 @@ def _refuse(copy: StoppedCopy, found: Sequence[Beyond]) -> None:
         if each.runs and each.ahead:
             problem = f"the server {each.name} runs, and its copy is ahead of the home ({each.ahead})"
             raise StorageUnavailable(f"{problem}: stop it, and start it after this")
+    if (why := both_write(home.writable_hosts())) is not None:
+        raise StorageUnavailable(why)
     apart = [each for each in found if not each.continues]
     if apart:
         raise StorageUnavailable(
