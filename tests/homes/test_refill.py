@@ -278,11 +278,10 @@ def test_the_copy_of_the_last_primary_ends_what_another_copy_could_not_prove(
 
 
 def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Path) -> None:
-    report = ServerReport("c", {}, "went back", 0, None, None, "log orders: more", "1", 2)
-    ahead.home.tell_of(report)
-    with pytest.raises(StorageUnavailable, match="the server c runs, and its copy is ahead of the home"):
+    ahead.home.tell_of(ServerReport("c", {}, "replica", 0, None, None, "", "1", 2))
+    with pytest.raises(StorageUnavailable, match="the server c runs: stop all servers"):
         ahead.refill()
-    ahead.home.tell_of(report._replace(ahead=""))
+    ahead.home.leave()
     with pytest.raises(StorageUnavailable, match="is no copy of this home; name the data directory"):
         ahead.refill("nothing")
     assert not (tmp_path / "nothing").exists()

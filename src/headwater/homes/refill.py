@@ -78,9 +78,8 @@ def _refuse(copy: StoppedCopy, found: Sequence[Beyond]) -> None:
         problem = f"{standing.holder or 'a server'} has the lease of this home, for {standing.remaining_s:.1f} s more"
         raise StorageUnavailable(f"{problem}: stop it")
     for each in home.servers():
-        if each.runs and each.ahead:
-            problem = f"the server {each.name} runs, and its copy is ahead of the home ({each.ahead})"
-            raise StorageUnavailable(f"{problem}: stop it, and start it after this")
+        if each.runs:  # it would say that its copy was compared with what the home has after this
+            raise StorageUnavailable(f"the server {each.name} runs: stop all servers, and start them after this")
     if (why := both_write(home.writable_hosts())) is not None:
         raise StorageUnavailable(why)
     apart = [each for each in found if not each.continues]
