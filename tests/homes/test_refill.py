@@ -299,6 +299,22 @@ def test_no_home_is_refilled_while_two_of_its_hosts_take_writes(ahead: Scene, mo
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
 
 
+def test_a_declaration_that_no_longer_holds_keeps_a_refilled_home_from_going_on(scene: Scene) -> None:
+    server = scene.serve()
+    append(server.orders, 1)
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+        connection.execute("UPDATE headwater.home SET promotion = 'waited-for'")
+        connection.execute("UPDATE headwater.lease SET is_waited_for = true")  # as no standby is named now
+    scene.keep()
+    append(server.orders, 1, begin=1)
+    server.close()
+    scene.go_back(is_promoted=False)
+    assert scene.home.standing().is_weakened
+    assert "commits no longer wait for every standby that is named" in scene.refill().obstacle
+    with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+        scene.home.begin_term()
+
+
 def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scene) -> None:
     target = ahead.directory / "given-up"
     told = accept(ahead, target)
