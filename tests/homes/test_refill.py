@@ -18,6 +18,7 @@ from headwater.homes.postgres.members import Member
 from headwater.homes.postgres.schema import set_promotion
 from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.refill import Refilled, refill
+from headwater.homes.stopped_copy import StoppedCopy
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.frames.frame_log import Term
 from headwater.storage.home import beyond
@@ -26,6 +27,7 @@ from headwater.storage.home.witness import HELD_NAME, Evidence, Witness
 from headwater.storage.segments.meta import Meta, read_meta
 from headwater.storage.state.journal import NAME
 
+from ..storage.builders import change, crashed
 from .postgres_server import fresh_home
 from .test_engine import Server, contents
 from .test_engine import add as append
@@ -313,6 +315,62 @@ def test_a_declaration_that_no_longer_holds_keeps_a_refilled_home_from_going_on(
     assert "commits no longer wait for every standby that is named" in scene.refill().obstacle
     with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
         scene.home.begin_term()
+
+
+def gone_on_elsewhere(scene: Scene) -> None:
+    """The copy a has two orders that the home lacks; the loss was accepted while it was down, and another went on."""
+    server = scene.serve("as it was")
+    append(server.orders, 3)
+    scene.keep()
+    append(server.orders, 2, begin=3)
+    crashed(server.directory, scene.copy)
+    server.close()
+    scene.go_back()
+    scene.home.mark("gone")
+    scene.home.accept(0)
+    other = Server(scene.url, scene.directory / "b")
+    append(other.orders, 1, begin=9)
+    other.close()
+
+
+def files(directory: Path, pattern: str) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob(pattern) if path.is_file()}
+
+
+def outlived(scene: Scene) -> None:
+    """The home has forgotten what comes next in the copy a."""
+    server = scene.serve("as it was")
+    append(server.orders, 5)
+    crashed(server.directory, scene.copy)
+    append(server.orders, 5, begin=5)
+    server.home.forget(meta_of(scene, "orders").segments_id, 9)
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "happen, why",
+    [(gone_on_elsewhere, "a new incarnation at its home"), (outlived, "ends with 5, its home begins with 9")],
+)
+def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
+    scene: Scene, happen: Callable[[Scene], None], why: str
+) -> None:
+    happen(scene)
+    logs = scene.copy / "logs"
+    before = files(logs, "*.log")
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+        StoppedCopy(scene.home, scene.copy)
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+        scene.refill()
+    assert before and files(logs, "*.log") == before
+
+
+def test_a_damaged_journal_of_a_copy_is_left_as_it_is(ahead: Scene) -> None:
+    for path in (ahead.copy / "journal").rglob("*.log"):
+        change(path, path.read_bytes().rindex(b"bills"), b"spoil")
+    before = files(ahead.copy, "*.log")
+    with pytest.raises(StorageUnavailable, match="; it was left as it is"):
+        ahead.refill()
+    assert before and files(ahead.copy, "*.log") == before
 
 
 def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scene) -> None:

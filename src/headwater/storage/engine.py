@@ -112,6 +112,7 @@ class Engine(LogStore, Closing):
         ballast_bytes: int = BALLAST_BYTES,
         writers: WriterLimits | None = None,
         witness: Witness | None = None,
+        keeps_all: bool = False,
     ) -> None:
         """Open (or make) a data directory. `fatal` ends the process when a write failed (default: abort).
 
@@ -133,7 +134,8 @@ class Engine(LogStore, Closing):
         up to it; `on_lost` gets, perhaps more than once, why nothing can be appended any more, and `on_committed` what
         was: see `Homed`. Where it `follows`, another server has the term: the copy keeps up with what that one does,
         can be read, and changes nothing (NotPrimary), until `begin_term`. `witness`: the proof of this copy;
-        None: one of its own.
+        None: one of its own. `keeps_all`: a copy that cannot follow stays as it is, and is StorageUnavailable; else
+        it is set aside, and fetched.
 
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while this is open.
         From then on nothing can be written (LockLost); close this. None: it closes itself.
@@ -162,7 +164,9 @@ class Engine(LogStore, Closing):
         self.room = Room(self.directory, disk, reserve_bytes, self.bus, ballast_bytes=ballast_bytes)
         """What says whether there is room for appends."""
         self._witness = witness or Witness(self.directory)
-        self._homed = None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end)
+        self._homed = (
+            None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end, keeps_all)
+        )
         self._lock = lock_directory(self.directory)
         self._disk = OwnedDisk(disk, self._lock)
         try:
@@ -396,6 +400,7 @@ class Engine(LogStore, Closing):
 
         Those that it made new incarnations are closed, and opened anew by whoever reads on.
         """
+        assert self._homed is not None
         with self._opening:
             self._lock.check()
             for log in self.opened():
@@ -407,7 +412,7 @@ class Engine(LogStore, Closing):
                 if (gone_log := self._logs.pop(name, None)) is not None:
                     gone_log.close()
                 self._trash.is_gone(directory, name.encode())
-            make_copies(self.directory, self.state)
+            make_copies(self.directory, self.state, self._homed.give_up)
 
     def fetch_anew(self, name: str, why: str) -> StoredLog:
         """What there is of a log cannot be followed: it is set aside, and its copy begins again."""
@@ -631,7 +636,7 @@ class Engine(LogStore, Closing):
                 self._refuse_moved_home()
             self._begin()
         if self._homed is not None:
-            make_copies(self.directory, self.state, self._homed.on_gap)
+            make_copies(self.directory, self.state, self._homed.give_up, self._homed.on_gap)
             if on_lost is None:
                 self._renew_after_loss()
                 self._hold_term()
@@ -702,7 +707,8 @@ class Engine(LogStore, Closing):
         return log
 
     def _begin_anew(self, directory: Path, why: str) -> None:
-        self._witness.end(why)
+        assert self._homed is not None
+        self._homed.give_up(directory, why)
         begin_anew(directory, self.state, why)
 
     def _stored(self, directory: Path, entry: LogEntry) -> StoredLog:

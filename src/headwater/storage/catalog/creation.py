@@ -44,10 +44,15 @@ def make_log_directory(directory: Path, meta: Meta) -> None:
     sync_directory(directory.parent)
 
 
-def make_copies(directory: Path, state: StateStore, on_missing: Callable[[str], None] = nobody_asks) -> None:
+def make_copies(
+    directory: Path,
+    state: StateStore,
+    give_up: Callable[[Path, str], None],
+    on_missing: Callable[[str], None] = nobody_asks,
+) -> None:
     """In a data directory, make those of the logs that its home has, as empty ones, and set aside all others.
 
-    `on_missing` is called before a missing one is made, and says which.
+    `give_up`: see `Homed`. `on_missing` is called before a missing one is made, and says which.
     """
     for entry in known_logs(state).values():
         log = directory / LOGS / entry.directory
@@ -58,7 +63,8 @@ def make_copies(directory: Path, state: StateStore, on_missing: Callable[[str], 
         if not log.is_dir():
             on_missing(f"{log} is missing")
             make_log_directory(log, meta_of(state, log))
-        elif is_renewed(state, log):
+        elif is_renewed(state, log):  # what the copy alone has is of the old one
+            give_up(log, "it is a new incarnation at its home, since a loss was accepted")
             meta_of(state, log).write(log)
     for paths in unknown_directories(directory, state).values():
         for path in paths:
