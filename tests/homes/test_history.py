@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import psycopg
 import pytest
 
 from headwater.core import LogSettings
 from headwater.core.errors import AppendConditionFailed, ConditionNeedsTrimmedEvents, StorageUnavailable
+from headwater.homes.postgres import staged
 from headwater.homes.postgres.home import PostgresHome
+from headwater.storage.home import port
 from headwater.storage.log import StoredLog
 from headwater.storage.segments import segment_log
 from headwater.storage.segments.meta import HISTORY
@@ -147,6 +151,21 @@ def test_frames_stay_while_their_postings_cannot_be_brought(
         assert log.frames.segments[0].first == 1
     first.engine.maintain()
     assert oldest(url) == TRIMMED_TO
+
+
+@pytest.mark.parametrize("pieces", [0, 1])
+def test_postings_that_the_home_drops_while_they_are_fetched_leave_no_file(
+    first: Server, join: Join, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pieces: int
+) -> None:
+    monkeypatch.setattr(port, "PIECE_BYTES", 64)
+    trimmed(first)
+    with monkeypatch.context() as context:
+        read = staged.piece
+        context.setattr(staged, "piece", lambda *asked: read(*asked) if asked[-1] < pieces else None)
+        with pytest.raises(StorageUnavailable, match="drops postings at this moment; try again"):
+            numbers(join("a").orders.read())
+    assert not list((tmp_path / "a").rglob("*.postings"))
+    check_exact(join("a").take_over().orders)
 
 
 def test_postings_go_at_the_home_when_the_log_keeps_none(first: Server, serve: Serve, url: str) -> None:

@@ -18,6 +18,7 @@ from headwater.homes.postgres.members import Member
 from headwater.homes.postgres.schema import set_promotion
 from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.refill import Refilled, refill
+from headwater.homes.stopped_copy import StoppedCopy
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.frames.frame_log import Term
 from headwater.storage.home import beyond
@@ -26,9 +27,11 @@ from headwater.storage.home.witness import HELD_NAME, Evidence, Witness
 from headwater.storage.segments.meta import Meta, read_meta
 from headwater.storage.state.journal import NAME
 
+from ..storage.builders import change, crashed
 from .postgres_server import fresh_home
 from .test_engine import Server, contents
 from .test_engine import add as append
+from .test_following import Replica
 from .test_servers import LEASE_MS, command
 
 TABLES = ("log", "frame", "lease", "member")
@@ -240,14 +243,47 @@ def test_a_member_that_saw_a_newer_term_keeps_a_home_from_being_believed(ahead: 
     compared = ahead.home.kept_heads().history
     ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=newer, held=newer), compared))
     assert "another copy may have more" in ahead.refill().obstacle
+    refilled = ahead.home.standing().term
+    for held in (newer, refilled):  # its server ran since, or it was refilled from that copy
+        ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=refilled, held=held), compared))
+        assert "another copy may have more" in ahead.refill().obstacle
+    ahead.home.enter_member(Member("b", evidence._replace(id="copy-b", seen=refilled), compared))
+    assert "another copy may have more" in ahead.refill().obstacle  # it had seen the newer one before
+
+
+@pytest.mark.parametrize("more", [0, 1], ids=["nothing-more", "more"])
+@pytest.mark.parametrize("has_run", [False, True], ids=["stopped", "ran"])
+def test_the_copy_of_the_last_primary_ends_what_another_copy_could_not_prove(
+    scene: Scene, more: int, has_run: bool
+) -> None:
+    server = scene.serve()
+    append(server.orders, 3)
+    scene.keep()
+    append(server.orders, 2, begin=3)
+    replica = Replica(scene.url, scene.directory / "b")
+    append(server.orders, more, begin=5)
+    server.close()
+    if not more:
+        replica.follow()
+    replica.close()
+    scene.go_back()
+    assert "another copy may have more" in scene.refill("b").obstacle
+    if has_run:
+        Witness(scene.copy).see(scene.home.standing().term)
+        scene.enter("a")
+    done = scene.refill()
+    assert bool(done.added) == bool(more), done
+    assert done.obstacle == "b has not compared its copy with this database"
+    scene.home.forget_member("b")
+    assert scene.home.standing().is_vouched
+    assert len(contents(scene.serve().orders)) == 5 + more
 
 
 def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Path) -> None:
-    report = ServerReport("c", {}, "went back", 0, None, None, "log orders: more", "1", 2)
-    ahead.home.tell_of(report)
-    with pytest.raises(StorageUnavailable, match="the server c runs, and its copy is ahead of the home"):
+    ahead.home.tell_of(ServerReport("c", {}, "replica", 0, None, None, "", "1", 2))
+    with pytest.raises(StorageUnavailable, match="the server c runs: stop all servers"):
         ahead.refill()
-    ahead.home.tell_of(report._replace(ahead=""))
+    ahead.home.leave()
     with pytest.raises(StorageUnavailable, match="is no copy of this home; name the data directory"):
         ahead.refill("nothing")
     assert not (tmp_path / "nothing").exists()
@@ -255,6 +291,86 @@ def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Pat
     ahead.home.accept(0)
     with pytest.raises(StorageUnavailable, match="the loss was accepted already"):
         ahead.refill()
+
+
+def test_no_home_is_refilled_while_two_of_its_hosts_take_writes(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = ahead.home.heads(), ahead.home.standing()[:6]
+    monkeypatch.setattr(PostgresHome, "writable_hosts", lambda self: ["db-1:5432", "db-2:5432"])
+    with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 take writes"):
+        ahead.refill()
+    assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
+
+
+def test_a_declaration_that_no_longer_holds_keeps_a_refilled_home_from_going_on(scene: Scene) -> None:
+    server = scene.serve()
+    append(server.orders, 1)
+    with psycopg.connect(scene.url, autocommit=True) as connection:
+        connection.execute("UPDATE headwater.home SET promotion = 'waited-for'")
+        connection.execute("UPDATE headwater.lease SET is_waited_for = true")  # as no standby is named now
+    scene.keep()
+    append(server.orders, 1, begin=1)
+    server.close()
+    scene.go_back(is_promoted=False)
+    assert scene.home.standing().is_weakened
+    assert "commits no longer wait for every standby that is named" in scene.refill().obstacle
+    with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+        scene.home.begin_term()
+
+
+def gone_on_elsewhere(scene: Scene) -> None:
+    """The copy a has two orders that the home lacks; the loss was accepted while it was down, and another went on."""
+    server = scene.serve("as it was")
+    append(server.orders, 3)
+    scene.keep()
+    append(server.orders, 2, begin=3)
+    crashed(server.directory, scene.copy)
+    server.close()
+    scene.go_back()
+    scene.home.mark("gone")
+    scene.home.accept(0)
+    other = Server(scene.url, scene.directory / "b")
+    append(other.orders, 1, begin=9)
+    other.close()
+
+
+def files(directory: Path, pattern: str) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob(pattern) if path.is_file()}
+
+
+def outlived(scene: Scene) -> None:
+    """The home has forgotten what comes next in the copy a."""
+    server = scene.serve("as it was")
+    append(server.orders, 5)
+    crashed(server.directory, scene.copy)
+    append(server.orders, 5, begin=5)
+    server.home.forget(meta_of(scene, "orders").segments_id, 9)
+    server.close()
+
+
+@pytest.mark.parametrize(
+    "happen, why",
+    [(gone_on_elsewhere, "a new incarnation at its home"), (outlived, "ends with 5, its home begins with 9")],
+)
+def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
+    scene: Scene, happen: Callable[[Scene], None], why: str
+) -> None:
+    happen(scene)
+    logs = scene.copy / "logs"
+    before = files(logs, "*.log")
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+        StoppedCopy(scene.home, scene.copy)
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+        scene.refill()
+    assert before and files(logs, "*.log") == before
+
+
+def test_a_damaged_journal_of_a_copy_is_left_as_it_is(ahead: Scene) -> None:
+    for path in (ahead.copy / "journal").rglob("*.log"):
+        change(path, path.read_bytes().rindex(b"bills"), b"spoil")
+    before = files(ahead.copy, "*.log")
+    with pytest.raises(StorageUnavailable, match="; it was left as it is"):
+        ahead.refill()
+    assert before and files(ahead.copy, "*.log") == before
 
 
 def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scene) -> None:

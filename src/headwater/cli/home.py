@@ -149,8 +149,9 @@ def refill(file: Path | None, **flags: object) -> None:
     """Commit again what only the copy of a stopped server has, where the database lacks it.
 
     For a standby that was promoted without the newest, or a database that was restored, as long as no other event has
-    taken the place of a missing one. Events keep their numbers, and logs their incarnations. If it is interrupted,
-    run it again. Begin with the server that was the primary last; then start all servers.
+    taken the place of a missing one. Events keep their numbers, and logs their incarnations. Stop all servers first.
+    Begin with the copy of the server that was the primary last; then start all servers. If it is interrupted, run it
+    again.
     """
     from ..homes.refill import refill as fill
     from .beyond import described

@@ -16,15 +16,18 @@ from ..storage.catalog.incarnations import losses_to_heed
 from ..storage.frames.frame_log import HeadMoved
 from ..storage.home.beyond import Beyond, add
 from ..storage.home.port import History
-from ..storage.home.witness import Evidence
 from .postgres.home import PostgresHome
+from .postgres.hosts import both_write
+from .postgres.lease import LeaseStanding
 from .postgres.members import Member
 from .stopped_copy import StoppedCopy
 
-_UNFINISHED = "a refill from the copy of {} has not ended: repeat headwater home refill there"
-_UNPROVED = (
-    "what the copy of {} has was committed again, but another copy may have more: this one did not hold the newest "
-    "term, or cannot prove that it has all of it"
+_MARK = "a refill from the copy of "
+"""How the mark of a home begins while nothing was committed since it went back but by refills."""
+_UNFINISHED = _MARK + "{} has not ended: repeat headwater home refill there"
+_UNPROVED = _MARK + (
+    "{} has ended, but another copy may have more: this one did not hold the newest term, or cannot prove that it has "
+    "all of it"
 )
 
 
@@ -47,10 +50,12 @@ def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
         server = next((each.name for each in home.members() if each.evidence.id == copy.id), server)
         mark = _UNFINISHED.format(server)
         found, standing = copy.beyond(), home.standing()
-        if not found and standing.went_back != mark:
+        proves = _has_newest(copy, standing)
+        is_stopped = bool(standing.went_back or standing.contradiction)
+        if not found and not (is_stopped and (proves or standing.went_back == mark)):
             return Refilled([], standing.obstacle)
         _refuse(copy, found)
-        proves = _begin(copy, server, mark)
+        _begin(copy, server, mark, proves=proves)
         try:
             for each in copy.beyond():
                 add(each)
@@ -73,9 +78,10 @@ def _refuse(copy: StoppedCopy, found: Sequence[Beyond]) -> None:
         problem = f"{standing.holder or 'a server'} has the lease of this home, for {standing.remaining_s:.1f} s more"
         raise StorageUnavailable(f"{problem}: stop it")
     for each in home.servers():
-        if each.runs and each.ahead:
-            problem = f"the server {each.name} runs, and its copy is ahead of the home ({each.ahead})"
-            raise StorageUnavailable(f"{problem}: stop it, and start it after this")
+        if each.runs:  # it would say that its copy was compared with what the home has after this
+            raise StorageUnavailable(f"the server {each.name} runs: stop all servers, and start them after this")
+    if (why := both_write(home.writable_hosts())) is not None:
+        raise StorageUnavailable(why)
     apart = [each for each in found if not each.continues]
     if apart:
         raise StorageUnavailable(
@@ -85,24 +91,31 @@ def _refuse(copy: StoppedCopy, found: Sequence[Beyond]) -> None:
         )
 
 
-def _begin(copy: StoppedCopy, server: str, mark: str) -> bool:
-    """Begin the term of the refill; answers whether the copy has all of the newest term before it."""
+def _begin(copy: StoppedCopy, server: str, mark: str, *, proves: bool) -> None:
+    """Begin the term of the refill. `proves`: the copy has all of the newest term before it."""
     home, evidence = copy.home, copy.witness.evidence()
-    proves = evidence is not None and _has_newest(evidence, home.members())
     granted = home.begin_refill(server, mark, 0 if evidence is None else max(evidence.seen, evidence.held).number)
     if granted is None:
         raise StorageUnavailable("a server took the lease of this home just now: stop it, and run this again")
     if proves:  # before the fence: nothing is committed in that term yet, so the copy has all of it
         copy.witness.hold(granted.term)
     home.fence(granted)
-    return proves
 
 
-def _has_newest(evidence: Evidence, members: Sequence[Member]) -> bool:
-    """Whether a copy has all of the newest term that any member has seen."""
-    known = [evidence.seen, *(term for each in members for term in (each.evidence.seen, each.evidence.held))]
-    held = evidence.held
-    return evidence.is_whole and all(term == held or term.number < held.number for term in known)
+def _has_newest(copy: StoppedCopy, standing: LeaseStanding) -> bool:
+    """Whether a copy has all of the newest term that any member has seen.
+
+    The term of an earlier refill may have been seen: what that one committed was in a copy, and is in this one too,
+    since it goes on from there. It follows the newest term that was known then, so that one must be this copy's.
+    """
+    evidence, members = copy.witness.evidence(), copy.home.members()
+    if evidence is None or not evidence.is_whole:
+        return False
+    held, seen = evidence.held, {evidence.seen, *(each.evidence.seen for each in members)}
+    if standing.went_back.startswith(_MARK) and standing.term.number == held.number + 1:
+        seen.discard(standing.term)
+    known = seen.union(each.evidence.held for each in members)
+    return all(term == held or term.number < held.number for term in known)
 
 
 def _end(copy: StoppedCopy, *, proves: bool) -> History:

@@ -11,7 +11,7 @@ from ..storage.catalog.directories import LOG_KIND, known_logs
 from ..storage.home.beyond import Beyond, beyond
 from ..storage.home.copy_file import read_mark
 from ..storage.home.port import JOURNAL_KEY
-from ..storage.home.replicated_log import ReplicatedLog
+from ..storage.home.replicated_log import CopyOutlived, ReplicatedLog
 from ..storage.home.witness import Witness
 from ..storage.state.journal import NAME, EntryRecord, written_in
 from .postgres.home import PostgresHome
@@ -21,15 +21,20 @@ class StoppedCopy(Closing):
     """A data directory that this process has, and no server: opened as a replica that is ahead of its home."""
 
     def __init__(self, home: PostgresHome, directory: Path) -> None:
-        """Raises StorageUnavailable: it is no copy of that home, or a server runs on it; StorageCorrupted."""
+        """Raises StorageUnavailable: it is no copy of that home, a server runs on it, or it cannot be followed without
+        setting something aside; StorageCorrupted.
+        """
         self.id = id_of(directory, home)
         """By which the home knows it as a member."""
         self.witness = Witness(directory)
         self.home = home
-        self.engine = Engine(
-            directory, home=home, follows=True, maintains=False, scrub_ms=0, witness=self.witness,
-            on_lost=lambda _: None,  # `beyond` tells more than that it is ahead
-        )  # fmt: skip
+        try:
+            self.engine = Engine(
+                directory, home=home, follows=True, maintains=False, scrub_ms=0, witness=self.witness, keeps_all=True,
+                on_lost=lambda _: None,  # `beyond` tells more than that it is ahead
+            )  # fmt: skip
+        except CopyOutlived as error:  # the journal, at this moment
+            raise StorageUnavailable(f"{error}; it was left as it is") from None
 
     def beyond(self) -> list[Beyond]:
         """What each log has beyond the home; the journal, which says which logs there are, comes last.

@@ -112,6 +112,7 @@ class Engine(LogStore, Closing):
         ballast_bytes: int = BALLAST_BYTES,
         writers: WriterLimits | None = None,
         witness: Witness | None = None,
+        keeps_all: bool = False,
     ) -> None:
         """Open or create a data directory. `fatal` ends the process after a failed write (default: abort).
 
@@ -133,6 +134,8 @@ class Engine(LogStore, Closing):
         it. `on_lost` gets, perhaps more than once, the reason why appends stopped; `on_committed` gets the committed
         frames: see `Homed`. If it `follows`, another server has the term: the copy keeps up with it, can be read, and
         refuses changes (NotPrimary) until `begin_term`. `witness`: the proof of this copy; None: one of its own.
+        `keeps_all`: a copy that cannot follow stays as it is, and is StorageUnavailable; else it is set aside, and
+        fetched again.
 
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while the engine is
         open. From then on nothing can be written (LockLost); close the engine. None: it closes itself.
@@ -161,7 +164,9 @@ class Engine(LogStore, Closing):
         self.room = Room(self.directory, disk, reserve_bytes, self.bus, ballast_bytes=ballast_bytes)
         """Tells whether there is room for appends."""
         self._witness = witness or Witness(self.directory)
-        self._homed = None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end)
+        self._homed = (
+            None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end, keeps_all)
+        )
         self._lock = lock_directory(self.directory)
         self._disk = OwnedDisk(disk, self._lock)
         try:
@@ -395,6 +400,7 @@ class Engine(LogStore, Closing):
 
         Logs with a new incarnation are closed; the next reader reopens them.
         """
+        assert self._homed is not None
         with self._opening:
             self._lock.check()
             for log in self.opened():
@@ -406,7 +412,7 @@ class Engine(LogStore, Closing):
                 if (gone_log := self._logs.pop(name, None)) is not None:
                     gone_log.close()
                 self._trash.is_gone(directory, name.encode())
-            make_copies(self.directory, self.state)
+            make_copies(self.directory, self.state, self._homed.give_up)
 
     def fetch_anew(self, name: str, why: str) -> StoredLog:
         """Set aside the copy of a log that cannot be followed, and begin a new one."""
@@ -633,7 +639,7 @@ class Engine(LogStore, Closing):
                 self._refuse_moved_home()
             self._begin()
         if self._homed is not None:
-            make_copies(self.directory, self.state, self._homed.on_gap)
+            make_copies(self.directory, self.state, self._homed.give_up, self._homed.on_gap)
             if on_lost is None:
                 self._renew_after_loss()
                 self._hold_term()
@@ -704,7 +710,8 @@ class Engine(LogStore, Closing):
         return log
 
     def _begin_anew(self, directory: Path, why: str) -> None:
-        self._witness.end(why)
+        assert self._homed is not None
+        self._homed.give_up(directory, why)
         begin_anew(directory, self.state, why)
 
     def _stored(self, directory: Path, entry: LogEntry) -> StoredLog:

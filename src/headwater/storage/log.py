@@ -168,7 +168,7 @@ class StoredLog(LocalLog):
             first_retained=meta.first_retained,
             gaps=meta.gaps,
             disk=disk,
-            on_gap=homed.on_gap,
+            give_up=homed.give_up,
         )
         self._begin_epoch(meta, homed.home.term.number)
         return ReplicatedLog(

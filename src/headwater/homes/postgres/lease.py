@@ -84,7 +84,10 @@ _DECLARED = f"""(lease.identifier IN ('', {IDENTIFIER}) AND (
     SELECT promotion = 'managed' OR promotion = 'waited-for' AND lease.is_waited_for FROM headwater.home))"""
 """Whether the owner of the home answers for a standby that was promoted, and nothing known speaks against it."""
 _PROMISED = "(SELECT promotion = 'waited-for' FROM headwater.home)"
-_WEAKENED = f"""(lease.is_waited_for AND {_PROMISED} AND {UNCHANGED} AND NOT {VOUCHES})"""
+REFILLED = "refilled"
+"""What the lease has in place of the identifier of a cluster after a refill: each member compares its copy again."""
+_WEAKENED = f"""(lease.is_waited_for AND {_PROMISED} AND ({UNCHANGED} OR lease.identifier = '{REFILLED}')
+    AND NOT {VOUCHES})"""
 """Whether commits waited for all standbys that were named, as the owner of the home declared, and would not now. A
 standby that is promoted later may not know that, so no term begins until the owner declares something else."""
 _CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from ...core.errors import StorageUnavailable
 from ...storage.frames.frame_log import Term
-from .lease import NEWEST, TIMELINE, UNCHANGED, Granted, has_members
+from .lease import NEWEST, REFILLED, TIMELINE, UNCHANGED, Granted, has_members
 
 if TYPE_CHECKING:
     from .connections import Connection
 
 _BEGIN = f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = '{{}}', nonce = %(nonce)s, until = 'epoch',
-    went_back = %(mark)s, identifier = 'refilled',
+    went_back = %(mark)s, identifier = '{REFILLED}',
     number = 1 + greatest(number, {NEWEST}, %(seen)s, (SELECT max(greatest(seen, held)) FROM headwater.member))
 WHERE went_back <> '' OR NOT {UNCHANGED} OR until <= clock_timestamp() RETURNING number, {TIMELINE}
 """

@@ -44,10 +44,15 @@ def make_log_directory(directory: Path, meta: Meta) -> None:
     sync_directory(directory.parent)
 
 
-def make_copies(directory: Path, state: StateStore, on_missing: Callable[[str], None] = nobody_asks) -> None:
+def make_copies(
+    directory: Path,
+    state: StateStore,
+    give_up: Callable[[Path, str], None],
+    on_missing: Callable[[str], None] = nobody_asks,
+) -> None:
     """Create missing directories of the home's logs, empty, and set aside all others.
 
-    `on_missing` is called with a description before a missing one is created.
+    `give_up`: see `Homed`. `on_missing` is called with a description before a missing one is created.
     """
     for entry in known_logs(state).values():
         log = directory / LOGS / entry.directory
@@ -58,7 +63,8 @@ def make_copies(directory: Path, state: StateStore, on_missing: Callable[[str], 
         if not log.is_dir():
             on_missing(f"{log} is missing")
             make_log_directory(log, meta_of(state, log))
-        elif is_renewed(state, log):
+        elif is_renewed(state, log):  # what the copy alone has is of the old one
+            give_up(log, "it is a new incarnation at its home, since a loss was accepted")
             meta_of(state, log).write(log)
     for paths in unknown_directories(directory, state).values():
         for path in paths:

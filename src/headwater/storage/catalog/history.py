@@ -70,12 +70,16 @@ def fetch_history(directory: Path, frames: ReplicatedLog, meta: Meta) -> None:
 
 
 def _fetch(directory: Path, frames: ReplicatedLog, first: int, last: int) -> None:
+    path = directory / HISTORY / postings_name(first, last)
     found = frames.home.batch(frames.key, _name(first, last))
-    if found is None:
-        raise StorageUnavailable(f"{directory}: its home drops postings at this moment; try again")
-    for _, pieces in found.parts():
-        with refusing(directory, "the postings of trimmed events cannot be stored"):
-            write_whole(directory / HISTORY / postings_name(first, last), *pieces)
+    with refusing(directory, "the postings of trimmed events cannot be stored"):
+        for _, pieces in () if found is None else found.parts():
+            write_whole(path, *pieces)
+        try:
+            FilePostings(path).verify()
+        except (FileNotFoundError, ValueError):  # pieces were dropped since the home was asked for their batch
+            path.unlink(missing_ok=True)
+            raise StorageUnavailable(f"{directory}: its home drops postings at this moment; try again") from None
 
 
 def _ranges(frames: ReplicatedLog) -> list[tuple[int, int]]:

@@ -47,6 +47,14 @@ class Homed:
     """Whether it has no term: another server appends, and it follows."""
     on_gap: Callable[[str], None] = nobody_asks
     """Gets why the copy lacks frames that it had or that were committed, before the answer. Raises OSError."""
+    keeps_all: bool = False
+    """What the copy has is neither set aside nor cut."""
+
+    def give_up(self, directory: Path, why: str) -> None:
+        """Frames of that copy are about to be set aside or cut. Raises StorageUnavailable: it `keeps_all`; OSError."""
+        if self.keeps_all:
+            raise StorageUnavailable(f"{directory.name}: {why}; it was left as it is")
+        self.on_gap(why)
 
 
 class CopyOutlived(Exception):
@@ -288,18 +296,18 @@ def open_copy(
     first_retained: int,
     gaps: Ranges,
     disk: Disk,
-    on_gap: Callable[[str], None] = nobody_asks,
+    give_up: Callable[[Path, str], None] = lambda directory, why: None,
 ) -> list[Segment]:
     """Open the segments of a copy like `segments.recovery.open_segments`, up to the first incomplete frame.
 
-    A copy need not be durable, so after a power cut it may have later frames without earlier ones. `on_gap`: see
+    A copy need not be durable, so after a power cut it may have later frames without earlier ones. `give_up`: see
     `Homed`.
     """
     try:
         return open_segments(directory, index_directory, log_id, clean=clean, known_durable=0,
                              first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
     except StorageCorrupted as error:
-        on_gap(str(error))
+        give_up(directory.parent, str(error))
         logger.warning("%s; what is missing is fetched from the home", error)
     require_directory(directory)
     _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)

@@ -305,7 +305,7 @@ def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: 
     frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
     segments = open_copy(
         frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk,
-        on_gap=homed.on_gap,
+        give_up=homed.give_up,
     )  # fmt: skip
     copy = ReplicatedLog(homed, JOURNAL_KEY, frames, log_id, segments, crc_seed=meta.crc_seed, floor=meta.floor,
                     disk=disk, room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip

@@ -113,8 +113,8 @@ class _Opening:
         try:
             journal = self._copied_journal(homed)
         except (CopyOutlived, StorageCorrupted) as error:
+            homed.give_up(self._journal_path, str(error))
             logger.warning("%s; the journal is fetched whole", error)
-            homed.on_gap(str(error))
             self._aside([self._journal_path])
             make_copy(self._journal_path, homed.home, self._clock)
             journal = self._copied_journal(homed)
