@@ -1,4 +1,4 @@
-"""The columns of a ticket, and what makes them of the batches of a scan. What goes in is in `formats.arrow.events`."""
+"""The columns of a ticket, and their conversion from the batches of a scan. For appends see `formats.arrow.events`."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Shaping:
     def __init__(self, ticket: Ticket) -> None:
         self.schema = schema_of(ticket)
         self.columns: Sequence[str] = read_columns(ticket) or ["sequence_number"]
-        """What to ask a scan for; where only the log's name is asked for, something that counts the rows."""
+        """The columns to scan; if only the log's name is requested, a column that counts the rows."""
         self._log = ticket.log
         self._names = pa.array([], pa.string())
         self._is_plain = ticket.schema is None
@@ -61,7 +61,7 @@ class Shaping:
 
     def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
         if field.name == LOG:
-            if len(self._names) < batch.num_rows:  # made once for the largest batch: all others are slices of it
+            if len(self._names) < batch.num_rows:  # built for the largest batch: smaller ones get slices of it
                 self._names = pa.repeat(self._log, batch.num_rows)
             return self._names.slice(0, batch.num_rows)
         column = batch.column(field.name)
