@@ -1,4 +1,5 @@
-"""Actions: those that only read are handled here; the others go to the backend with their body as sent."""
+"""Actions: those that need only the backend's read methods are handled here; the others go to it with their body as
+sent."""
 
 from __future__ import annotations
 
