@@ -105,7 +105,7 @@ def _pieces(tree: object) -> Iterator[bytes]:
 
 
 def _in_order(container: dict[object, object] | list[object]) -> Iterator[tuple[object, object]]:
-    """The members of a map sorted by name, or the elements of an array sorted by index, both as text."""
+    """The members of a map sorted by name, or the elements of an array sorted by index, both compared as text."""
     if isinstance(container, list):
         return ((index, container[index]) for index in sorted(range(len(container)), key=str))
     return ((key, container[key]) for key in sorted(container, key=_order))

@@ -115,4 +115,4 @@ _STANDARD: Mapping[str, Check] = {
     "map": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
 }
-"""The constraints that our definitions use; `enum`, `set` and `data` are not among them."""
+"""The standard types that our definitions use; `enum`, `set` and `data` are not among them."""
