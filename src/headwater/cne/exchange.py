@@ -48,8 +48,7 @@ class Exchange(http.Exchange):
         return f"{self.scope.get('scheme', 'http')}://{self._place()}{self.base}{rest}"
 
     def _place(self) -> str:
-        """The host and port of the request, normalised because others follow the URI; else the address it arrived
-        at."""
+        """The requested host and port, normalised because others follow the URI; else where the request arrived."""
         authority = authority_of(self.header(b"host") or b"")
         if authority is not None and _PLAIN_HOST.fullmatch(authority.name):
             return _authority(authority.name, authority.port)

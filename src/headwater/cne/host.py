@@ -51,7 +51,7 @@ class Host(http.Host):
     async def check_own(self, exchange: Exchange, record: Record, owner: str) -> None:
         """Raises Forbidden if a user known by name changes another owner's record.
 
-        Users who may manage the log may do so; addresses prove nothing, so records owned by an address are open to all.
+        Users who may manage the log may do so; addresses prove nothing, so callers known only by one are not checked.
         """
         if record.owner == owner or is_address(owner):
             return

@@ -1,4 +1,4 @@
-"""The settings of the notification API: where events are, where webhooks may be, and how long they are tried."""
+"""The settings of the notification API: the log, allowed webhook hosts, and retry times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..formats.settings.declaration import (
 from .notifications.addresses import Place
 
 LOOPBACK = "loopback"
-"""The word in `hosts` for this machine itself."""
+"""The word in `hosts` for this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,5 +106,5 @@ class Settings:
 
     @property
     def place(self) -> Place:
-        """This server's own place."""
+        """This server's place."""
         return Place(self.cluster, self.site, self.node)
