@@ -248,9 +248,7 @@ class Endpoint:
                 self._put_back(item)
             except _Stopped:
                 return
-            except (
-                Exception
-            ):  # an internal error, or a log that closes: nothing is lost, because the cursor did not move
+            except Exception:  # an internal error, or the log closes: nothing is lost, since the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
                 self._put_back(item)
                 self._start_over()

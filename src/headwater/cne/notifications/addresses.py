@@ -2,7 +2,7 @@
 
 Addresses match by whole segments. In the pattern of a subscription
 
-- `*` inside a segment stands for any run of characters without a slash (`node*`),
+- `*` inside a segment matches any run of characters except a slash (`node*`),
 - a segment that is exactly `.` is the subscriber's own cluster, site or node,
 - a dot inside a longer segment is a dot (nodes are named by their DNS names),
 - what lies below the address belongs to it: `/sync` asks for everything below `/sync`; with `/*` at its end, for what
