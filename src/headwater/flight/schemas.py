@@ -21,7 +21,7 @@ SPARK_SCHEMA = pa.schema(
 
 
 def read_columns(ticket: Ticket) -> list[str]:
-    """The columns of SCHEMA that a ticket asks for. Raises InvalidInput: unknown, repeated or none."""
+    """The columns of SCHEMA that a ticket requests. Raises InvalidInput for unknown or repeated columns, or none."""
     known = SPARK_SCHEMA.names if ticket.schema == "spark" else SCHEMA.names
     if ticket.columns is None:
         return list(SCHEMA.names)
@@ -36,14 +36,14 @@ def read_columns(ticket: Ticket) -> list[str]:
 
 
 def schema_of(ticket: Ticket) -> pa.Schema:
-    """The schema of the stream that a ticket stands for. Raises as `read_columns`."""
+    """The schema of a ticket's stream. Raises as `read_columns`."""
     read_columns(ticket)
     whole = SPARK_SCHEMA if ticket.schema == "spark" else SCHEMA
     return whole if ticket.columns is None else pa.schema([whole.field(name) for name in ticket.columns])
 
 
 class Shaping:
-    """Gives the batches of a scan the schema of their ticket. One per stream."""
+    """Converts the batches of a scan to the schema of their ticket. One per stream."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.schema = schema_of(ticket)
@@ -54,7 +54,7 @@ class Shaping:
         self._is_plain = ticket.schema is None
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in that schema."""
+        """Convert a batch to that schema."""
         if self._is_plain:
             return batch
         return pa.record_batch([self._column(field, batch) for field in self.schema], schema=self.schema)

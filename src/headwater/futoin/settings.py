@@ -29,7 +29,7 @@ class Settings:
     aliases: Sequence[Alias] = setting(
         (), _aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
     )
-    """Event types by another name for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
+    """Other names of event types for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
     is a pattern of log names. A list; in the environment and in flags, separated by commas."""
     without_other: Sequence[str] = setting(
         (), texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"
@@ -44,12 +44,12 @@ class Settings:
     max_chunk_events: int = setting(
         PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "how many events one message has at most"
     )
-    """How many events one message has at most, polled or pushed."""
+    """The most events in one message, polled or pushed."""
     reliable_group_events: int = setting(
         100, whole_number(1, PAGE_EVENTS), "how many events are pushed to a reliable consumer at once, at most"
     )
-    """How many events are pushed to a reliable consumer at once, at most. It answers when it has dealt with all of
-    them, and FutoIn's own library gives it 5 seconds. After a failure the group is halved."""
+    """The most events pushed to a reliable consumer at once. It answers after processing all of them, within 5 seconds
+    in FutoIn's own library. After a failure the group is halved."""
     answer_s: float = 30.0
     """How long to wait for the answer to a push before it is sent again."""
     retry_s: float = 1.0

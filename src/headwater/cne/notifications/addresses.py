@@ -5,8 +5,8 @@ Addresses match by whole segments. In the pattern of a subscription
 - `*` inside a segment matches any run of characters except a slash (`node*`),
 - a segment that is exactly `.` is the subscriber's own cluster, site or node,
 - a dot inside a longer segment is a dot (nodes are named by their DNS names),
-- what lies below the address belongs to it: `/sync` asks for everything below `/sync`; with `/*` at its end, for what
-  lies below only.
+- an address includes everything below it: `/sync` matches itself and everything below; with `/*` at its end, only what
+  is below matches.
 
 StarlingX puts the instance of a service between node and resource (`/./controller-0/ptp-inst1/sync/...`). A pattern for
 a node includes its instances: if known roots mark where the place ends, a pattern's place may be a prefix of an
