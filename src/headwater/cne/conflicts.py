@@ -1,8 +1,8 @@
-"""The endpoints of the 409s that an address got lately. They say which subscriptions its DELETE of all deletes.
+"""The endpoints of the recent 409s of an address. They determine which subscriptions its DELETE of all removes.
 
-A consumer of cloud-event-proxy that starts again gets 409, deletes all subscriptions and names none, and subscribes
-again. If several consumers share an address, each DELETE takes the oldest 409 that no DELETE has taken yet. The 409 may
-be another consumer's: that one then finds its subscription gone, and makes it again.
+A restarted consumer of cloud-event-proxy gets 409, deletes all subscriptions without naming any, and subscribes again.
+If several consumers share an address, each DELETE takes the oldest unused 409. That 409 may be another consumer's,
+which then finds its subscription gone and creates it again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 REMEMBERED_S = 60.0
 REMEMBERED_MAX = 1000
-"""Of all addresses together; the oldest goes first."""
+"""The most 409s of all addresses together; the oldest is dropped first."""
 
 
 @dataclass(slots=True)
@@ -26,27 +26,27 @@ class _Conflict:
 
 
 class Conflicts:
-    """The 409s of the last minute, by the owner who got them. Use it on one event loop."""
+    """The 409s of the last minute, by the owner who received them. Use it on one event loop."""
 
     def __init__(self) -> None:
         self._all: deque[_Conflict] = deque(maxlen=REMEMBERED_MAX)
 
     def add(self, owner: str, endpoint: str) -> None:
-        """`owner` got 409: the subscription of that endpoint exists."""
+        """Record that `owner` got 409 because the subscription of that endpoint exists."""
         self._all.append(_Conflict(owner, origins(endpoint), time.monotonic()))
 
     def settle(self, owner: str, endpoint: str) -> None:
-        """A subscription of that endpoint is made: earlier 409s of its host and port must not delete it."""
+        """A subscription of that endpoint was created: earlier 409s of its host and port must not delete it."""
         origin = origins(endpoint)
         for each in self._of(owner):
             each.is_used = each.is_used or each.origin == origin
 
     def callers(self, owner: str) -> set[tuple[str, ...]]:
-        """The origins of the endpoints of its 409s, used ones included."""
+        """The origins of the endpoints of the owner's 409s, used ones included."""
         return {each.origin for each in self._of(owner)}
 
     def take(self, owner: str) -> tuple[str, ...] | None:
-        """The origins of the endpoint of the oldest unused 409, which becomes used; None if there is none."""
+        """Use the oldest unused 409 and return the origins of its endpoint; None if there is none."""
         for each in self._of(owner):
             if not each.is_used:
                 each.is_used = True
@@ -60,7 +60,7 @@ class Conflicts:
 
 
 def origins(endpoint: str) -> tuple[str, ...]:
-    """`http://host:port` and `host:port` of an endpoint; nothing where there is none."""
+    """`http://host:port` and `host:port` of an endpoint; empty without an endpoint."""
     try:
         parts = urlsplit(endpoint.lower())
     except ValueError:

@@ -1,8 +1,8 @@
-"""Which answer each error becomes, and how v1, v2 and the routes for publishers say it.
+"""Maps errors to HTTP answers, in the form of v1, v2 and the publisher routes.
 
-EventLogError        what the core says
-HttpError            what keeps a request from its handler
-Refused              what this room says; carries its status
+EventLogError        raised by the core
+HttpError            raised before a request reaches its handler
+Refused              raised by this package; carries its status
 
 O-RAN's own routes of v2 answer errors with an empty body (its conformance tests look for that); the reason is in the
 header field `headwater-problem`. All others answer `{"error": ..., "path": ...}`.
@@ -23,14 +23,14 @@ from .registry import AlreadyThere, ResourceUnknown, StatesFull, TooMany
 
 
 class RequestRefused(Exception):
-    """The answer is an error; `path` leads to the culprit in the body."""
+    """An error answer; `path` leads to the culprit in the body."""
 
     def __init__(self, status: int, detail: str, path: str = "", headers: tuple[Header, ...] = ()) -> None:
         self.status, self.detail, self.path, self.headers = status, detail, path, headers
         super().__init__(detail)
 
     def to_json(self) -> bytes:
-        """The body, where there is one."""
+        """The body, if there is one."""
         members = {"error": self.detail, "path": self.path}
         return msgspec.json.encode({name: text for name, text in members.items() if text})
 
@@ -42,7 +42,7 @@ class RequestRefused(Exception):
 
 
 def refusal_of(error: Exception) -> RequestRefused | None:
-    """The answer to an error, or None where it is a fault of ours."""
+    """The answer to an error, or None for an internal error."""
     if isinstance(error, RequestRefused):
         return error
     if (status := _STATUS.get(type(error))) is not None:
@@ -53,7 +53,7 @@ def refusal_of(error: Exception) -> RequestRefused | None:
 
 
 def too_large(given: int, allowed: int, what: str) -> RequestRefused:
-    """413 for what is longer, as it was given, than is allowed."""
+    """The 413 answer for something longer than allowed."""
     return RequestRefused(413, f"{what} of {given} bytes given, at most {allowed} are allowed")
 
 
@@ -64,7 +64,7 @@ _STATUS: dict[type, int] = {
     TooMany: 429,
     StatesFull: 503,
 }
-"""Of what the service raises; all other errors have the status that they have in every front end."""
+"""The status of the service's errors; all other errors have the same status as in every front end."""
 _HIDDEN = (core.StorageCorrupted, core.StorageUnavailable, core.DiskFull)
 
 

@@ -1,4 +1,4 @@
-"""A request to this room: the dialect of its path, permissive parameters, and URIs as the client reaches them."""
+"""A request to the notification API: the dialect of its path, lenient parameters, and URIs reachable for the client."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from .notifications.notification import Dialect
 from .notifications.records import Record
 
 _PLAIN_HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*|[0-9a-f:.]*:[0-9a-f:.]*")
-"""A name or an address, without what a URI might take for something else (`%`, `&`, ...)."""
+"""A name or an address without characters that are special in a URI (`%`, `&`, ...)."""
 TEXT = b"text/plain; charset=utf-8"
 
 
 class Exchange(http.Exchange):
-    """A request, and the one answer to it."""
+    """A request and its one answer."""
 
     __slots__ = ("base", "dialect", "says_why")
 
     heeds_length = False
-    """Limits are low here, and producers are to learn why their event was refused."""
+    """Limits are low here, and producers must learn why their event was refused."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(scope, receive, send)
         self.dialect = Dialect.V2
-        """Of the route."""
+        """The dialect of the route."""
         self.base = ""
         """The path up to the version, as the client wrote it."""
         self.says_why = False
         """Whether an error has a body in v2."""
 
     def parameter(self, name: str) -> str | None:
-        """The first query parameter of that name; whatever else there is does not matter."""
+        """The first query parameter of that name; everything else is ignored."""
         query: bytes = self.scope.get("query_string", b"")
         values = parse_qs(query.decode("latin-1"), keep_blank_values=True).get(name) if query else None
         return values[0] if values else None
 
     def url(self, rest: str) -> str:
-        """The URI of something under this version of the API, as this client reaches it."""
+        """A URI under this version of the API, as this client reaches it."""
         return f"{self.scope.get('scheme', 'http')}://{self._place()}{self.base}{rest}"
 
     def _place(self) -> str:
-        """Host and port that the client asked, written anew, as others follow the URI; else where it came in."""
+        """The requested host and port, normalised because others follow the URI; else where the request arrived."""
         authority = authority_of(self.header(b"host") or b"")
         if authority is not None and _PLAIN_HOST.fullmatch(authority.name):
             return _authority(authority.name, authority.port)
@@ -57,7 +57,7 @@ class Exchange(http.Exchange):
 
 
 async def answer_infos(exchange: Exchange, records: Iterable[Record]) -> None:
-    """Answer the list of subscriptions, or publishers, that there are at the moment."""
+    """Answer with the present list of subscriptions or publishers."""
     texts = (msgspec.json.encode(record.info(exchange.dialect)) for record in list(records))
     await answer_array(exchange, in_slices(texts))
 

@@ -1,7 +1,7 @@
-"""The feed: follows the log, keeps the current states, and offers each event to the endpoints that ask for it.
+"""The feed: follows the log, keeps the current states, and offers each event to the endpoints subscribed to it.
 
-One position for all of it. What it led to is written down a few times a second, and then acknowledged to the log: a
-crash in between makes it deliver again, or take events from the log again.
+It has a single position. The results are saved a few times a second and then acknowledged to the log: after a crash in
+between it delivers again, or reads events from the log again.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ from .settings import Settings
 from .states import Key, States
 
 CONSUMER = ("headwater", "cne")
-"""Under which the feed is registered in its log, so that nothing is trimmed before the states have it."""
+"""The consumer that the feed is registered as in its log, so that no event is trimmed before the states include it."""
 _ENDPOINT_KIND, _POSITION_KIND = "cne/endpoint", "cne/position"
 _SEPARATOR = "\n"
-"""In the name of a state, between its address and what tells the sources there apart."""
+"""In the name of a state, between its address and what distinguishes the sources there."""
 
 
 class FeedPositions(msgspec.Struct):
-    """Where everybody stands: the feed, and the endpoints that lag behind it. Suspended ones have `Kept.cursor`."""
+    """The positions of the feed and of the endpoints that lag behind it. Suspended ones have `Kept.cursor`."""
 
     position: int
     behind: dict[str, int] = {}
 
 
 class Checkpoint(NamedTuple):
-    """What was read back."""
+    """What was read back after a restart."""
 
     position: int
-    """Every event up to it has been dealt with."""
+    """Every event up to it has been processed."""
     positions: FeedPositions
-    """As they were last written, for a log of this name."""
+    """As last written, for a log of this name."""
     states: list[tuple[str, SequencedEvent, bool]]
-    """Addresses with an event that is current there, in the order of their numbers; False: under its earlier name."""
+    """Addresses with their current events, in order of number; False: stored under its earlier name."""
     endpoints: dict[str, Kept]
     """By URI."""
 
@@ -76,13 +76,13 @@ class Checkpoints:
         self._log, self._state = log, state
         self._state_kind = f"cne/state/{log.name}"
         self._early: set[str] = set()
-        """Addresses under which one event was kept by earlier versions, and still is."""
+        """Addresses under which earlier versions stored one event that is still there."""
 
     def read(self) -> Checkpoint:
-        """Register the feed in its log, and read what was written last. Raises EventLogError.
+        """Register the feed in its log, and read the last checkpoint. Raises EventLogError.
 
-        Cursors hold for every log of this name, because numbers never come twice under a name. States are those of one
-        log: they go on with a restored one, whose consumers are restored with it, and not with one that is new.
+        Cursors are valid for every log of this name, because numbers are never reused under a name. States belong to
+        one log: they continue with a restored log, whose consumers are restored with it, but not with a new one.
         """
         entry = self._state.get(_POSITION_KIND, self._log.name)
         positions = json_decoder(FeedPositions).decode(entry.value) if entry else FeedPositions(0)
@@ -105,9 +105,9 @@ class Checkpoints:
         endpoints: Mapping[str, bytes | None],
         positions: FeedPositions,
     ) -> None:
-        """Write down what has changed, where None says that it is gone, and acknowledge it. Raises EventLogError.
+        """Save the changes (None: deleted), and acknowledge them. Raises EventLogError.
 
-        `endpoints` are encoded, because they may change meanwhile.
+        `endpoints` come encoded, because they may change meanwhile.
         """
         for key, event in states.items():
             self._put(self._state_kind, _name(key), None if event is None else envelope.encode_event(event))
@@ -128,22 +128,22 @@ class Checkpoints:
 
 
 def _name(key: Key) -> str:
-    """The name under which a state is kept: short, however long its source."""
+    """The name under which a state is stored; short even for a long source."""
     address, (source, addresses) = key
     return f"{address}{_SEPARATOR}{blake2b(source.encode() + addresses, digest_size=8).hexdigest()}"
 
 
 CATCH_UP_S = 5.0
-"""How long a question for a state waits for the feed; by then it may answer an older one."""
+"""How long a request for a state waits for the feed; after that it may return an older one."""
 SAVE_INTERVAL_S = 0.2
 GRACE_S = 2.0
 PIECE_EVENTS = 100
 PARSED_MAX, PARSED_BYTES_MAX = 1024, 16 * 1024 * 1024
 ANNOUNCED_MAX, ANNOUNCED_BYTES_MAX = 2048, 16 * 1024 * 1024
 TURN_EVENTS = 20
-"""Events that are one step at most: after them others on the loop get their turn."""
+"""The most events per step; then others on the loop get their turn."""
 DATA_BYTES_FACTOR = 4
-"""Data so many times larger than the largest delivery is not even looked at."""
+"""Data larger than the largest delivery by this factor is not read at all."""
 
 _logger = logging.getLogger("headwater.cne")
 
@@ -160,7 +160,7 @@ class Feed(Upstream):
         bus: Bus,
         turns: FairScheduler | None = None,
     ) -> None:
-        """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop."""
+        """`bus` gets the notifications of endpoints that fail and recover; `turns` schedules the loop's time."""
         self.log = log
         self._turns = turns or FairScheduler()
         self.asynchronous = AsyncLog(log, self._turns, delivery.traffic)
@@ -168,7 +168,7 @@ class Feed(Upstream):
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
         self._active: dict[str, Endpoint] = {}
-        """All endpoints but suspended ones, which cost nothing while events come."""
+        """All endpoints except suspended ones, which cost nothing while events arrive."""
         self._delivery, self._settings, self._bus = delivery, settings, bus
         self._checkpoints = Checkpoints(log, state)
         self._routes = Routes(self._active)
@@ -176,20 +176,20 @@ class Feed(Upstream):
         self._parsed: OrderedDict[int, Stored | None] = OrderedDict()
         self._parsed_bytes = 0
         self._queued = QueuedBytes()
-        """Counts the events that wait, of all endpoints."""
+        """Counts the waiting events of all endpoints."""
         self._announced: dict[str, tuple[Event, Notification]] = {}
         self._announced_bytes = 0
-        """By id: others may have an event of the same id, and even of the same source."""
+        """By id: other producers may use the same id, and even the same source."""
         self._positions = FeedPositions(0)
         self._saved: FeedPositions | None = None
         self._unsaved: set[str] = set()
         self._moved = asyncio.Event()
         self._saving = asyncio.Lock()
         self._is_looked_up = False
-        """Whether the route of the next event was looked up."""
+        """Whether the route of the next event has been looked up."""
 
     def restore(self) -> dict[str, Kept]:
-        """Go on where the last feed of this log was; answers what is kept of endpoints, by URI. Blocks."""
+        """Continue where the last feed of this log stopped; returns the stored endpoints by URI. Blocks."""
         found = self._checkpoints.read()
         self.position, self._positions = found.position, found.positions
         for address, event, is_saved in found.states:
@@ -198,7 +198,7 @@ class Feed(Upstream):
         return found.endpoints
 
     def announce(self, event: Event, notification: Notification) -> None:
-        """Say what an event that is about to be appended means, so that it need not be read once more."""
+        """Pass on the notification of an event about to be appended, so that it need not be parsed again."""
         if len(self._announced) >= ANNOUNCED_MAX or self._announced_bytes >= ANNOUNCED_BYTES_MAX:
             self._announced.clear()
             self._announced_bytes = 0
@@ -206,14 +206,14 @@ class Feed(Upstream):
         self._announced[event.id] = event, notification
 
     def subscribe(self, subscription: Subscription, kept: Kept | None = None) -> None:
-        """Deliver to a subscription from its start on; makes its endpoint where it is the first there."""
+        """Deliver to a subscription from its start on; creates the endpoint for its first subscription."""
         uri = subscription.endpoint
         if uri:
             self._routes.add(subscription, Pattern(subscription.resource, self._settings.place))
             (self.endpoints.get(uri) or self._endpoint(uri, subscription.start, kept)).subscribe(subscription)
 
     async def catch_up(self, subscription: Subscription) -> None:
-        """Send what came between the greeting of a new subscription and its registration, if anything did."""
+        """Send the events that arrived between a new subscription's greeting and its registration."""
         endpoint, after = self.endpoints[subscription.endpoint], subscription.start
         upto = endpoint.passed_over
         while after < upto:
@@ -225,7 +225,7 @@ class Feed(Upstream):
             await turn()
 
     async def resend(self, endpoint: Endpoint) -> None:
-        """Send the dead letters of an endpoint again, as far as the log still has them; they stay until they arrive."""
+        """Send an endpoint's dead letters again if the log still has them; they stay listed until delivered."""
         slices = Slices()
         for letter in endpoint.kept.dead_letters:
             page = self.log.read_page(ALL, letter.sequence_number - 1, upto=letter.sequence_number, limit=1)
@@ -236,7 +236,7 @@ class Feed(Upstream):
             await slices.pause()
 
     def unsubscribe(self, subscription: Subscription) -> Endpoint | None:
-        """Deliver to it no more; answers the endpoint if that was its last one, to be stopped."""
+        """Stop delivering to a subscription; returns the endpoint to stop if that was its last one."""
         self._routes.remove(subscription)
         endpoint = self.endpoints.get(subscription.endpoint)
         if endpoint is None or endpoint.unsubscribe(subscription):
@@ -264,7 +264,7 @@ class Feed(Upstream):
             saver.cancel()
 
     async def caught_up(self) -> None:
-        """Wait until what is in the log by now is in the states; but not for long, where the feed lags behind."""
+        """Wait until the states include everything now in the log; with a timeout, in case the feed lags."""
         number = self.log.head()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
@@ -273,7 +273,7 @@ class Feed(Upstream):
                     await self._moved.wait()
 
     async def close(self) -> None:
-        """Let every endpoint finish what it is at, within a moment, and write down where they stand."""
+        """Let every endpoint finish its present work within a short time, and save their positions."""
         try:
             await stop_all(list(self.endpoints.values()), GRACE_S)
             if not self.log.is_closed:
@@ -282,7 +282,7 @@ class Feed(Upstream):
             self.leave()
 
     def leave(self) -> None:
-        """Watch the log no more."""
+        """Stop watching the log."""
         self.asynchronous.close()
 
     def read(self, after: int) -> FeedPiece:
@@ -305,7 +305,7 @@ class Feed(Upstream):
         self._wakes.wake(wake)
 
     def done_with(self, endpoint: Endpoint) -> int:
-        """Up to which number an endpoint is done with all that concerns it. On the event loop only."""
+        """The number up to which an endpoint has processed all its events. On the event loop only."""
         return max(self.position, endpoint.cursor) if endpoint.is_current else endpoint.cursor
 
     def changed(self, uri: str) -> None:
@@ -319,13 +319,13 @@ class Feed(Upstream):
             self._routes.changed()
 
     def suspended(self) -> list[Endpoint]:
-        """The endpoints to which nothing is sent."""
+        """The suspended endpoints."""
         if len(self._active) == len(self.endpoints):
             return []
         return [endpoint for uri, endpoint in self.endpoints.items() if uri not in self._active]
 
     async def save(self) -> None:
-        """Write down what changed since the last time, and acknowledge it to the log."""
+        """Save what changed since the last time, and acknowledge it to the log."""
         async with self._saving:
             keys, uris, positions = self.states.unsaved, self._unsaved, self._present_positions()
             if not keys and not uris and positions == self._saved:
@@ -351,7 +351,7 @@ class Feed(Upstream):
         kept, behind = kept or Kept(uri=uri), self._positions.behind.pop(uri, None)
         known = [number for number in (behind, kept.cursor) if number is not None]
         cursor = max(*known, start) if known else max(self._positions.position, start)
-        if kept.is_suspended and kept.suspended_at == 0:  # by an earlier version
+        if kept.is_suspended and kept.suspended_at == 0:  # suspended by an earlier version
             kept.suspend(cursor)
             self._unsaved.add(uri)
         made = Endpoint(uri, self, self._delivery, self._settings, self._bus, self._queued, cursor=cursor, kept=kept)
@@ -362,10 +362,10 @@ class Feed(Upstream):
         return made
 
     def _take_some(self, events: Sequence[SequencedEvent], taken: int) -> tuple[int, Addresses | None]:
-        """Take the events after so many that are taken, until the slice is over, or a route must be looked up.
+        """Take events from index `taken` on, until the time slice ends or a route must be looked up.
 
-        Answers how many, and the addresses of that route. The route of the first one was looked up; if it is
-        missing nevertheless, it is found at once.
+        Returns how many are taken, and the addresses of that route. The route of the first one has been looked up; if
+        it is missing anyway, it is found at once.
         """
         self._turns.activity.what = "cne", "feed"
         slices, is_looked_up = Slices(), self._is_looked_up
@@ -382,7 +382,7 @@ class Feed(Upstream):
         return min(TURN_EVENTS, len(events) - taken), None
 
     def _take(self, event: SequencedEvent, stored: Stored | None) -> None:
-        """One event, in one go: nobody may see the position between the endpoints' queues."""
+        """Take one event without a pause: no task may see the position while only some queues have the event."""
         number = event.sequence_number
         if stored is not None:
             self.states.apply(stored)
@@ -392,7 +392,7 @@ class Feed(Upstream):
         self.position = number
 
     def _stored(self, event: SequencedEvent) -> Stored | None:
-        """The notification that an event is; remembered, because several endpoints may read it."""
+        """The notification in an event; cached, because several endpoints may read it."""
         number = event.sequence_number
         if number in self._parsed:
             return self._parsed[number]
@@ -405,7 +405,7 @@ class Feed(Upstream):
         return stored
 
     def _known(self, event: SequencedEvent) -> Notification | None:
-        """What an event of the log says, if just that event was announced."""
+        """The announced notification of an event of the log, if exactly that event was announced."""
         announced = self._announced.pop(event.id, None)
         if announced is None:
             return None
@@ -415,7 +415,7 @@ class Feed(Upstream):
         return notification if is_it else None
 
     def _first_retained(self, after: int) -> int:
-        """The first number above `after` that can still be read, as far as events were trimmed."""
+        """The first number above `after` that can still be read after trims."""
         try:
             self.log.check_position(after + 1)
         except PositionTrimmed as trimmed:
@@ -431,7 +431,7 @@ class Feed(Upstream):
                 await self.save()
             except EventLogError as error:
                 _logger.warning("the positions of the webhooks cannot be stored; it is tried again: %s", error)
-            except Exception:  # a full disk, in whatever words the state store has for it
+            except Exception:  # a full disk, with any error of the state store
                 _logger.exception("the positions of the webhooks cannot be stored; it is tried again")
 
     def _encoded_kept(self, uri: str) -> bytes | None:
@@ -441,7 +441,7 @@ class Feed(Upstream):
     def _present_positions(self) -> FeedPositions:
         lagging = {
             uri: endpoint.cursor
-            for uri, endpoint in self._active.items()  # of suspended ones it is kept beside them
+            for uri, endpoint in self._active.items()  # that of suspended ones is in their own record
             if not endpoint.is_current or endpoint.cursor > self.position
         }
         return FeedPositions(self.position, lagging)

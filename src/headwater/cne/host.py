@@ -1,4 +1,4 @@
-"""What every handler needs: the service, and who may do what."""
+"""The context of every handler: the service and the guard that checks permissions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ADDRESS = "address:"
 
 
 def is_address(owner: str) -> bool:
-    """Whether nothing is known of an owner but the address that he called from."""
+    """Whether an owner is known only by the address of the request."""
     return owner.startswith(_ADDRESS)
 
 
@@ -27,17 +27,17 @@ class Host(http.Host):
 
     @property
     def settings(self) -> Settings:
-        """How the front end is set."""
+        """The settings of the front end."""
         return self.service.settings
 
     async def reader(self, exchange: Exchange) -> User:
-        """Who reads. Raises Unauthenticated, Forbidden."""
+        """The user who reads. Raises Unauthenticated, Forbidden."""
         if self.settings.public_reads or self.guard.is_open:
             return ANYBODY
         return await self._user(exchange, Right.READ)
 
     async def owner(self, exchange: Exchange, right: Right) -> str:
-        """Who changes something, as what is made remembers it: the user, or the certificate, or else the address.
+        """The owner to record for a change: the user, or the certificate, or else the address.
 
         Raises Unauthenticated, Forbidden.
         """
@@ -49,9 +49,9 @@ class Host(http.Host):
         return f"certificate:{exchange.certificate}" if exchange.certificate else f"{_ADDRESS}{exchange.peer}"
 
     async def check_own(self, exchange: Exchange, record: Record, owner: str) -> None:
-        """Raises Forbidden if somebody whom the server knows by name meddles with what is another's.
+        """Raises Forbidden if a user known by name changes another owner's record.
 
-        Who may manage the log may do so; addresses are no proof of anything, and keep nobody out.
+        Users who may manage the log may do so; addresses prove nothing, so callers known only by one are not checked.
         """
         if record.owner == owner or is_address(owner):
             return

@@ -1,4 +1,4 @@
-"""The routes of publishers: registering, creating events, and writing one into the server's own log lines."""
+"""The publisher routes: register, create events, and write an event into the server's own log lines."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ _logger = logging.getLogger("headwater.cne.events")
 BATCH_EVENTS_MAX = 1000
 DIARY_BYTES_MAX = 2000
 ANNOUNCED_BYTES_MAX = 16 * 1024
-"""Only of events so short the feed keeps the reading until it finds them in the log."""
+"""Only for events up to this size the feed keeps the parsed notification until it finds them in the log."""
 _WIDEST_NUMBER = 10**18 - 1
 _SENT = b'{"status":"Event sent"}'
 
 
 class Given(NamedTuple):
-    """One event of a request: what it says, and the bytes to keep."""
+    """One event of a request: its notification and the bytes to store."""
 
     notification: Notification
     original: bytes
     content_type: str
     tags: tuple[str, ...] = ()
     where: str = ""
-    """Its path in the body, where that holds several."""
+    """Its path in the body, if that holds several."""
 
 
 async def create_publisher(host: Host, exchange: Exchange) -> None:
@@ -71,7 +71,7 @@ async def get_publisher(host: Host, exchange: Exchange) -> None:
 
 
 async def delete_publisher(host: Host, exchange: Exchange) -> None:
-    """DELETE /publishers/{id}: an unknown one is gone already."""
+    """DELETE /publishers/{id}: also succeeds for an unknown id."""
     owner = await host.owner(exchange, Right.APPEND)
     if (found := host.service.publishers.by_id.get(exchange.arguments[0])) is not None:
         await host.check_own(exchange, found, owner)
@@ -120,7 +120,7 @@ async def _append(
 
 
 async def write_diary(host: Host, exchange: Exchange) -> None:
-    """POST /log: the event is logged in a line of the server's own, and is not appended to any log."""
+    """POST /log: write the event as a line of the server's own log; it is not appended to any event log."""
     await host.owner(exchange, Right.APPEND)
     slices = Slices()
     for each in await _read(exchange, await exchange.body(), slices, is_strict=False):
@@ -170,7 +170,7 @@ def _given(members: Members, original: bytes, exchange: Exchange, is_strict: boo
 
 
 def _traced(notification: Notification, exchange: Exchange) -> Notification:
-    """The same, in the trace of its request where it is in none of its own."""
+    """The notification; without its own trace it gets that of its request."""
     trace = trace_of_headers(exchange.scope["headers"])
     if not trace or TRACEPARENT in notification.extensions:
         return notification
@@ -178,9 +178,9 @@ def _traced(notification: Notification, exchange: Exchange) -> Notification:
 
 
 def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
-    """The event to append, what it says, and whether it has a publisher.
+    """The event to append, its notification, and whether it has a publisher.
 
-    A CloudEvent has an id of its own; a bare event's is that of its publisher.
+    A CloudEvent has its own id; a bare event has its publisher's.
     """
     notification, publisher = given.notification, _publisher_of(host, given.notification)
     id, address = (publisher.id, publisher.resource) if publisher else ("", "")
@@ -202,7 +202,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
 
 
 def _check_size(notification: Notification, sent_bytes: int, bytes_max: int) -> None:
-    """Raises RequestRefused where the event is larger than that, both as it was sent and as it is delivered."""
+    """Raises RequestRefused if the event is larger than that, both as sent and as delivered."""
     if sent_bytes <= bytes_max or writer.size_at_most(notification) <= bytes_max:
         return
     size = len(writer.structured(notification, _WIDEST_NUMBER))
@@ -227,7 +227,7 @@ def _is_strict(host: Host, exchange: Exchange) -> bool:
 
 
 def _in_document(where: str, given: Sequence[Given]) -> str:
-    """A path into the events of an append as the path of the same thing in the body."""
+    """Translate a path into the events of an append into a path in the body."""
     index, _, rest = where.removeprefix("events").partition(".")
     number = index.strip("[]")
     path = given[int(number)].where if number.isdigit() and int(number) < len(given) else ""

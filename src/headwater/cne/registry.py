@@ -1,6 +1,6 @@
-"""The registry: which subscriptions, or publishers, there are, and whether there may be one more.
+"""The registry of subscriptions or publishers, with its limits.
 
-The state store has every one of them. What a webhook has to say to its subscription is no matter of these rules.
+The state store holds all of them. A webhook's answer to its subscription is checked elsewhere.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from .settings import Settings
 
 R = TypeVar("R", bound=Record)
 REMOVED_AT_ONCE = 500
-"""In one change of the state, which holds up other changes of it for some ms."""
+"""The most removals in one transaction of the state store, which blocks other changes for some ms."""
 
 
 class AlreadyThere(Exception):
-    """That endpoint has that subscription."""
+    """The endpoint already has that subscription."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
@@ -36,56 +36,56 @@ class AlreadyThere(Exception):
 
 
 class TooMany(Exception):
-    """There are as many subscriptions, or publishers, as there may be."""
+    """The limit of subscriptions or publishers is reached."""
 
 
 class ResourceUnknown(Exception):
-    """Nothing is known of the resource: no state, no publisher."""
+    """The resource is unknown: it has no state and no publisher."""
 
 
 class StatesFull(Exception):
-    """There is no state for an address, and no room for that of a new one."""
+    """An address has no state, and there is no room for a new one."""
 
 
 class _Making(NamedTuple):
-    """Something that is being registered."""
+    """A registration in progress."""
 
     owner: str
     is_over: asyncio.Event
 
 
 class Landed(NamedTuple, Generic[R]):
-    """Changes that were made after somebody was told that this is not known."""
+    """Changes that took effect although their outcome was reported as unknown."""
 
     made: list[R]
     removed: list[R]
 
 
 class Registry(Generic[R]):
-    """Records of one type by id, in the order in which they were made.
+    """Records of one type by id, in order of creation.
 
-    To be used on one event loop: changes are made by `put` and `remove`, whose writes run in threads.
+    Use it on one event loop: change it by `put` and `remove`, whose writes run in threads.
     """
 
     def __init__(self, state: StateStore, name: str, type: builtins.type[R], settings: Settings) -> None:
-        """`name` is what one of them is called: `subscription`, `publisher`."""
+        """`name` is the singular noun for a record: `subscription`, `publisher`."""
         self._state, self._name, self._type, self._settings = state, name, type, settings
         self._kind = f"cne/{name}"
         self._being_made: dict[tuple[str, ...], _Making] = {}
         self._unknown: dict[str, R] = {}
-        """Of which it was told that it is not known whether they are there. While the state does not answer, further
-        changes are refused, so these are few.
+        """Records whose existence was reported as unknown. While the state store does not answer, further changes are
+        refused, so these are few.
         """
         self.by_id: dict[str, R] = {}
 
     def load(self) -> None:
-        """Read what is stored; blocks."""
+        """Load the stored records; blocks."""
         decoder = msgspec.json.Decoder(self._type)
         found = [decoder.decode(entry.value) for _, entry in self._state.items(self._kind)]
         self.by_id = {record.id: record for record in sorted(found, key=lambda record: (record.created_at, record.id))}
 
     def find(self, resource: str, endpoint: str | None = None) -> R | None:
-        """The record for that resource address (and endpoint, if one is given). Empty segments do not count."""
+        """The record for that resource address (and endpoint, if one is given). Empty segments are ignored."""
         resource = canonical(resource)
         for record in self.by_id.values():
             if canonical(record.resource) == resource and endpoint in (None, record.endpoint):
@@ -94,7 +94,7 @@ class Registry(Generic[R]):
 
     @contextlib.asynccontextmanager
     async def alone(self, owner: str, *key: str) -> AsyncIterator[None]:
-        """One at a time registers the same thing, so that the second one finds what the first one made."""
+        """Serialise registrations of the same thing, so that the second one finds the record of the first."""
         while (other := self._being_made.get(key)) is not None:
             await other.is_over.wait()
         self._being_made[key] = _Making(owner, asyncio.Event())
@@ -104,18 +104,18 @@ class Registry(Generic[R]):
             self._being_made.pop(key).is_over.set()
 
     def check_room(self, owner: str) -> None:
-        """Whether there may be one more, which is being made already. Raises TooMany."""
+        """Check the limits for a registration already in progress. Raises TooMany."""
         owners = [record.owner for record in self.by_id.values()]
         owners += [making.owner for making in self._being_made.values()]
         if len(owners) > (limit := self._settings.subscriptions_max):
             raise TooMany(f"there may be {limit} {self._name}s")
-        # Behind one address there may be many, and addresses are all that is known where there are no users.
+        # Many callers may share an address, and without users nothing but the address is known.
         limit = self._settings.owner_subscriptions_max
         if not owner.startswith("address:") and owners.count(owner) > limit:
             raise TooMany(f"one user may have {limit} {self._name}s")
 
     def record_of(self, request: Request, dialect: Dialect, owner: str, base: str, **more: Any) -> R:
-        """The record of a request, under a new id; `base` is the URI before that. It is registered by `put`."""
+        """The record of a request, with a new id; `base` is the URI before the id. `put` registers it."""
         id = str(uuid.uuid4())
         return self._type(
             id=id,
@@ -138,9 +138,9 @@ class Registry(Generic[R]):
         self.by_id[record.id] = record
 
     async def remove(self, ids: Iterable[str]) -> None:
-        """Take records away, durably: many in one change of the state, because each waits for the disk.
+        """Remove records durably, many per transaction, because each transaction waits for the disk.
 
-        Raises EventLogError: those that are still in `by_id` may be there.
+        Raises EventLogError: records still in `by_id` may exist.
         """
         known = [id for id in ids if id in self.by_id]
         for index in range(0, len(known), REMOVED_AT_ONCE):
@@ -155,7 +155,7 @@ class Registry(Generic[R]):
                 self._unknown.pop(id, None)
 
     async def take_landed(self) -> Landed[R]:
-        """Of what was told to be unknown, take up what is known by now. Raises EventLogError."""
+        """Apply the changes that were reported as unknown and whose outcome is now known. Raises EventLogError."""
         landed = Landed[R]([], [])
         for id, record in list(self._unknown.items()):
             is_there = await asyncio.to_thread(self._state.get, self._kind, id) is not None

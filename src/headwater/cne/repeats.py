@@ -1,8 +1,8 @@
-"""CloudEvents whose source and id the log has: repeats, events of a producer that counts from 1 again, and mistakes.
+"""CloudEvents whose source and id the log has: repeats, events of a producer that restarted its ids, and mistakes.
 
-A repeat says what the stored event says, and is left out. A producer that restarts uses its ids again, for other
-events: those have a later `time` of their own. They are stored under an id made of the producer's and of that time, so
-that their repeats are found too. Anything else is refused.
+A repeat has the content of the stored event and is skipped. A restarted producer reuses its ids for other events, which
+have a later `time` of their own. They are stored under an id made of the producer's id and that time, so that their
+repeats are found too. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from .notifications import timestamps
 from .notifications.stored import PRODUCERS_ID, STAMPED, said_in
 
 _NOT_SAID = frozenset({"time", "datacontenttype", TRACEPARENT, TRACESTATE, STAMPED, PRODUCERS_ID})
-"""Attributes that a repeat need not share: the time is looked at by itself, and each request may have its own trace."""
+"""Attributes in which a repeat may differ: the time is compared separately, and each request may have its own trace."""
 
 
 class IdReused(Exception):
     """The log has another event of the same source and id; nothing was appended."""
 
     def __init__(self, index: int, event: Event, number: int | None) -> None:
-        """`index` is that of the event in the append; `number` that of the stored one, None if it is in the append."""
+        """`index` is the event's place in the append; `number` is the stored event's, None if that is in the append
+        too."""
         self.index = index
         where = "comes before it" if number is None else f"is stored as event {number}"
         super().__init__(
@@ -37,7 +38,7 @@ class IdReused(Exception):
 
 
 def new_of(log: LocalLog, events: Sequence[Event]) -> list[Event]:
-    """Those of the events that the log does not have, under ids that it does not have. Blocks.
+    """The events that are new to the log, under ids that are new to it. Blocks.
 
     Raises IdReused.
     """
@@ -57,7 +58,7 @@ def new_of(log: LocalLog, events: Sequence[Event]) -> list[Event]:
 
 
 def is_same(event: Event, known: Event | SequencedEvent) -> bool:
-    """Whether both say the same, however it is written. A time that this server gave does not count."""
+    """Whether both have the same content, in any spelling. A time set by this server is ignored."""
     is_stamped = STAMPED in event.attributes
     if (event.type, is_stamped) != (known.type, STAMPED in known.attributes):
         return False
@@ -69,12 +70,12 @@ def is_same(event: Event, known: Event | SequencedEvent) -> bool:
 
 
 def is_later(event: Event, known: Event | SequencedEvent) -> bool:
-    """Whether an event has a time that its producer gave, and a later one than that of the known one."""
+    """Whether an event's time was set by its producer and is later than the known event's."""
     return STAMPED not in event.attributes and _time_of(event) > _time_of(known)
 
 
 def renamed(event: Event) -> Event:
-    """The event under an id made of its own and its time; its own becomes an attribute."""
+    """The event under an id made of its own id and its time; its own id becomes an attribute."""
     time = event.attributes["time"]
     id = event.id
     if len(id) + len(time) >= ID_CHARS_MAX:
@@ -88,7 +89,7 @@ def _read(log: LocalLog, number: int | None) -> SequencedEvent | None:
 
 
 def _time_of(event: Event | SequencedEvent) -> tuple[str, str]:
-    """In an order that is that of time; nothing where an event of others has none that can be read."""
+    """A key that sorts by time; empty if an event of another protocol has no readable time."""
     try:
         time = timestamps.normalised(event.attributes.get("time", ""), "time")
     except InvalidInput:

@@ -1,7 +1,7 @@
-"""Which subscriptions, or publishers, are to go where all of them are to: the caller's own, if it is known who calls.
+"""Which subscriptions or publishers a DELETE of all removes: the caller's own, if the caller is known.
 
-An address is no caller: on a node, all consumers have that of the loopback. So a caller of whom nothing else is known
-says which endpoint it is about, unless all of that address have the same host and port to deliver to, or a 409 says it.
+An address does not identify a caller: on a node, all consumers use the loopback address. So a caller known only by its
+address must name its endpoint, unless all of that address deliver to the same host and port, or a 409 identifies it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ R = TypeVar("R", bound=Record)
 
 
 async def chosen(exchange: Exchange, owner: str, records: Sequence[R], conflicts: Conflicts | None = None) -> list[R]:
-    """The caller's own; of these, those of `EndpointUri` if it is given: a whole URI, an origin, or HOST:PORT.
+    """The caller's own records; if `EndpointUri` (a whole URI, an origin, or HOST:PORT) is given, only those for it.
 
-    Where they may be those of several callers, they are those of the oldest unused one of `conflicts`. A consumer whose
+    If they may belong to several callers, those of the oldest unused 409 in `conflicts` are chosen. A consumer whose
     address has changed finds its subscriptions by its 409s: subscriptions of the same origin are its own, if their
     owner is known by an address only.
 
-    Raises RequestRefused (400) where there is none.
+    Raises RequestRefused (400) if there is no such 409.
     """
     callers_known = conflicts.callers(owner) if conflicts is not None and is_address(owner) else set()
     own, callers, slices = list[tuple[R, tuple[str, ...]]](), set(callers_known), Slices()

@@ -1,4 +1,4 @@
-"""The ASGI application: routes of v1 and v2 under every prefix in the field, and how each says what went wrong."""
+"""The ASGI application: routes of v1 and v2 under every prefix in use, and their error answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .settings import Settings
 
 SCHEMA_TYPE = b"application/schema+json"
 PERMISSIVE = "accepted-"
-"""What begins the names of the schemas that have every spelling that is taken."""
+"""The name prefix of schemas that include every accepted spelling."""
 
 
 def _schemas() -> Mapping[str, bytes]:
@@ -39,9 +39,9 @@ def _schemas() -> Mapping[str, bytes]:
 
 
 def _document(schemas: Mapping[str, bytes]) -> bytes:
-    """The document with the schemas in it, where they need no name of their own.
+    """The OpenAPI document with the schemas embedded.
 
-    What is taken in any spelling is not among them: from a schema of several spellings no client can be generated.
+    The lenient schemas are left out: no client can be generated from a schema with several spellings.
     """
     document: dict[str, Any] = json.loads(files(__package__).joinpath("openapi.json").read_bytes())
     parts = {name: json.loads(text) for name, text in schemas.items() if not name.startswith(PERMISSIVE)}
@@ -52,7 +52,7 @@ def _document(schemas: Mapping[str, bytes]) -> bytes:
 
 
 SCHEMAS = _schemas()
-"""The schemas by name: `accepted-...` and `...-request-...` are what is taken, the others what is given."""
+"""The schemas by name: `accepted-...` and `...-request-...` describe input, the others output."""
 OPENAPI = _document(SCHEMAS)
 
 
@@ -75,11 +75,11 @@ async def schema(host: Host, exchange: Exchange) -> None:
 
 
 BODY_BYTES_MIN = 1024 * 1024
-"""A batch, and an event with much white space, may be larger than the largest event."""
+"""The smallest body limit: a batch, or an event with much white space, may exceed the largest event."""
 PREFIXES = (("api", "ocloudnotifications"), ("ocloudnotifications",), ("api", "cloudnotifications"))
-"""What comes before the version, in lower case: OpenShift's, O-RAN's, and a misspelling that is in the field."""
+"""The path before the version, in lower case: OpenShift's, O-RAN's, and a misspelling in use."""
 ROOMS = ("api", "ocloudnotifications", "health")
-"""First segments of the paths that are served here, in lower case; they may be in any case."""
+"""First segments of the paths served here, in lower case; matched in any case."""
 CURRENT_STATE = "currentstate"
 
 _logger = logging.getLogger("headwater.cne")
@@ -91,21 +91,21 @@ class Route(NamedTuple):
     path: str
     handlers: dict[str, Handler[Host, Exchange]]
     says_why: bool = True
-    """Whether an error has a body in v2: on O-RAN's own routes it has none."""
+    """Whether errors have a body in v2; on O-RAN's own routes they have none."""
 
 
 class Way(NamedTuple):
-    """Where a path leads."""
+    """The route that a path leads to."""
 
     pattern: str
-    """What its requests are counted under."""
+    """The label under which its requests are counted."""
     route: Route | None
     dialect: Dialect = Dialect.V2
-    """Of what is answered there, be it that there is nothing."""
+    """The dialect of the answers there, 404s included."""
     base: str = ""
     """The path up to the version, as the client wrote it."""
     arguments: Sequence[str] = ()
-    """What stands in it for the route's parameters."""
+    """The values of the route's parameters."""
 
 
 _NOWHERE = Way("", None)
@@ -114,7 +114,7 @@ _NOWHERE = Way("", None)
 class Application(FrontEnd[Host, Exchange]):
     """The O-Cloud notification API over the logs of one store, on one event loop: see FrontEnd.
 
-    `stop` leaves delivery as it is; call `close` before the store closes.
+    `stop` does not end delivery; call `close` before the store closes.
     """
 
     def __init__(
@@ -127,9 +127,10 @@ class Application(FrontEnd[Host, Exchange]):
         turns: FairScheduler | None = None,
         spans: Spans | None = None,
     ) -> None:
-        """`guard` says who may do what. `bus` is told of webhooks that fail and recover; `turns` deals the time.
+        """`guard` checks permissions. `bus` gets notifications of webhooks that fail and recover; `turns` schedules the
+        time.
 
-        `spans` gets the calls of webhooks, where somebody collects those.
+        `spans` gets the webhook calls, if they are collected.
         """
         settings = settings or Settings()
         self.service = Service(store, settings, bus or Bus(), turns, spans)
@@ -137,15 +138,15 @@ class Application(FrontEnd[Host, Exchange]):
         super().__init__(Host(self.service, guard), self._handler, _logger, Exchange)
 
     async def start(self) -> None:
-        """Load what is registered, and go on delivering."""
+        """Load the registered subscriptions and publishers, and resume delivery."""
         await self.service.start()
 
     async def close(self) -> None:
-        """Stop delivering, and write down where everybody stands."""
+        """Stop delivering, and save all positions."""
         await self.service.close()
 
     async def refuse(self, exchange: Exchange, error: Exception) -> None:
-        """See FrontEnd. O-RAN's own routes of v2 say why in a header field alone."""
+        """See FrontEnd. O-RAN's own routes of v2 give the reason only in a header field."""
         refused = errors.refusal_of(error)
         if refused is None or refused.status == 500:
             _logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])
@@ -169,7 +170,7 @@ async def _move(host: Host, exchange: Exchange) -> None:
 def _find(exchange: Exchange) -> Handler[Host, Exchange]:
     """The handler of a request. Raises RouteNotFound, MethodNotAllowed.
 
-    `scope["route"]` becomes the route's pattern: what the request is counted under.
+    Sets `scope["route"]` to the route's pattern, under which the request is counted.
     """
     scope = exchange.scope
     path = raw_path(scope)
@@ -186,7 +187,7 @@ def _find(exchange: Exchange) -> Handler[Host, Exchange]:
 
 @remembered(1024)
 def _way_of(path: str) -> Way:
-    """Where a path leads."""
+    """The route that a path leads to."""
     segments = _segments(path)
     if segments is None:
         return _NOWHERE
@@ -221,7 +222,7 @@ def _way_below(segments: list[str], lowered: list[str], dialect: Dialect, base: 
 
 
 def _segments(path: str) -> list[str] | None:
-    """The segments of the path, decoded one by one; a slash at the end does not count. None where it is no UTF-8."""
+    """The path's segments, each decoded; a trailing slash is ignored. None if it is not UTF-8."""
     try:
         return [unquote_to_bytes(segment).decode() for segment in path.strip("/").split("/")]
     except UnicodeDecodeError:
@@ -229,7 +230,7 @@ def _segments(path: str) -> list[str] | None:
 
 
 def _cleaned(scope: Scope) -> bytes:
-    """The path without empty segments, to which such a request is sent, and its query."""
+    """The path without empty segments, to redirect to, and its query."""
     segments = [segment for segment in raw_path(scope).split("/") if segment]
     query: bytes = scope.get("query_string", b"")
     return ("/" + "/".join(segments)).encode("latin-1") + (b"?" + query if query else b"")
@@ -248,7 +249,7 @@ async def _versions(host: Host, exchange: Exchange) -> None:
 
 
 async def _dummy(host: Host, exchange: Exchange) -> None:
-    """An endpoint that takes everything, for the tests of others: nothing of the body is read."""
+    """An endpoint that accepts everything, for others' tests; it does not read the body."""
     await exchange.answer_empty(204)
 
 

@@ -1,4 +1,4 @@
-"""What the routes do: register and greet subscribers and publishers, append, answer current states. No HTTP in here."""
+"""The logic of the routes: register and greet subscribers and publishers, append, return current states. No HTTP."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ from .settings import Settings
 from .supervision import FeedSupervisor
 
 APPEND_ATTEMPTS = 5
-"""How often an append is tried whose ids others append at the same time."""
+"""How often to try an append whose ids others append at the same time."""
 FORGET_S = 60.0
-"""So often it is looked which endpoints are suspended for too long."""
+"""How often to check for endpoints suspended for too long."""
 LANDED_S = 1.0
-"""So often it is looked whether a change was made of which that is not known."""
+"""How often to check whether a change with unknown outcome was made."""
 _logger = logging.getLogger("headwater.cne")
 
 
@@ -51,8 +51,8 @@ class Service:
         turns: FairScheduler | None = None,
         spans: Spans | None = None,
     ) -> None:
-        """`bus` gets the notifications of endpoints that fail and recover; `turns` deals the time of the loop; `spans`
-        gets the calls of webhooks.
+        """`bus` gets the notifications of endpoints that fail and recover; `turns` schedules the loop's time; `spans`
+        gets the webhook calls.
         """
         self.settings = settings
         self.subscriptions = Registry(store.state, "subscription", Subscription, settings)
@@ -67,7 +67,7 @@ class Service:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Load what is registered, and go on delivering."""
+        """Load the registered subscriptions and publishers, and resume delivery."""
         if self._is_started:
             return
         self._is_started = True
@@ -81,7 +81,7 @@ class Service:
         ]
 
     async def close(self) -> None:
-        """Stop delivering, and write down where everybody stands."""
+        """Stop delivering, and save all positions."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -89,9 +89,9 @@ class Service:
         await self.webhooks.close()
 
     async def append(self, events: Sequence[Event], known: Sequence[tuple[Event, Notification]] = ()) -> None:
-        """Append to the log; events that it has already are left out. Raises IdReused, EventLogError.
+        """Append to the log; events that it already has are skipped. Raises IdReused, EventLogError.
 
-        `known` are those of them of which it is known what will be read in them, and that.
+        `known` are events with their already parsed notifications.
         """
         feed = await self._supervisor.feed()
         for event, notification in known:
@@ -107,7 +107,7 @@ class Service:
             is_new = False
         else:
             is_new = not result.was_stored
-        if not is_new:  # now and then: the log has some of them, or others of their ids
+        if not is_new:  # rare: the log has some of them, or other events with their ids
             await self._append_new(feed, events)
 
     async def _append_new(self, feed: Feed, events: Sequence[Event]) -> None:
@@ -120,12 +120,12 @@ class Service:
                 if not result.was_stored:
                     return
                 raise DuplicateEventId(left[0].id, left[0].source, result.first, 0)
-            except DuplicateEventId:  # another append came between
+            except DuplicateEventId:  # another append came in between
                 if attempt == APPEND_ATTEMPTS - 1:
                     raise
 
     async def states(self, resource: str) -> list[Stored]:
-        """The current states for a resource address, as pattern; those that say that there is none are left out.
+        """The current states matching a resource address, as pattern, without those that report no data.
 
         Raises StatesFull, EventLogError.
         """
@@ -139,7 +139,7 @@ class Service:
         return [stored for stored in found if not stored.notification.is_absent]
 
     async def subscribe(self, request: Request, dialect: Dialect, owner: str, base: str) -> Subscription:
-        """Register a subscription, after its endpoint was greeted. `base` is the URI before its id.
+        """Greet the endpoint, then register a subscription. `base` is the URI before its id.
 
         Raises InvalidInput, AlreadyThere, ResourceUnknown, StatesFull, HandshakeFailed, TooMany, EventLogError.
         """
@@ -160,20 +160,20 @@ class Service:
                 await self._delivery.greet(made, greetings)
             self.conflicts.settle(owner, made.endpoint)
             await self.subscriptions.put(made)
-            await self._deliver(await self._supervisor.feed(), made)  # another one, if the log was made anew meanwhile
+            await self._deliver(await self._supervisor.feed(), made)  # another one, if the log was recreated meanwhile
             if len(greetings) > GREETINGS_MAX and (endpoint := self.endpoint(made)) is not None:
                 endpoint.owe(made, 1, greetings[-GREETINGS_MAX - 1].sequence_number)
             return made
 
     async def unsubscribe(self, *subscriptions: Subscription) -> None:
-        """Forget subscriptions; nothing more is sent to them. Raises EventLogError: some may be there."""
+        """Delete subscriptions and stop sending to them. Raises EventLogError: some may still exist."""
         try:
             await self.subscriptions.remove(each.id for each in subscriptions)
         finally:
             await self._end([each for each in subscriptions if each.id not in self.subscriptions.by_id])
 
     async def _deliver(self, feed: Feed, subscription: Subscription) -> None:
-        """From its start on, which may be a moment ago."""
+        """Deliver from its start on, which may be a moment ago."""
         had_endpoint = subscription.endpoint in feed.endpoints
         feed.subscribe(subscription)
         if had_endpoint:
@@ -190,7 +190,7 @@ class Service:
         await stop_all(stopping)
 
     async def publisher(self, request: Request, dialect: Dialect, owner: str, base: str) -> Publisher:
-        """Register a publisher, or answer the one of that resource. `base` is the URI before its id.
+        """Register a publisher, or return the existing one of that resource. `base` is the URI before its id.
 
         Raises InvalidInput, HandshakeFailed, TooMany.
         """
@@ -206,7 +206,7 @@ class Service:
             return made
 
     async def ping(self, subscription: Subscription) -> None:
-        """Send all current states to a subscription again, in turns with events; a suspended endpoint is resumed."""
+        """Send all current states to a subscription again, alternating with events; resumes a suspended endpoint."""
         feed = await self._supervisor.feed()
         endpoint = feed.endpoints.get(subscription.endpoint)
         if endpoint is None:
@@ -216,34 +216,34 @@ class Service:
         endpoint.owe(subscription, 1, feed.position)
 
     async def resume(self, subscription: Subscription) -> None:
-        """Deliver again to a suspended endpoint, and send its dead letters once more."""
+        """Resume delivery to a suspended endpoint, and resend its dead letters."""
         feed = await self._supervisor.feed()
         if (endpoint := feed.endpoints.get(subscription.endpoint)) is not None:
             endpoint.resume()
             await feed.resend(endpoint)
 
     def endpoint(self, subscription: Subscription) -> Endpoint | None:
-        """Where a subscription is delivered to, if it is at the moment."""
+        """The endpoint that a subscription is delivered to at present, if any."""
         feed = self._supervisor.present
         return None if feed is None else feed.endpoints.get(subscription.endpoint)
 
     def endpoints(self) -> list[Endpoint]:
-        """All endpoints that are delivered to at the moment; may be called from any thread."""
+        """All endpoints with delivery at present; thread-safe."""
         feed = self._supervisor.present
         return [] if feed is None else list(feed.endpoints.values())
 
     def position(self, subscription: Subscription) -> int | None:
-        """Up to which number its endpoint is done with all that concerns it; None: nothing is sent."""
+        """The number up to which its endpoint has processed all its events; None: nothing is sent."""
         feed, endpoint = self._supervisor.present, self.endpoint(subscription)
         return None if feed is None or endpoint is None else feed.done_with(endpoint)
 
     def events_behind(self, subscription: Subscription) -> int | None:
-        """How many events the log has after `position`; None: nothing is sent."""
+        """The number of events in the log after `position`; None: nothing is sent."""
         feed, position = self._supervisor.present, self.position(subscription)
         return None if feed is None or position is None else events_behind(feed.log, position)
 
     async def followers(self) -> list[Follower]:
-        """Where the webhooks of all subscriptions stand in the log; the loop has other turns in between."""
+        """The log positions of all subscriptions' webhooks; other tasks get turns in between."""
         found, slices = list[Follower](), Slices()
         for each in list(self.subscriptions.by_id.values()):
             await slices.pause()
@@ -253,13 +253,13 @@ class Service:
         return found
 
     async def _take_landed(self) -> None:
-        """What was changed though whoever asked could not be told: it holds here too, a moment later."""
+        """Apply changes that took effect although the caller was told that the outcome is unknown."""
         while True:
             await asyncio.sleep(LANDED_S)
             try:
                 await self.publishers.take_landed()
                 made, removed = await self.subscriptions.take_landed()
-                if (feed := self._supervisor.present) is not None:  # else one that begins has them
+                if (feed := self._supervisor.present) is not None:  # else the next feed starts with them
                     for each in made:
                         await self._deliver(feed, each)
                 await self._end(removed)
@@ -269,7 +269,7 @@ class Service:
                 _logger.exception("taking up late changes of subscriptions failed; it is tried again")
 
     async def _forget_suspended(self) -> None:
-        """Delete the subscriptions of endpoints that are suspended for longer than is set."""
+        """Delete the subscriptions of endpoints suspended for longer than the configured time."""
         pause_s = min(FORGET_S, self.settings.forget_after_ms / 1000)
         while True:
             await asyncio.sleep(pause_s)
@@ -298,17 +298,17 @@ class Service:
             )
 
     def _mode(self, dialect: Dialect) -> str:
-        """How events are delivered to a subscription that does not say."""
+        """The delivery mode of a subscription that names none."""
         mode = self.settings.delivery_mode
         return mode if mode in MODES[dialect] else STRUCTURED
 
     def _check_endpoint(self, request: Request) -> None:
-        """Raises InvalidInput where a webhook may not be there."""
+        """Raises InvalidInput if a webhook may not be at that address."""
         if request.endpoint:
             endpoint_uri(request.endpoint, self.webhooks.allowed, "EndpointUri")
 
     async def _greetings(self, feed: Feed, subscription: Subscription) -> list[Stored]:
-        """The current states with which a subscriber is greeted; in v1, none. Raises ResourceUnknown, StatesFull."""
+        """The current states to greet a subscriber with; none in v1. Raises ResourceUnknown, StatesFull."""
         if subscription.dialect is Dialect.V1:
             return []
         pattern = Pattern(subscription.resource, self.settings.place)
@@ -323,13 +323,13 @@ class Service:
         raise ResourceUnknown(f"nothing is known of {subscription.resource}")
 
     def _check_states(self, feed: Feed, resource: str) -> None:
-        """Raises StatesFull where it may be for lack of room that nothing is known of a resource."""
+        """Raises StatesFull if a resource may be unknown only for lack of room."""
         if not feed.states.has_room:
             limit = self.settings.states_max
             raise StatesFull(f"{resource} has no current state: there is no room for more (cne.states_max is {limit})")
 
     def _revive(self, subscription: Subscription) -> None:
-        """An endpoint that subscribes is there again."""
+        """Resume an endpoint that subscribes again."""
         endpoint = self.endpoint(subscription)
         if endpoint is not None and endpoint.kept.is_suspended:
             endpoint.resume()

@@ -1,4 +1,4 @@
-"""The settings of the notification API: where events are, where webhooks may be, and how long they are tried."""
+"""The settings of the notification API: the log, allowed webhook hosts, and retry times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..formats.settings.declaration import (
 from .notifications.addresses import Place
 
 LOOPBACK = "loopback"
-"""The word in `hosts` for this machine itself."""
+"""The word in `hosts` for this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +30,9 @@ class Settings:
     """The O-Cloud notification API. Times are in ms, sizes in bytes."""
 
     log: str = setting("cne", log_name, "log that holds the events; made when it is first needed")
-    """Log that holds the events of the [notification API](notifications.md); made when it is first needed."""
+    """Log that holds the events of the [notification API](notifications.md); created when first needed."""
     cluster: str = setting("", name, "this server's own cluster, for `.` in a resource address")
-    """Name of the server's own cluster, for `.` in a resource address. Where it is not set, `.` stands for every
-    name."""
+    """Name of the server's own cluster, for `.` in a resource address. If it is not set, `.` stands for every name."""
     site: str = setting("", name, "this server's own site")
     """Name of the server's own site, likewise."""
     node: str = setting("", name, "this server's own node")
@@ -52,28 +51,28 @@ class Settings:
         one_of("structured", "binary", "starlingx"),
         "how subscriptions that do not say get events: structured, binary, starlingx",
     )
-    """How subscriptions whose `DeliveryMode` is not given get events: `structured`, `binary`, or `starlingx` (v2 only):
-    in the [envelope](notifications.md#starlingx) for which consumers of StarlingX look."""
+    """How subscriptions without a `DeliveryMode` get events: `structured`, `binary`, or `starlingx` (v2 only): in the
+    [envelope](notifications.md#starlingx) that StarlingX consumers expect."""
     v1_wraps: bool = setting(False, boolean, "send CloudEvents to subscribers of v1, and not bare events")
     v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, and not the subscription's")
     webhook_handshake: bool = setting(False, boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")
     webhook_ca: Path | None = setting(
         None, path, "file with the authorities (PEM) that webhooks' certificates are verified by; default: the system's"
     )
-    """File with the authorities (PEM) by which certificates of webhooks are verified, in place of the system's
-    authorities. It is read again when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
+    """File with the certificate authorities (PEM) to verify webhooks by, in place of the system's. It is read again
+    when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
     webhook_certificate: Path | None = setting(
         None, path, "file with the certificate chain (PEM) that webhooks are shown when they ask for one; with its key"
     )
-    """File with the certificate chain (PEM) that a webhook is shown when it asks for a client certificate. It needs
+    """File with the certificate chain (PEM) to send to webhooks that request a client certificate. It needs
     `cne.webhook_key`."""
     webhook_key: Path | None = setting(None, path, "file with the private key (PEM) of cne.webhook_certificate")
     public_reads: bool = setting(False, boolean, "where there are users, let everybody read all the same")
-    """Where there are users, let everybody read subscriptions, publishers and current states all the same."""
+    """Let everyone read subscriptions, publishers and current states, even if users are configured."""
     client_certificates: bool = setting(
         False, boolean, "take calls that change something only with a verified client certificate"
     )
-    """Take calls that change something only from clients authenticated by a certificate of `tls.client_ca`."""
+    """Accept changes only from clients authenticated by a certificate of `tls.client_ca`."""
     timeout_ms: int = setting(2000, duration_ms(10, 60_000), "how long a webhook may take to answer")
     queue_events_max: int = setting(
         1000, whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log"
@@ -88,23 +87,22 @@ class Settings:
         604_800_000, duration_ms(1, 10**12), "how long a webhook may be suspended before its subscriptions are deleted"
     )
     """How long a webhook may be suspended before its subscriptions are deleted. The event
-    `io.headwater.webhook.forgotten` tells it."""
+    `io.headwater.webhook.forgotten` reports it."""
     subscriptions_max: int = setting(
         10_000, whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be"
     )
     owner_subscriptions_max: int = setting(
         1000, whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have"
     )
-    """How many of each one user may have, or one client certificate; where there are neither, nobody is known to be
-    one."""
+    """How many of each one user or one client certificate may have; without either, callers cannot be told apart."""
 
     states_max: int = setting(
         20_000, whole_number(1, 1_000_000), "how many resource addresses have a current state; known ones stay"
     )
-    """How many resource addresses have a current state. Beyond that, known ones stay, and events of others are
+    """How many resource addresses have a current state. Beyond that, known ones stay, and events of others are still
     delivered; `CurrentState` of an address without a state is then 503."""
 
     @property
     def place(self) -> Place:
-        """This server's own place."""
+        """This server's place."""
         return Place(self.cluster, self.site, self.node)

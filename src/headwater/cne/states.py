@@ -1,7 +1,7 @@
-"""The current states of every resource: the newest notification about it of each source, whoever wrote it.
+"""The current states of every resource: the newest notification about it from each source, in any protocol.
 
-The table is derived from the log alone. What it holds is also in the state store, so that it outlives the events that
-it came from; `unsaved` is what is still to be written there.
+The table is derived from the log alone. Its content is also in the state store, so that it outlives its events;
+`unsaved` lists what must still be written there.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from .notifications.segment_index import AddressIndex
 from .notifications.stored import Stored
 
 SOURCES_MAX = 32
-"""Of one address; beyond that, the source that was silent for longest is forgotten."""
+"""The most sources per address; beyond that, the source silent for longest is dropped."""
 BYTES_MAX = 256 * 1024 * 1024
-"""Of memory, as `Stored.bytes` estimates it. States live as long as the data: they are in the server's base, and no
-part of what peers make it hold for a while."""
+"""The memory limit, as estimated by `Stored.bytes`. States live as long as the data, so they count as the server's base
+memory, not as memory that peers make it hold for a while."""
 ENTRY_BYTES = 1024
-"""What an entry counts for, besides its share of its event."""
+"""The size of an entry, besides its share of its event."""
 ASKED_MAX = 100_000
-"""Patterns that are remembered, and the addresses that they match, together."""
+"""The most cached patterns and matching addresses, together."""
 
 Strand = tuple[str, bytes]
-"""Which notifications replace each other at an address: those of one source about the same addresses, by a digest."""
+"""Identifies notifications that replace each other at an address: same source and, by digest, same addresses."""
 Key = tuple[str, Strand]
-"""One entry: an address, and which of the notifications there."""
+"""The key of one entry: an address and a strand there."""
 _logger = logging.getLogger("headwater.cne")
 
 
 class States:
-    """The newest notifications by resource address. Where there are too many addresses, known ones stay."""
+    """The newest notifications by resource address. At the limit, known addresses stay and new ones get no state."""
 
     def __init__(self, addresses_max: int) -> None:
         self._addresses_max = addresses_max
@@ -49,37 +49,37 @@ class States:
         """Addresses by pattern, until a new address comes."""
         self._asked_size = 0
         self._is_reported = False
-        """Whether the log says that there is no room for another address."""
+        """Whether the server's log has reported that there is no room for another address."""
         self.unsaved: set[Key] = set()
 
     @property
     def has_room(self) -> bool:
-        """Whether an address that is not known can get a state."""
+        """Whether an unknown address can get a state."""
         return len(self._newest) < self._addresses_max and self._bytes < BYTES_MAX
 
     def apply(self, stored: Stored) -> None:
-        """Take a notification, which must be newer than those before it."""
+        """Apply a notification, which must be newer than all earlier ones."""
         strand = _strand(stored)
         for address in stored.addresses:
             self._put(address, strand, stored)
 
     def restore(self, stored: Stored, address: str, *, is_saved: bool = True) -> None:
-        """Take one entry from the state store; `is_saved` says that it need not be written again."""
+        """Restore one entry from the state store; `is_saved`: it need not be written again."""
         key = address, _strand(stored)
         for each in stored.addresses:
             if each.text == address:
                 self._put(each, key[1], stored)
         if self.get(key) is None:
-            self.unsaved.add(key)  # there is no room for it: kept, it would be old news one day
+            self.unsaved.add(key)  # no room for it: if kept in the store, it would become outdated
         elif is_saved:
             self.unsaved.discard(key)
 
     async def find(self, pattern: Pattern, slices: Slices, first: int = 1, last: int | None = None) -> list[Stored]:
-        """The newest notifications that the pattern asks for: each once, in the order of their numbers.
+        """The newest notifications matching the pattern, each once, in order of number.
 
-        With `first` and `last`, those of events with these numbers, both inclusive. The address itself is looked for
-        first; only where there is none, what matches it otherwise. Others have their turns in between: a state that
-        changes meanwhile may be the old or the new one.
+        `first` and `last` bound the event numbers, both inclusive. The exact address is tried first; other matches only
+        if it is missing. Other tasks get turns in between: a state that changes meanwhile may be the old or the new
+        one.
         """
         newest: dict[int, Stored] = {}
         for text in await self._addresses(pattern, slices):
@@ -91,7 +91,7 @@ class States:
         return [newest[number] for number in sorted(newest)]
 
     async def _addresses(self, pattern: Pattern, slices: Slices) -> Sequence[str]:
-        """The addresses that a pattern asks for."""
+        """The addresses matching a pattern."""
         if (exact := pattern.exact) is not None and exact in self._newest:
             return (exact,)
         if (known := self._asked.get(pattern.text)) is not None:
@@ -115,17 +115,17 @@ class States:
         self._asked_size += len(asked) + 1
 
     def _forget_asked(self) -> None:
-        """A search under way notices it, and does not remember its answer."""
+        """Clear the cache; a search in progress notices, and does not cache its result."""
         self._asked, self._asked_size = {}, 0
 
     def get(self, key: Key) -> SequencedEvent | None:
-        """The event behind an entry, if it is there."""
+        """The event of an entry, if it exists."""
         address, strand = key
         found = self._newest[address][1].get(strand) if address in self._newest else None
         return None if found is None else found.event
 
     def has(self, stored: Stored) -> bool:
-        """Whether a notification is current at any of its addresses: the newest of its source, and restated by none."""
+        """Whether a notification is current at any of its addresses: the newest of its source, and not replaced."""
         strand, said = _strand(stored), _said(stored)
         for each in stored.addresses:
             strands = self._newest[each.text][1] if each.text in self._newest else {}
@@ -149,7 +149,7 @@ class States:
         strands = self._newest[text][1]
         known = strands.pop(strand, None)
         outdated = list(_outdated(strands, stored)) if strands else []
-        strands[strand] = stored  # at the end: the first one is that of the source that was silent for longest
+        strands[strand] = stored  # at the end: the first one is the source silent for longest
         self._bytes += _size(stored) - (0 if known is None else _size(known))
         self.unsaved.add((text, strand))
         for other in outdated:
@@ -181,19 +181,19 @@ def _strand(stored: Stored) -> Strand:
 
 
 def _size(stored: Stored) -> int:
-    """What one of its entries counts for: they share the event."""
+    """The size of one of its entries, which share the event."""
     return stored.bytes // len(stored.addresses) + ENTRY_BYTES
 
 
 def _said(stored: Stored) -> frozenset[tuple[str, str]]:
-    """What a notification has values of: addresses of resources with types of data."""
+    """What a notification has values for: resource addresses with data types."""
     return frozenset((value.resource.strip("/"), value.data_type) for value in stored.notification.values)
 
 
 def _outdated(strands: dict[Strand, Stored], stored: Stored) -> Iterator[Strand]:
-    """What a notification replaces besides the one of its own strand.
+    """The strands that a notification replaces besides its own.
 
-    A source that says that it has no data takes back all that it said, and one that has data again takes back that.
+    A source that reports no data withdraws all its values, and one that has data again withdraws that report.
     """
     source, is_absent, others = stored.notification.source, stored.notification.is_absent, list(strands)
     if len(others) >= SOURCES_MAX:
@@ -204,10 +204,10 @@ def _outdated(strands: dict[Strand, Stored], stored: Stored) -> Iterator[Strand]
 
 
 async def about(found: Sequence[Stored], address: str, slices: Slices) -> AsyncIterator[tuple[Stored, Notification]]:
-    """Current states as one notification for each resource, with the values of all its sources, the newest first.
+    """Current states as one notification per resource, with the values of all its sources, newest first.
 
-    It is otherwise that of the newest of them, which stands beside it. Where values bear the address that is asked for,
-    it has only these. A value stands for all older ones of its source, address and type of data.
+    Its other fields are those of the newest one, which is returned with it. If values have the requested address, only
+    these are included. A value replaces all older ones of its source, address and data type.
     """
     groups: dict[Address, list[Stored]] = {}
     for stored in found:

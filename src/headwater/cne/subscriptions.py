@@ -1,4 +1,4 @@
-"""The routes of subscriptions, and of the current states that they are about."""
+"""The routes of subscriptions and of current states."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ async def ping(host: Host, exchange: Exchange) -> None:
 
 
 async def delivery(host: Host, exchange: Exchange) -> None:
-    """GET /subscriptions/{id}/delivery (ours): how delivery stands."""
+    """GET /subscriptions/{id}/delivery (ours): the state of delivery."""
     await host.reader(exchange)
     found = _found(host, exchange)
     await exchange.answer_json(200, _delivery_of(found, host.service.endpoint(found)))

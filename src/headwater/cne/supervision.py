@@ -1,7 +1,7 @@
-"""Supervision: a feed for the log, which may be made late, deleted, and made again under its name.
+"""Supervision: keeps a feed for the log, which may be created late, deleted, and recreated.
 
-The log is opened (or made) when the first one needs it, and followed from the start where it is there. When it is
-deleted, the feed ends; when one of its name is made again, a new feed begins.
+An existing log is followed from the start; else it is created when first needed. When it is deleted, the feed ends;
+when it is recreated, a new feed begins.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from .registry import Registry
 from .settings import Settings
 
 POLL_S = 1.0
-"""How often it is looked whether somebody else has made the log."""
+"""How often to check whether someone else has created the log."""
 READY_S = 10.0
 
 _logger = logging.getLogger("headwater.cne")
 
 
 class FeedSupervisor:
-    """Keeps a feed running, on one event loop: `start` it when the subscriptions are loaded, and `close` it."""
+    """Keeps a feed running on one event loop: `start` it once the subscriptions are loaded, and `close` it."""
 
     def __init__(
         self,
@@ -44,37 +44,37 @@ class FeedSupervisor:
         bus: Bus,
         turns: FairScheduler | None = None,
     ) -> None:
-        """Every feed begins with the subscriptions that there are then; later ones are for the caller to add."""
+        """Every feed begins with the present subscriptions; the caller adds later ones."""
         self._store, self._subscriptions, self._delivery = store, subscriptions, delivery
         self._settings, self._bus, self._turns = settings, bus, turns
         self.present: Feed | None = None
-        """The feed that runs at the moment, if there is one; may be asked from any thread."""
+        """The running feed, if any; may be read from any thread."""
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._is_closing = False
-        """Then the task ends, also where what it met at its end came in place of its cancellation."""
+        """Once set, the task ends, even if another exception replaces its cancellation."""
 
     def start(self) -> None:
-        """Follow the log, as soon as there is one."""
+        """Follow the log as soon as it exists."""
         self._task = asyncio.create_task(self._supervise(), name="cloud native events")
 
     async def close(self) -> None:
-        """Stop delivering, and write down where everybody stands."""
+        """Stop delivering, and save all positions."""
         self._is_closing = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def feed(self) -> Feed:
-        """The feed, of a log that is made where it is missing. Raises EventLogError."""
+        """The feed; creates the log if it is missing. Raises EventLogError."""
         if (feed := self._open_feed()) is not None:
             return feed
         await asyncio.to_thread(self._store.create, self._settings.log)
         return await self._started()
 
     async def feed_if_there(self) -> Feed | None:
-        """The feed, or None where there is no log yet. Raises EventLogError."""
+        """The feed, or None if there is no log yet. Raises EventLogError."""
         if (feed := self._open_feed()) is not None:
             return feed
         if self._settings.log not in await asyncio.to_thread(self._store.names):
@@ -123,7 +123,7 @@ class FeedSupervisor:
         try:
             kept = await asyncio.to_thread(feed.restore)
         except BaseException:
-            feed.leave()  # where it did not begin, it has nothing to write down
+            feed.leave()  # a feed that did not begin has nothing to save
             raise
         try:
             await self._subscribe_all(feed, kept)
@@ -135,7 +135,7 @@ class FeedSupervisor:
             await feed.close()
 
     async def _subscribe_all(self, feed: Feed, kept: Mapping[str, Kept]) -> None:
-        """Every subscription that there is when this returns; others have their turns in between."""
+        """Add every subscription present when this returns; other tasks get turns in between."""
         slices, by_id = Slices(), self._subscriptions.by_id
         for subscription in (known := list(by_id.values())):
             await slices.pause()

@@ -1,6 +1,6 @@
-"""What the HTTP adapter of the dcb.events benchmark suite speaks: `{base}/read` and `{base}/append`.
+"""Endpoints for the HTTP adapter of the dcb.events benchmark suite: `{base}/read` and `{base}/append`.
 
-It reads an array of flat events with a `position`, and wants to be told of a failed condition with status 200.
+It reads an array of flat events with a `position`, and expects status 200 for a failed condition.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Registered reliable consumers, over HTTP: they hold trimming back until they have acknowledged."""
+"""Registered reliable consumers, over HTTP: events are not trimmed before these have acknowledged them."""
 
 from __future__ import annotations
 
@@ -74,9 +74,9 @@ async def unregister(host: Host, exchange: Exchange) -> None:
 
 
 async def _moved(field: str, moving: Coroutine[None, None, Consumer]) -> Consumer:
-    """The consumer after a move, which is durable.
+    """The consumer after a durable move.
 
-    A bad position is said of the body's `field`, a bad owner or component of the path's parameter.
+    Errors name the body's `field` for a bad position, and the path parameter for a bad owner or component.
     """
     try:
         return await moving

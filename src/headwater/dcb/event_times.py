@@ -1,7 +1,7 @@
-"""When events happened by their own times, which no index has: read from the log once for each query, and kept.
+"""The events' own times, which are not indexed: read from the log once per query, and cached.
 
-A scan grows from the newest events to the oldest, in steps, and later with the events that are new since. What was
-read stays true, because an event never changes; what was trimmed is let go.
+A scan proceeds in steps from the newest events to the oldest, and later adds new events. Cached times stay valid,
+because events never change; those of trimmed events are dropped.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from ..core.loop.scheduler import BatchSizer
 from ..core.query import Query
 
 EVENTS_MAX = 2_000_000
-"""Events of one query whose times are kept: the newest."""
+"""The most events of one query whose times are cached (the newest)."""
 KEPT_BYTES_MAX = 32 * 1024 * 1024
-"""Memory for the times of all queries: those that were asked for last."""
+"""Memory for the times of all queries; the least recently used are dropped."""
 SCANS_MAX = 1000
-"""Queries whose times are kept, at most, however few they have."""
+"""The most queries whose times are cached."""
 TYPES_MAX = 160
-"""Types of one query that are told apart; events of all others count as of none of them."""
+"""The most types counted separately per query; events of other types are counted together."""
 BLOCK_EVENTS = 4096
-"""So many events are counted in one step."""
+"""Events counted in one step."""
 TIME_MIN, TIME_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 of RFC 3339, in ms since 1970 UTC."""
 _PAGE_EVENTS, _PAGE_EVENTS_FIRST, _STEP_S = 300, 64, 0.001
-"""A page costs more for each event where it is shorter; this is short enough for the others who wait."""
+"""Short pages cost more per event; these are short enough not to delay other requests."""
 _SCAN_BYTES, _ARRAY_BYTES, _TIME_BYTES = 1024, 256, 8
-"""What a scan, and the times of one type in one block, take in memory, about."""
+"""The approximate memory of a scan, of the times of one type in one block, and of one time."""
 _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 
 OTHERS = ""
-"""Stands for the types that are not told apart."""
+"""Stands for the types that are not counted separately."""
 
 
 def happened_at(event: SequencedEvent) -> int:
-    """The event's own time (its CloudEvents attribute `time`) in ms since 1970 UTC, else that of its recording."""
+    """The event's own time (its CloudEvents attribute `time`) in ms since 1970 UTC, or else its recording time."""
     text = event.attributes.get("time")
     if text is None:
         return event.recorded_at
     try:
         moment = datetime.fromisoformat(text.upper())
-    except ValueError:  # a leap second, or not by RFC 3339: producers of other protocols are not asked for that
+    except ValueError:  # a leap second, or not RFC 3339: other protocols do not require that of producers
         return event.recorded_at
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
@@ -56,7 +56,7 @@ def happened_at(event: SequencedEvent) -> int:
 
 
 class Block:
-    """The times of events that follow each other in the log, by type."""
+    """The times of consecutive events in the log, by type."""
 
     __slots__ = ("count", "earliest", "first", "last", "latest", "times", "unsorted")
 
@@ -68,11 +68,11 @@ class Block:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory, about."""
+        """The approximate memory use."""
         return self.count * _TIME_BYTES + len(self.times) * _ARRAY_BYTES
 
     def add(self, name: str, at: int) -> None:
-        """One more event of that type."""
+        """Add an event of that type."""
         self.earliest = min(self.earliest, at) if self.count else at
         self.latest = max(self.latest, at) if self.count else at
         self.count += 1
@@ -80,7 +80,7 @@ class Block:
         self.unsorted.add(name)
 
     def copy(self) -> Block:
-        """One that stays as this one is now."""
+        """A snapshot of this block."""
         copied = Block(self.first, self.last)
         copied.count, copied.earliest, copied.latest = self.count, self.earliest, self.latest
         copied.times = {name: times[:] for name, times in self.times.items()}
@@ -88,7 +88,7 @@ class Block:
         return copied
 
     def counted(self, borders: Sequence[int]) -> dict[str, list[tuple[int, int]]]:
-        """By type (bucket, events) of each bucket that has some; a bucket is from one border to before the next."""
+        """(bucket, events) of each non-empty bucket, by type; a bucket runs from one border to just before the next."""
         for name in self.unsorted:
             self.times[name] = array("q", sorted(self.times[name]))
         self.unsorted.clear()
@@ -96,7 +96,7 @@ class Block:
 
 
 def _runs(times: array[int], borders: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(bucket, events) of times in order: as many searches as there are buckets that have some."""
+    """(bucket, events) of ordered times, with one search per non-empty bucket."""
     at, end = bisect_left(times, borders[0]), bisect_left(times, borders[-1])
     while at < end:
         bucket = bisect_right(borders, times[at]) - 1
@@ -106,31 +106,31 @@ def _runs(times: array[int], borders: Sequence[int]) -> Iterator[tuple[int, int]
 
 
 class Seen(NamedTuple):
-    """What a scan had read at one moment, whoever reads on."""
+    """A snapshot of what a scan has read."""
 
     blocks: Sequence[Block]
     events: int
     low: int
     high: int
     is_complete: bool
-    """Whether that is all up to the head that was asked for."""
+    """Whether that is everything up to the requested head."""
 
     def range(self) -> tuple[int, int] | None:
-        """The earliest time and the latest; None if there is no event."""
+        """The earliest and the latest time; None without events."""
         blocks = [block for block in self.blocks if block.count]
         return (min(each.earliest for each in blocks), max(each.latest for each in blocks)) if blocks else None
 
     def counted(self, borders: Sequence[int]) -> Iterator[dict[str, list[tuple[int, int]]]]:
-        """What each block has, in a step of its own."""
+        """The counts of each block, one block per step."""
         for block in self.blocks:
             yield block.counted(borders)
 
 
 class TimeScan:
-    """The times of the events that match one query, from the number `low` to `high`."""
+    """The times of the events matching one query, from number `low` to `high`."""
 
     def __init__(self, head: int) -> None:
-        """Nothing is read yet; it begins at the head."""
+        """Begin at the head, with nothing read yet."""
         self.low, self.high = head + 1, head
         self.blocks: deque[Block] = deque()
         self.events = 0
@@ -139,11 +139,11 @@ class TimeScan:
 
     @property
     def bytes(self) -> int:
-        """What it takes in memory, about."""
+        """The approximate memory use."""
         return _SCAN_BYTES + sum(block.bytes for block in self.blocks)
 
     def seen(self, log: LocalLog, head: int) -> Seen:
-        """What has been read by now. Only blocks at the ends grow: so those are copied."""
+        """A snapshot of what has been read. Only the blocks at both ends grow, so only those are copied."""
         blocks = list(self.blocks)
         for end in {0, len(blocks) - 1} if blocks else ():
             blocks[end] = blocks[end].copy()
@@ -151,7 +151,7 @@ class TimeScan:
         return Seen(blocks, self.events, self.low, self.high, is_complete)
 
     def steps(self, log: LocalLog, query: Query, partition: int | None, head: int) -> Iterator[int]:
-        """Read what is missing, newest first, a short page in each step; gives how many events came."""
+        """Read missing events, newest first, one short page per step; yields the number of events."""
         self._forget(log.first_retained)
         while self.high < head:
             yield self._read(log, query, partition, head, backwards=False)
@@ -159,10 +159,10 @@ class TimeScan:
             yield self._read(log, query, partition, head, backwards=True)
 
     def _read(self, log: LocalLog, query: Query, partition: int | None, head: int, *, backwards: bool) -> int:
-        """One page of what is above, or below; the times that it has belong to the block at that end."""
+        """Read one page above or below the range; its times go to the block at that end."""
         began = thread_time()
         limit = self._sizer.size
-        first_retained = log.first_retained  # before it is read: the log may be trimmed meanwhile, which `_forget` sees
+        first_retained = log.first_retained  # taken before reading: `_forget` handles a trim in between
         if backwards:
             page = log.read_page(query, self.low, backwards=True, partition=partition, limit=limit, is_bounded=True)
             low, high = (first_retained if page.is_last else page.cursor), self.low - 1
@@ -181,7 +181,7 @@ class TimeScan:
         return len(events)
 
     def _block(self, low: int, high: int, *, backwards: bool) -> Block:
-        """The block at that end, grown by those numbers; a new one where that is full."""
+        """The block at that end, extended by those numbers; a new one if it is full."""
         block = self.blocks[0 if backwards else -1] if self.blocks else None
         if block is None or block.count >= BLOCK_EVENTS:
             block = Block(low, high)
@@ -197,7 +197,7 @@ class TimeScan:
         return name
 
     def _forget(self, first_retained: int) -> None:
-        """Let go of blocks of which something was trimmed: what is left of the last one is read again."""
+        """Drop blocks with trimmed events; the rest of the last one is read again."""
         while self.blocks and self.blocks[0].first < first_retained:
             self._drop_oldest()
         self.high = max(self.high, first_retained - 1)
@@ -210,21 +210,21 @@ class TimeScan:
 
 
 class EventTimes:
-    """The scans of all logs, those that were asked for last."""
+    """The most recently used scans of all logs."""
 
     def __init__(self, bytes_max: int = KEPT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._scans: OrderedDict[Hashable, TimeScan] = OrderedDict()
 
     def scan(self, key: Hashable, head: int) -> TimeScan:
-        """The scan of that question (of one incarnation of a log); a new one begins at the head."""
+        """The scan for that key (query and incarnation of a log); a new one begins at the head."""
         scan = self._scans.setdefault(key, TimeScan(head))
         self._scans.move_to_end(key)
-        self.bound()  # whoever left in the middle of a scan has not
+        self.bound()  # a client that left during a scan has not done this
         return scan
 
     def bound(self) -> None:
-        """Forget the scans that were asked for longest ago, while all take too much."""
+        """Drop the least recently used scans while all of them use too much memory."""
         left = sum(scan.bytes for scan in self._scans.values()) - self._bytes_max
         while len(self._scans) > 1 and (left > 0 or len(self._scans) > SCANS_MAX):
             left -= self._scans.popitem(last=False)[1].bytes

@@ -1,4 +1,4 @@
-"""Events of the wire as the core's, and stored events as the bytes of an answer."""
+"""Converts events from the wire to the core's, and stored events to the bytes of an answer."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut
 
 _ENCODINGS = {None: Encoding.DATA, "data": Encoding.DATA, "amqp": Encoding.AMQP}
 _ENCODING_NAMES = ("data", "amqp")
-"""By encoding; the first is the very text that is the default, which is left out."""
+"""By encoding; the first one is the default, which is left out."""
 _encoder = msgspec.json.Encoder()
 
 
 def events_of(given: Sequence[EventIn]) -> list[Event]:
-    """The events to append. Raises InvalidEvent with the culprit's path; the log checks the rest."""
+    """The core's events to append. Raises InvalidEvent with the culprit's path; the log checks the rest."""
     return [_event_of(event, index) for index, event in enumerate(given)]
 
 
@@ -64,18 +64,18 @@ class Rendering(NamedTuple):
     separator: bytes
     closing: bytes
     events: Callable[[Sequence[SequencedEvent]], bytes]
-    """The bytes of some events, one at least."""
+    """The bytes of one or more events."""
     large: Callable[[LargeEvent, PieceBytes], Iterator[bytes]]
-    """The bytes of an event that is too large for a page, in slices."""
+    """The bytes, in slices, of an event too large for a page."""
     is_checked: bool = False
-    """Whether its readers could be hurt by stored events: then those are checked."""
+    """Whether stored events could harm its readers, and are therefore checked."""
     proves_itself: bool = False
-    """Whether the reader demanded an end, and looks for it, whatever HTTP says."""
+    """Whether the reader requested an end marker and relies on that, not on HTTP."""
     packs: bool = False
-    """Whether it takes events that are packed already as they are."""
+    """Whether it takes packed events unchanged."""
 
     def page(self, page: Page) -> bytes:
-        """The bytes of a page that is not empty."""
+        """The bytes of a non-empty page."""
         return self.events(handed_on(page) if self.is_checked else page.events)
 
     def slices(self, page: Page, piece_bytes: PieceBytes) -> Iterator[bytes]:
@@ -85,13 +85,13 @@ class Rendering(NamedTuple):
 
 
 NDJSON, NDJSON_WITH_END = "application/x-ndjson", "application/x-ndjson;end=line"
-"""The second one ends with a line that is an object with the member `end` alone: the head that bounds the read."""
+"""The second one ends with a line `{"end": head}`, an object with only the head that bounds the read."""
 
 
 def ndjson(
     *, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None, end: int | None = None
 ) -> Rendering:
-    """One envelope per line; with `data_bytes_max`, a preview; `end` is the head, where its line is demanded."""
+    """One envelope per line, or a preview with `data_bytes_max`; `end` is the head, if its line was requested."""
     made = envelopes if data_bytes_max is None else partial(previews, data_bytes_max)
 
     def page(events: Sequence[SequencedEvent]) -> bytes:
@@ -105,7 +105,7 @@ def ndjson(
 
 
 def json_array(*, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None) -> Rendering:
-    """A JSON array of envelopes; with `data_bytes_max`, of previews."""
+    """A JSON array of envelopes, or of previews with `data_bytes_max`."""
     made = envelopes if data_bytes_max is None else partial(previews, data_bytes_max)
 
     def page(events: Sequence[SequencedEvent]) -> bytes:
@@ -133,7 +133,7 @@ def _large_json(
 def large_envelope(
     large: LargeEvent, has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None
 ) -> tuple[bytes, memoryview]:
-    """The envelope, or preview, of an event without its data, as a line of JSON; and the data that belongs in it."""
+    """An event's envelope, or preview, without data as a line of JSON, and the data to insert."""
     event, data = large
     if data_bytes_max is None:
         return _encoder.encode(envelopes([event], has_partitions, in_seed_form)[0]), data
@@ -151,7 +151,7 @@ def _large_packed(large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]
 
 
 PACKED = Rendering(packed.MEDIA_TYPE.encode(), b"", b"", b"", packed.encode_page, _large_packed, packs=True)
-"""MessagePack, for programs in a hurry: ids as they are stored."""
+"""MessagePack, the fastest form to decode; ids as stored."""
 PACKED_WITH_END = Rendering(
     packed.MEDIA_TYPE_WITH_END.encode(),
     b"",
@@ -166,8 +166,8 @@ PACKED_WITH_END = Rendering(
 
 
 def arrow_stream() -> Rendering:
-    """An Arrow stream, a record batch for each page: ids as they are stored."""
-    from ..formats.arrow import tables  # it takes a moment to load, and most servers are never asked for it
+    """An Arrow stream, one record batch per page; ids as stored."""
+    from ..formats.arrow import tables  # slow to load, and rarely used
 
     def large(large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
         for part in tables.large_page(*large):
@@ -189,7 +189,7 @@ def cloudevents_batch(default_source: str) -> Rendering:
 
 
 def suite_array() -> Rendering:
-    """What the benchmark suite of dcb.events reads."""
+    """The form that the benchmark suite of dcb.events reads."""
 
     def page(events: Sequence[SequencedEvent]) -> bytes:
         numbers, _, _, types, data, tags, *_ = zip(*events, strict=True)
@@ -206,7 +206,7 @@ def suite_array() -> Rendering:
 
 
 def envelopes(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool) -> list[EnvelopeOut]:
-    """The seed's EventEnvelopes of stored events, one at least; column by column, because every read pays for it."""
+    """The seed's EventEnvelopes of one or more stored events; built column by column for speed."""
     (numbers, times, partitions, types, data, tags, ids, sources, attributes, group_keys, amqp_envelopes, encodings) = (
         zip(*events, strict=True)
     )
@@ -230,7 +230,7 @@ def envelopes(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_fo
 def previews(
     data_bytes_max: int, events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool
 ) -> list[EnvelopeOut]:
-    """As `envelopes`, with so many bytes of each event's data at most (`formats.previewing`), and their sizes."""
+    """As `envelopes`, with at most so many bytes of each event's data (`formats.previewing`), and the data sizes."""
     return [_preview(data_bytes_max, event, has_partitions, in_seed_form) for event in events]
 
 
@@ -258,7 +258,7 @@ def _preview(
 def envelope_texts(
     events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool, data_bytes_max: int | None = None
 ) -> list[bytes]:
-    """The envelopes, or previews, each as one line of JSON."""
+    """The envelopes, or previews, as one line of JSON each."""
     if data_bytes_max is None:
         return list(map(_encoder.encode, envelopes(events, has_partitions, in_seed_form)))
     return list(map(_encoder.encode, previews(data_bytes_max, events, has_partitions, in_seed_form)))
@@ -267,7 +267,7 @@ def envelope_texts(
 def _texts_and_bytes(
     column: Sequence[bytes],
 ) -> tuple[Iterable[str | UnsetType], Iterable[bytes | UnsetType]]:
-    """Payloads as texts, and as bytes where they are not UTF-8: for each event one of the two is there."""
+    """Payloads as text, or as bytes if they are not UTF-8: each event has one of the two."""
     if b"".join(column).isascii():
         return map(bytes.decode, column), repeat(UNSET)
     texts = list(map(_text_of, column))

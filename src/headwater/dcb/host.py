@@ -1,4 +1,4 @@
-"""What every handler gets: the host with its open logs, and what the answers of a log repeat."""
+"""The context of every handler: the host with its open logs, and what the answers of a log repeat."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .event_times import EventTimes
 
 
 class Described:
-    """What the answers of one log repeat."""
+    """Parts that all answers of one log repeat."""
 
     __slots__ = ("has_partitions", "incarnation")
 
@@ -23,12 +23,12 @@ class Described:
         self.has_partitions = log.settings.partitions > 1
 
     def headers(self, head: int) -> list[Header]:
-        """The header fields with which each read answers the head."""
+        """The header fields by which each read reports the head."""
         return [(b"headwater-head", b"%d" % head), (b"headwater-incarnation", self.incarnation.encode())]
 
 
 class Host(LogHost[Described]):
-    """The open logs, who keeps the groups of their workers, and what is known of when events happened."""
+    """The open logs, the keeper of their worker groups, and the cached event times."""
 
     def __init__(
         self,

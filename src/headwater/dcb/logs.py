@@ -1,4 +1,4 @@
-"""Logs themselves: list, create, look at, change, delete, trim; and their segments, page by page."""
+"""Log management: list, create, get, change, delete, trim; and list segments page by page."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _shown(foreseen: ForeseenTrim) -> ForeseenTrimOut:
 
 
 def _given_settings(body: bytes) -> dict[str, Any]:
-    """The settings that a body names; null stands for the default."""
+    """The settings named in a body; null means the default."""
     return named_settings(jsontext.decode(_settings_decoder, body))
 
 

@@ -1,7 +1,7 @@
-"""Queries and append conditions of the wire as the core's: the seed's form and today's, in all their spellings.
+"""Converts queries and append conditions to the core's: in the seed's form and today's, in all spellings.
 
-No criteria in the seed's form stand for every event, as its first implementations had it. In today's form every event
-is said explicitly (`{"all": true}` or the word `"all"`), and no items are an error.
+In the seed's form, no criteria match every event, as in its first implementations. In today's form, every event must be
+requested explicitly (`{"all": true}` or the word `"all"`), and no items are an error.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from .wire import ConditionIn, CriterionProperties, ItemIn, QueryIn, TagPair
 
 VERSION = "1.0"
 QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
-"""Terms, and what they are wrapped into."""
+"""Terms and the values around them."""
 _CRITERION_TYPES = {"EventTypes": (True, False), "Tags": (False, True), "EventTypesAndTags": (True, True)}
 """Criterion type -> whether it has event types, whether it has tags."""
 _ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exact_tags)(?P<rest>\[\d+\])?)?)?")
 
 
 def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> Query:
-    """The query; `where` is its path in the request. Raises InvalidQuery with the path of the culprit.
+    """The core's query; `where` is its path in the request. Raises InvalidQuery with the path of the culprit.
 
-    Beside `all`, an empty list counts as none: some generated clients send every list.
-    `none_is_all` makes `items: []` every event, as the benchmark suite means it.
+    With `all`, empty lists are ignored: some generated clients send every list. `none_is_all` makes `items: []` match
+    every event, as the benchmark suite expects.
     """
     if isinstance(given, str):
         if given != "all":
@@ -60,19 +60,19 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
 
 
 def check_query(text: bytes, where: str = "query") -> None:
-    """Raises InvalidInput where a query, or what holds little else, has more values than any that is allowed."""
+    """Raises InvalidInput if a query, or a document with little else in it, has more values than any valid one."""
     check_values(text, QUERY_VALUES_MAX, where)
 
 
 def is_in_seed_form(given: QueryIn | str) -> bool:
-    """Whether a query is written as the seed writes it: with `criteria` or `version`."""
+    """Whether a query is in the seed's form: with `criteria` or `version`."""
     return not isinstance(given, str) and (
         given.criteria is not UNSET or given.criterias is not UNSET or given.version is not UNSET
     )
 
 
 def condition_is_in_seed_form(given: ConditionIn | None) -> bool:
-    """Whether a condition is the seed's: by its own fields, or by its query."""
+    """Whether a condition is in the seed's form, by its own fields or by its query."""
     if given is None:
         return False
     match = given.fail_if_events_match or given.fail_if_events_match_camel
@@ -87,7 +87,7 @@ def condition_is_in_seed_form(given: ConditionIn | None) -> bool:
 def condition_of(
     given: ConditionIn | None, *, is_strict: bool = False, none_is_all: bool = False
 ) -> AppendCondition | None:
-    """The condition; None where nothing is asked for. Raises InvalidQuery, InvalidInput with the culprit's path."""
+    """The core's condition; None if there is none. Raises InvalidQuery, InvalidInput with the culprit's path."""
     if given is None:
         return None
     expected, expected_camel = given.expected_highest_sequence_number, given.expected_highest_sequence_number_camel
@@ -116,7 +116,7 @@ def condition_of(
 
 
 def _expecting(query: Query, expected: int | str | None, where: str, is_strict: bool) -> AppendCondition | None:
-    """The seed's ExpectedHighestSequenceNumber: a number that must have been reached, NONE or ANY."""
+    """The seed's ExpectedHighestSequenceNumber: a number that must be reached, NONE or ANY."""
     if expected == "ANY":
         return None
     if expected == "NONE" or (expected == 0 and not is_strict):
@@ -130,7 +130,7 @@ def _expecting(query: Query, expected: int | str | None, where: str, is_strict: 
 
 
 def _spelling(in_snake: object, in_camel: object, snake: str, camel: str) -> str:
-    """The name under which a field was given."""
+    """The spelling in which a field was given."""
     if in_snake is not None and in_camel is not None:
         raise InvalidQuery(f"`{snake}` and `{camel}` are the same", "condition")
     return snake if in_camel is None else camel
@@ -188,7 +188,7 @@ def _check_criterion(type: str, has_types: bool, has_tags: bool, where: str) -> 
 
 
 def tag_text(tag: str | TagPair, where: str) -> str:
-    """A tag as text. Raises InvalidInput for a key with a colon, which as text would be another tag."""
+    """A tag as text. Raises InvalidInput for a key with a colon, which would become another tag."""
     if isinstance(tag, str):
         return tag
     if ":" in tag.key:
@@ -197,7 +197,7 @@ def tag_text(tag: str | TagPair, where: str) -> str:
 
 
 def _checked(items: list[_Item], where: str) -> Query:
-    """The query, checked by the core, whose paths are translated into those of the request."""
+    """The query, checked by the core, with error paths translated into those of the request."""
     try:
         return Query.of(*[each.item for each in items])
     except InvalidQuery as error:

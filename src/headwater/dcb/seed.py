@@ -1,6 +1,6 @@
-"""The rules that the seed specification makes for events, enforced in strict mode, and ids as the seed shows them.
+"""The seed specification's rules for events, enforced in strict mode, and ids in the seed's form.
 
-The expressions are the seed's own; `\\w` is ASCII in them, as in the implementation that they come from.
+The expressions are the seed's own; `\\w` is ASCII in them, as in the original implementation.
 """
 
 from __future__ import annotations
@@ -19,16 +19,17 @@ TAG = re.compile(r"[a-zA-Z0-9\-_]{1,50}(:[a-zA-Z0-9\-_]{1,50})?", re.ASCII)
 
 
 def check_events(events: Sequence[Event]) -> None:
-    """Raises InvalidEvent, with its path, for the first breach of a rule of the seed.
+    """Raises InvalidEvent, with its path, for the first violation of a rule of the seed.
 
-    A missing id is none: the log gives one that fits. Repeated tags are none either (SHOULD NOT): the log drops them.
+    A missing id is no violation: the log assigns a valid one. Neither are repeated tags (SHOULD NOT): the log drops
+    them.
     """
     for index, event in enumerate(events):
         check_event(event.id, event.type, event.tags, index)
 
 
 def check_event(id: str, type: str, tags: Sequence[str], index: int) -> None:
-    """The same of one event, of that index."""
+    """The same for the event at that index."""
     if id and not EVENT_ID.fullmatch(id):
         raise _breach(id, EVENT_ID, f"events[{index}].id")
     if not EVENT_TYPE.fullmatch(type):
@@ -41,7 +42,7 @@ def check_event(id: str, type: str, tags: Sequence[str], index: int) -> None:
 
 
 def shown_id(id: str, source: str) -> str:
-    """The id itself where it is an EventId of the seed, else the UUIDv5 of source and id: always the same one."""
+    """The id itself if it is a valid EventId of the seed, else the UUIDv5 of source and id, which is stable."""
     if EVENT_ID.fullmatch(id):
         return id
     return str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, source), id))

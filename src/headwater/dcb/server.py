@@ -1,4 +1,4 @@
-"""The ASGI application: which handler serves which route."""
+"""The ASGI application: maps routes to handlers."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .reads import read, subscribe
 from .reads.one_event import EventForms, OneEvent
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
-"""Of an append, which takes 64 MiB; base64 makes four bytes of three, and JSON adds its own."""
+"""The largest append body: an append takes 64 MiB; base64 adds a third, and JSON its syntax."""
 READ_BYTES_MAX = 4 * 1024 * 1024
-"""Of a read: a query of all the terms that one may have, at more than 200 characters each."""
+"""The largest read body: a query with the maximum number of terms, at more than 200 characters each."""
 SMALL_BYTES_MAX = 64 * 1024
-"""Of all others, which hold a few numbers and names."""
+"""The largest body of all other requests, which hold a few numbers and names."""
 
 _logger = logging.getLogger("headwater.dcb")
 _OPENAPI = files(__package__).joinpath("openapi.yaml").read_bytes()
@@ -48,11 +48,11 @@ class Application(FrontEnd[Host, Exchange]):
         stale: Callable[[str], str | None] = lambda name: None,
         lacking: Callable[[str], Exception] = LogNotFound,
     ) -> None:
-        """`guard` says who may do what. An append over `body_bytes_max` is refused with 413 and not read on.
+        """`guard` checks permissions. An append over `body_bytes_max` is refused with 413 and not read further.
 
-        `turns` deals the time of the loop to those who read; `readers` are told of subscriptions; `forms` of an
-        event are those that other rooms know. `workers` keeps the groups; without it there are none. `stale` says why
-        nothing of a log is to be read at present, `lacking` what to say of one that is not here.
+        `turns` schedules the loop's time among readers; `readers` records subscriptions; `forms` are the forms of an
+        event from other packages. `workers` keeps the groups; without it there are none. `stale` returns why a log
+        cannot be read at present, `lacking` the error for a log that is not here.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         one_event = OneEvent(forms or {})
@@ -67,7 +67,7 @@ class Application(FrontEnd[Host, Exchange]):
         host = Host(store, guard, turns, readers, workers)
         host.stale, host.lacking = stale, lacking
         self.traffic = host.logs.traffic
-        """Events that were appended, and that were read, subscriptions included."""
+        """Counts of events appended and read, subscriptions included."""
         super().__init__(host, self.routes.find, _logger, Exchange)
 
 
@@ -121,4 +121,4 @@ _WITH_PARAMETERS = frozenset({
     append.append, subscribe.subscribe, benchmark.read, terms.list_terms, histograms.position, logs.list_segments,
     workers.leave, logs.change, logs.delete, consumers.register, consumers.reset, consumers.unregister,
 })  # fmt: skip
-"""The handlers that look at query parameters themselves."""
+"""The handlers that check query parameters themselves."""

@@ -1,7 +1,7 @@
-"""The JSON that this front end takes and gives, field by field, in every spelling that it accepts.
+"""The JSON that this front end accepts and sends, field by field, in every accepted spelling.
 
 Only shapes live here. What the fields mean is in `queries` (queries and conditions) and `events`; `openapi.yaml`
-documents the same shapes for people. Unknown fields are errors, so that a misspelt one never passes in silence.
+documents the same shapes. Unknown fields are errors, so that a misspelt one is never ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ..core.event import Event
 from ..core.extent import SegmentInfo
 
 ARROW = "application/vnd.apache.arrow.stream"
-"""`formats.arrow.tables.STREAM`, for those who need not load Arrow."""
+"""`formats.arrow.tables.STREAM`, without loading Arrow."""
 
 
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):
@@ -40,7 +40,7 @@ class EventIn(Struct, forbid_unknown_fields=True):
 
 
 class CriterionProperties(Struct, forbid_unknown_fields=True):
-    """What is inside `properties` of a criterion of the seed."""
+    """The `properties` of a criterion of the seed."""
 
     event_types: list[str] | None = None
     event_types_camel: list[str] | None = field(default=None, name="eventTypes")
@@ -59,7 +59,7 @@ class ItemIn(CriterionProperties, forbid_unknown_fields=True):
 class QueryIn(Struct, forbid_unknown_fields=True):
     """A query in the seed's form (`criteria`), in today's (`items`), or `all`.
 
-    null is not taken for a list that is not given: a query must not become every event by a slip.
+    null is not accepted for a missing list: a query must not match every event by accident.
     """
 
     all: bool | UnsetType = UNSET
@@ -209,7 +209,7 @@ class TrimIn(Struct, forbid_unknown_fields=True):
 
 
 class SuiteEventIn(Struct):
-    """An event as the benchmark suite of dcb.events sends it; it may hold more, which is left out."""
+    """An event as the benchmark suite of dcb.events sends it; further fields are ignored."""
 
     type: str
     tags: list[str] = []
@@ -232,7 +232,7 @@ class SuiteOptionsIn(Struct):
 
 
 class AppendOut(Struct, gc=False):
-    """The answer to an append: the seed's last appended SequenceNumber, and what else is known."""
+    """The answer to an append: the seed's last appended SequenceNumber, and further facts."""
 
     sequence_number: int
     first_sequence_number: int
@@ -259,7 +259,7 @@ class CountOut(Struct, omit_defaults=True, gc=False):
 
 
 class SegmentsOut(Struct, omit_defaults=True):
-    """Segments, oldest first; `after` is there where there are more."""
+    """Segments, oldest first; `after` is set if there are more."""
 
     segments: list[SegmentInfo]
     first_retained: int
@@ -269,7 +269,7 @@ class SegmentsOut(Struct, omit_defaults=True):
 
 
 class HeldOut(Struct, gc=False):
-    """A consumer that holds a trim back, and what it holds."""
+    """A consumer that holds back a trim, and what it holds."""
 
     owner: str
     component: str
@@ -299,7 +299,7 @@ class TermOut(Struct, gc=False):
 
 
 class TermsOut(Struct, omit_defaults=True):
-    """Terms in order; `after` is there where there are more."""
+    """Terms in order; `after` is set if there are more."""
 
     terms: list[TermOut]
     is_complete: bool
@@ -309,7 +309,7 @@ class TermsOut(Struct, omit_defaults=True):
 
 
 class PositionOut(Struct, gc=False):
-    """The number that a time has."""
+    """The sequence number for a time."""
 
     sequence_number: int
     head: int
@@ -317,7 +317,7 @@ class PositionOut(Struct, gc=False):
 
 
 class BucketOut(Struct, omit_defaults=True, gc=False):
-    """The events of some time."""
+    """The events of one time bucket."""
 
     recorded_from: int
     first: int
@@ -326,7 +326,7 @@ class BucketOut(Struct, omit_defaults=True, gc=False):
 
 
 class HistogramOut(Struct):
-    """How many events match, by the time at which they were recorded."""
+    """How many events match, by recording time."""
 
     recorded_from: int
     recorded_before: int
@@ -337,7 +337,7 @@ class HistogramOut(Struct):
 
 
 class EventBucketOut(Struct, omit_defaults=True, gc=False):
-    """The events that happened in some time."""
+    """The events that happened in one time bucket."""
 
     event_from: int
     events: int
@@ -345,7 +345,7 @@ class EventBucketOut(Struct, omit_defaults=True, gc=False):
 
 
 class EventHistogramOut(Struct):
-    """How many events match, by their own times; of those from `first` to `upto`, of which `events` match."""
+    """How many events match, by their own times; covers `first` to `upto`, where `events` match."""
 
     event_from: int
     event_before: int
@@ -359,7 +359,7 @@ class EventHistogramOut(Struct):
 
 
 class EventOut(Struct, omit_defaults=True, gc=False):
-    """An event as the seed writes it; what the seed does not know is there only when it says something."""
+    """An event in the seed's form; fields that the seed lacks are left out when they have defaults."""
 
     id: str
     type: str
@@ -374,7 +374,7 @@ class EventOut(Struct, omit_defaults=True, gc=False):
 
 
 class PreviewOut(EventOut, kw_only=True, omit_defaults=True, gc=False):
-    """An event whose data may be cut; of an envelope there is but the size."""
+    """An event whose data may be truncated; only the size of its envelope is given."""
 
     data_bytes: int
     envelope_bytes: int = 0
@@ -400,7 +400,7 @@ class SuiteEventOut(Struct, omit_defaults=True, gc=False):
 
 
 class SuiteAppendOut(Struct, omit_defaults=True, gc=False):
-    """What the benchmark suite of dcb.events expects of an append, whether its condition held or not."""
+    """The answer to an append that the benchmark suite of dcb.events expects, whether or not its condition held."""
 
     durationInMicroseconds: int
     appendConditionFailed: bool

@@ -1,4 +1,4 @@
-"""Workers that share the partitions of a log as a named group, over HTTP: alive, done with, gone."""
+"""Workers that share the partitions of a log as a named group, over HTTP: beat, acknowledge, leave."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def _asked(host: Host, exchange: Exchange) -> tuple[Workers, WorkerKey]:
 
 
 async def _unless_gone(host: Host, exchange: Exchange, beating: Coroutine[None, None, Holding]) -> Holding | None:
-    """What a beat answers, which may wait; None if nobody is there to hear it. Raises Stopping."""
+    """The answer to a beat, which may wait; None if the client has left. Raises Stopping."""
     answering = asyncio.ensure_future(beating)
     gone = asyncio.ensure_future(exchange.disconnected())
     stopping = asyncio.ensure_future(host.stopping.wait())

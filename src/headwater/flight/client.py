@@ -35,7 +35,7 @@ from .wire import Appended, OnDuplicate, Split, Ticket
 T = TypeVar("T")
 
 APPENDS_AHEAD = 4
-"""Batches that are on their way while the first of them is not yet known to be durable."""
+"""How many batches may be in flight before the first one is known to be durable."""
 
 
 def put_once(
@@ -48,10 +48,10 @@ def put_once(
     *,
     is_cautious: bool,
 ) -> None:
-    """Send the batches, and add each answer as soon as it is there. Raises the errors of Flight, and ServerFault.
+    """Send the batches, and add each answer as it arrives. Raises Flight's errors and ServerFault.
 
-    `is_cautious`: nothing follows the first batch before it is answered, so that without an answer nothing is in that
-    the server refuses.
+    `is_cautious`: wait for the answer to the first batch before sending more, so that without an answer nothing was
+    stored that the server refuses.
     """
     target = command.append or command.stage
     assert target is not None
@@ -72,7 +72,7 @@ def put_once(
             answers.append(decoded(kind, metadata.to_pybytes()))
         writer.close()
     except BaseException:
-        with suppress(pa.ArrowException):  # it says again what is raised already, or that the end was not marked
+        with suppress(pa.ArrowException):  # repeats the error already raised, or reports that the end was not marked
             writer.close()
         raise
 
@@ -80,7 +80,7 @@ def put_once(
 def _answer(writer: flight.FlightStreamWriter, reader: flight.FlightMetadataReader, kind: type[T]) -> T:
     metadata = reader.read()
     if metadata is None:
-        writer.close()  # this says why, if the server refused
+        writer.close()  # raises the reason if the server refused
         raise ServerFault("the server ended the stream before it had answered each batch")
     return decoded(kind, metadata.to_pybytes())
 
@@ -88,14 +88,14 @@ def _answer(writer: flight.FlightStreamWriter, reader: flight.FlightMetadataRead
 SEQUENCE_NUMBER = "sequence_number"
 REPORT_S = 5.0
 ANY_WRITER = "-"
-"""Whom to ask for where only the answer of the primary counts, whatever it is."""
+"""The writer name to ask for when only the primary's answer counts, whatever it is."""
 
 
 class BulkClient(Closing):
-    """The logs of one server, or of a home, in bulk. Safe to use from any thread; make one and keep it.
+    """Bulk access to the logs of one server, or of a home. Thread-safe; create one and reuse it.
 
-    All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable where no answer comes for as
-    long as is tried, `errors.Busy` and `errors.ServerFault`; with several addresses `calls.seen.NotHereYet`, too.
+    All methods raise the errors of `core.errors` and `core.access`, ServerUnreachable when retries end without an
+    answer, `errors.Busy` and `errors.ServerFault`; with several addresses also `calls.seen.NotHereYet`.
     """
 
     def __init__(
@@ -110,23 +110,23 @@ class BulkClient(Closing):
         timeout_s: float = TIMEOUT_S,
         retries: int = RETRIES,
     ) -> None:
-        """See BulkAddress. Nothing is sent yet."""
+        """See BulkAddress. Sends nothing yet."""
         self.address = BulkAddress(url, user, password, token, ca_file, is_verified, timeout_s, retries)
         self._calls = Calls(self.address)
 
     @staticmethod
     def of(address: BulkAddress) -> BulkClient:
-        """The client of an address."""
+        """The client for an address."""
         names = BulkAddress.__dataclass_fields__
         return BulkClient(**{name: getattr(address, name) for name in names})
 
     @property
     def url(self) -> str:
-        """Where it is: of several addresses, the one in use."""
+        """The server's URL; with several addresses, the one in use."""
         return self._calls.url
 
     def close(self) -> None:
-        """Close the connection. Streams that are open break."""
+        """Close the connection. Open streams fail."""
         self._calls.close()
 
     # Looking
@@ -140,27 +140,27 @@ class BulkClient(Closing):
         return self._calls.look(wire.INFO, log)
 
     def head(self, log: str) -> Extent:
-        """How far the log goes. Of several addresses none answers less than was known of it before."""
+        """The extent of the log; with several addresses, never less than was seen before."""
         return self._calls.look(wire.HEAD, log)
 
     def heads(self, logs: Sequence[str]) -> dict[str, Extent]:
-        """The same for many logs in one request (for each 1,000); logs that are not there are left out.
+        """The extents of many logs, 1,000 per request; missing logs are left out.
 
-        Raises Forbidden for a log that may not be read. A server of 0.1.0 is asked for one log after the other.
+        Raises Forbidden for a log that the user may not read. A 0.1.0 server is asked for one log at a time.
         """
         found: dict[str, Extent] = {}
         for at in range(0, len(logs), wire.HEADS_MAX):
             found |= self._calls.look_at_many(tuple(logs[at : at + wire.HEADS_MAX]))
         for log in logs:
-            if log not in found:  # it is not there, may not be read, or another address knows more of it
+            if log not in found:  # missing, not readable, or another address has more of it
                 with suppress(LogNotFound):
                     found[log] = self.head(log)
         return found
 
     def expect(self, log: str, incarnation: str, head: int) -> None:
-        """It is known from elsewhere that the log goes so far: of several addresses, none that has less is believed.
+        """Record that the log is known to reach `head`: with several addresses, answers that show less are rejected.
 
-        Asks nobody.
+        Sends no request.
         """
         if not self._calls.is_single:
             self._calls.seen.expect(log, incarnation, head)
@@ -170,18 +170,19 @@ class BulkClient(Closing):
         return self._act(wire.SEQUENCE_NUMBER_AT, wire.SequenceNumberAtBody(log, recorded_at), log=log).sequence_number
 
     position_at = sequence_number_at
-    """Its name in 0.1.0."""
+    """The name of this method in 0.1.0."""
 
     def count(
         self, log: str, after: int | None = None, upto: int | None = None, *, partition: int | None = None
     ) -> int:
-        """How many events are retained in (after, upto]."""
+        """The number of retained events in (after, upto]."""
         return self._act(wire.COUNT, wire.CountBody(log, after, upto, partition), log=log).events
 
     # Reading
 
     def plan(self, ticket: Ticket, *, split_bytes: int = wire.SPLIT_BYTES, splits_min: int = 1) -> list[Split]:
-        """The ticket in pieces of about that size, in order; each names the log's incarnation and fixed bounds."""
+        """Split the ticket into pieces of about that size, in order; each names the log's incarnation and fixed
+        bounds."""
         fields = {name: getattr(ticket, name) for name in Ticket.__struct_fields__}
         command = wire.encode(wire.PlanCommand(**fields, split_bytes=split_bytes, splits_min=splits_min))
         descriptor = flight.FlightDescriptor.for_command(command)
@@ -192,13 +193,13 @@ class BulkClient(Closing):
         return [_split_of(endpoint) for endpoint in info.endpoints]
 
     def schema(self, ticket: Ticket) -> pa.Schema:
-        """The schema of the ticket's batches. Asks nobody."""
+        """The schema of the ticket's batches. Sends no request."""
         return schema_of(ticket)
 
     def read(self, ticket: Ticket) -> Iterator[pa.RecordBatch]:
-        """The ticket's batches, in order. One that breaks off goes on after the last number that was given out.
+        """The ticket's batches, in order. A broken stream resumes after the last number it returned.
 
-        The head is fixed, and so is the incarnation, when the iteration begins.
+        The head and the incarnation are fixed when the iteration begins.
         """
         if ticket.upto is None or ticket.incarnation is None:
             extent = self.head(ticket.log)
@@ -224,9 +225,10 @@ class BulkClient(Closing):
                 tries.failed(error)
 
     def lender(self, ticket: Ticket, uid: int) -> wire.Lender:
-        """Who lends the segments of a ticket with fixed bounds to a process of that user: see `segment_sharing.take`.
+        """The lender of the segments of a ticket with fixed bounds to a process of that user: see
+        `segment_sharing.take`.
 
-        Raises InvalidInput where an older server has no such action.
+        Raises InvalidInput if the server is too old for this action.
         """
         assert ticket.after is not None and ticket.upto is not None and ticket.incarnation is not None
         return self._act(wire.LEND, wire.LendBody(ticket.log, ticket.after, ticket.upto, ticket.incarnation, uid))
@@ -244,10 +246,10 @@ class BulkClient(Closing):
     ) -> list[Appended]:
         """Append batches, each as one append (large ones in pieces, empty ones not at all).
 
-        With a condition, all of them are one append.
+        With a condition, all batches are one append.
 
-        Answers where each went. It is not tried again by itself: after ServerUnreachable some may be in, and with
-        ids in the events, and `on_duplicate` = skip, all may be sent again.
+        Returns where each batch went. Does not retry: after ServerUnreachable some batches may be stored. If the events
+        have ids, send all of them again with `on_duplicate` = skip.
         """
         is_one = condition is not None
         append = wire.AppendCommand(log, partition, wire.condition_json(condition), on_duplicate, marks_end=is_one)
@@ -258,7 +260,7 @@ class BulkClient(Closing):
         return appended
 
     def stage(self, log: str, writer: str, batch: int, part: int, attempt: int, batches: Batches) -> Staged:
-        """Lay batches down for a commit, durably. Tried again if `batches` can be gone through again (no iterator)."""
+        """Stage batches durably for a commit. Retried if `batches` can be iterated again (is no iterator)."""
         stage = wire.StageCommand(log, writer, batch, part, attempt, marks_end=True)
         return self._put(log, wire.PutCommand(stage=stage), batches, Staged)[0]
 
@@ -273,7 +275,7 @@ class BulkClient(Closing):
         condition: AppendCondition | None = None,
         on_duplicate: OnDuplicate = "fail",
     ) -> Committed:
-        """Append the stages, in that order, exactly once, however often it is asked for."""
+        """Append the stages, in that order, exactly once, however often it is called."""
         body = wire.CommitBody(
             log, writer, batch, tuple(stages), partition, wire.condition_json(condition), on_duplicate
         )
@@ -284,22 +286,22 @@ class BulkClient(Closing):
         return committed
 
     def discard(self, log: str, writer: str, batch: int, *, gives_up: bool = False) -> None:
-        """Forget the stages of a batch that is not to be committed.
+        """Discard the stages of a batch that will not be committed.
 
-        Where a part of them is in the log, the rest stays for a commit to go on with, unless the caller `gives_up`:
-        then nothing can be staged for the batch any more either.
+        If some of them are in the log, the rest stays so that a commit can continue, unless the caller `gives_up`: then
+        nothing more can be staged for the batch either.
         """
         self._act(wire.DISCARD, wire.DiscardBody(log, writer, batch, gives_up), log=log, has_positions=False)
 
     def writer(self, log: str, writer: str) -> WriterState | None:
-        """How far that writer is; None if it never committed."""
+        """The writer's progress; None if it never committed."""
         return self._act(wire.WRITER, wire.WriterBody(log, writer), log=log, has_positions=False).writer
 
     def forget_writer(self, log: str, writer: str) -> None:
-        """Have a writer forgotten whose last batch (2^63 - 1) is committed, and is not committed again by anything.
+        """Forget a writer whose last batch (2^63 - 1) is committed and will never be committed again.
 
-        A commit that comes nevertheless appends again. Nothing happens where no such writer is known. Raises
-        InvalidInput where it has not ended, and where an older server has no such action.
+        A later commit appends again. Does nothing for an unknown writer. Raises InvalidInput if the writer has not
+        ended, or if the server is too old for this action.
         """
         self._act(wire.FORGET_WRITER, wire.WriterBody(log, writer), log=log, has_positions=False)
 
@@ -340,10 +342,10 @@ class BulkClient(Closing):
         self._act(wire.UNREGISTER_CONSUMER, wire.UnregisterBody(log, owner, component, drops_at_most), log=log)
 
     def report_position(self, log: str, stream: str, position: int) -> None:
-        """A stream of that name is done with everything up to that number: for lag and metrics, and nothing else.
+        """Report that the named stream has processed everything up to that number; used only for lag and metrics.
 
-        The server forgets it after seven days without a word, and when it starts anew. This is tried once, for at most
-        REPORT_S: who reads on is not to wait for it. Raises InvalidInput where an older server has no such action.
+        The server forgets it after seven days without a report, and when it restarts. Tried once, for at most REPORT_S,
+        so that it does not hold up the reader. Raises InvalidInput if the server is too old for this action.
         """
         options = flight.FlightCallOptions(timeout=min(self.address.timeout_s, REPORT_S))
         self._act(wire.REPORT_POSITION, wire.ReportBody(log, stream, position), options)
@@ -375,10 +377,7 @@ class BulkClient(Closing):
         has_positions: bool = False,
         is_idempotent: bool = True,
     ) -> list[T]:
-        """The answers to a stream. What cannot be gone through again is sent once, and begun when the login is good.
-
-        And where the primary is: a question that is the primary's finds it.
-        """
+        """The answers to a stream. An iterator is sent once, after checking the login and finding the primary."""
         answers: list[T] = []
         is_cautious = not (self._calls.is_single or is_idempotent)
 

@@ -1,11 +1,11 @@
-"""Which Flight error each error of the core becomes, and back: one table, read in both directions.
+"""Maps the core's errors to Flight errors and back: one table, read in both directions.
 
 The message is "code: text"; `extra_info` is a JSON object: `error` (the code), `message` (the text) and the error's own
 fields. Besides the core's errors there are:
 
 EventLogError
 ├── Busy             too many streams are open at the server
-└── ServerFault      the server has a fault, or answers what this client does not know
+└── ServerFault      the server failed, or sent an answer this client does not know
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Fields = dict[str, Any]
 
 
 class Busy(core.EventLogError):
-    """So many streams are open as may be; try again."""
+    """The server's limit of open streams is reached; try again."""
 
     def __init__(self, kind: str, allowed: int) -> None:
         self.kind, self.allowed = kind, allowed
@@ -35,7 +35,7 @@ class Busy(core.EventLogError):
 
 
 class ServerFault(core.EventLogError):
-    """The server has a fault, or is another server, or of another version: its answer is not understood."""
+    """The server failed, or its answer is not understood (another server or another version)."""
 
 
 class Told(ValueError):
@@ -53,7 +53,7 @@ INTERNAL = ServerFault("internal error; see the server's log")
 
 
 def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
-    """What a client is told of an error; one that is nobody's fault but ours is logged, with what was being done."""
+    """The Flight error sent to a client; an internal error is logged together with `doing`."""
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, core.EventLogError):
@@ -68,7 +68,7 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
 
 
 def core_error_of(error: flight.FlightError) -> core.EventLogError | None:
-    """The core's error that a Flight error stands for; None if it does not come from a server of ours."""
+    """The core's error that a Flight error stands for; None if it is not from a Headwater server."""
     try:
         fields = msgspec.json.decode(error.extra_info or b"", type=_Fields)
         code, message = str(fields["error"]), str(fields["message"])
@@ -77,7 +77,7 @@ def core_error_of(error: flight.FlightError) -> core.EventLogError | None:
     row = _BY_CODE.get(code)
     try:
         made = row.build(fields) if row is not None else ServerFault(f"{code}: {message}")
-    except (KeyError, TypeError, ValueError):  # of another version: the code is known, and its fields are not
+    except (KeyError, TypeError, ValueError):  # another version: a known code with unknown fields
         made = ServerFault(f"{code}: {message}")
     made.args = (message,)
     return made
@@ -89,11 +89,11 @@ class _Row(NamedTuple):
     fields: Callable[[Any], _Fields]
     build: Callable[[_Fields], core.EventLogError]
     text: str | Callable[[Any], str] = ""
-    """What is said instead of the error's own message, which is for the operator."""
+    """Text sent instead of the error's own message, which is for the operator."""
 
 
 def _plain(code: str, kind: type[flight.FlightError], error: type[core.EventLogError], *names: str) -> _Row:
-    """An error that is made of its own attributes, in that order."""
+    """An error built from its own attributes, in that order."""
     return _Row(
         code,
         kind,
@@ -103,7 +103,7 @@ def _plain(code: str, kind: type[flight.FlightError], error: type[core.EventLogE
 
 
 def _wordy(code: str, kind: type[flight.FlightError], error: type[core.EventLogError], text: str = "") -> _Row:
-    """An error that is made of its message."""
+    """An error built from its message."""
     return _Row(code, kind, lambda given: {}, lambda fields: error(fields["message"]), text)
 
 

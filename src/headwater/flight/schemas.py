@@ -1,4 +1,4 @@
-"""The columns of a ticket, and what makes them of the batches of a scan. What goes in is in `formats.arrow.events`."""
+"""The columns of a ticket, and their conversion from the batches of a scan. For appends see `formats.arrow.events`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SPARK_SCHEMA = pa.schema(
 
 
 def read_columns(ticket: Ticket) -> list[str]:
-    """The columns of SCHEMA that a ticket asks for. Raises InvalidInput: unknown, repeated or none."""
+    """The columns of SCHEMA that a ticket requests. Raises InvalidInput for unknown or repeated columns, or none."""
     known = SPARK_SCHEMA.names if ticket.schema == "spark" else SCHEMA.names
     if ticket.columns is None:
         return list(SCHEMA.names)
@@ -36,32 +36,32 @@ def read_columns(ticket: Ticket) -> list[str]:
 
 
 def schema_of(ticket: Ticket) -> pa.Schema:
-    """The schema of the stream that a ticket stands for. Raises as `read_columns`."""
+    """The schema of a ticket's stream. Raises as `read_columns`."""
     read_columns(ticket)
     whole = SPARK_SCHEMA if ticket.schema == "spark" else SCHEMA
     return whole if ticket.columns is None else pa.schema([whole.field(name) for name in ticket.columns])
 
 
 class Shaping:
-    """Gives the batches of a scan the schema of their ticket. One per stream."""
+    """Converts the batches of a scan to the schema of their ticket. One per stream."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.schema = schema_of(ticket)
         self.columns: Sequence[str] = read_columns(ticket) or ["sequence_number"]
-        """What to ask a scan for; where only the log's name is asked for, something that counts the rows."""
+        """The columns to scan; if only the log's name is requested, a column that counts the rows."""
         self._log = ticket.log
         self._names = pa.array([], pa.string())
         self._is_plain = ticket.schema is None
 
     def shape(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch in that schema."""
+        """Convert a batch to that schema."""
         if self._is_plain:
             return batch
         return pa.record_batch([self._column(field, batch) for field in self.schema], schema=self.schema)
 
     def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
         if field.name == LOG:
-            if len(self._names) < batch.num_rows:  # made once for the largest batch: all others are slices of it
+            if len(self._names) < batch.num_rows:  # built for the largest batch: smaller ones get slices of it
                 self._names = pa.repeat(self._log, batch.num_rows)
             return self._names.slice(0, batch.num_rows)
         column = batch.column(field.name)

@@ -19,7 +19,7 @@ class FlightSettings:
     start: str = setting(
         "first_client", one_of("first_client", "at_once"), "when its process starts: with its first_client, or at_once"
     )
-    """When its process starts: with its `first_client`, who waits for that (its port is held until then), or `at_once`,
+    """When its process starts: with the `first_client`, which waits for it (the port is held until then), or `at_once`,
     with the server."""
     streams_max: int = setting(
         64, whole_number(1, 10_000), "reads and writes at the same time; more are refused, and the client retries"

@@ -1,7 +1,7 @@
 """The JSON of the bulk protocol, field by field: tickets, commands, actions and their answers.
 
-docs/reference/flight.md says the same for people. Unknown fields are errors, so that a misspelt one never passes in
-silence. Only shapes are checked here; what a log makes of them is the server's part.
+docs/reference/flight.md documents it. Unknown fields are errors, so that a misspelt one is never ignored. Only shapes
+are checked here; the server checks the values against the log.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ..formats.querytext import parse_query
 from ..formats.settings.logs import SettingsJson, named_settings
 
 COMMAND_BYTES_MAX = 1024 * 1024
-"""The largest ticket, command or body of an action that is looked at."""
+"""The largest ticket, command or action body that is read."""
 SPLIT_BYTES = 64 * 1024 * 1024
-"""About how large a split is where nothing is said."""
+"""The approximate default size of a split."""
 SPLITS_MAX = 100_000
 STAGES_MAX = 100_000
 HEADS_MAX = 1000
-"""Of so many logs the heads may be asked for at once."""
+"""The most logs per request for heads."""
 
 PARTITION_MAX = PARTITIONS_MAX - 1
 QUERY_CHARS_MAX = 64 * 1024
-"""The longest query as a text."""
+"""The longest query in text form."""
 
 Number = Annotated[int, Meta(ge=0, le=SEQUENCE_NUMBER_MAX)]
 Counter = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -47,20 +47,20 @@ Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 QueryText = Annotated[str, Meta(max_length=QUERY_CHARS_MAX)]
 WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
 ShortName = Annotated[str, Meta(max_length=1024)]
-"""Of what is kept for a while as it was sent: no log and no incarnation has a longer one."""
+"""A name that is kept for a while as sent: no log and no incarnation has a longer one."""
 OnDuplicate = Literal["fail", "skip"]
-"""What becomes of events whose ids are stored already: the append is refused, or goes without them."""
+"""What to do if event ids are stored already: refuse the append, or leave those events out."""
 T = TypeVar("T")
 Body = TypeVar("Body")
 Answer = TypeVar("Answer")
 
 
 class Asked(Struct, forbid_unknown_fields=True, omit_defaults=True, frozen=True):
-    """Whatever a client sends."""
+    """Base of everything that a client sends."""
 
 
 class Answered(Struct, frozen=True):
-    """Whatever the server sends. A client leaves out what it does not know."""
+    """Base of everything that the server sends. Clients ignore unknown fields."""
 
 
 class QueryItemJson(Asked, frozen=True):
@@ -87,7 +87,7 @@ class ConditionJson(Asked, frozen=True):
 
 
 class Ticket(Asked, frozen=True):
-    """What a reader asks for: the events of a log in (after, upto] that the query and the partition leave."""
+    """A read request: the events of a log in (after, upto] that match the query and the partition."""
 
     log: str
     after: Number | None = None
@@ -96,26 +96,26 @@ class Ticket(Asked, frozen=True):
     """None: up to the head at the time of the call."""
     partition: Partition | None = None
     query: QueryJson | QueryText | None = None
-    """None: every event. A text has the form of `formats.querytext`: "type=OrderPlaced tag=order:17"."""
+    """None: every event. For the text form see `formats.querytext`: "type=OrderPlaced tag=order:17"."""
     columns: tuple[str, ...] | None = None
-    """In the order in which they are to come. None: all."""
+    """In output order. None: all."""
     incarnation: str | None = None
-    """Refused unless the log is (still) that one. None: whatever it is."""
+    """Refused unless the log (still) has this incarnation. None: any."""
     schema: Literal["spark"] | None = None
     """`spark`: recorded_at in microseconds, and a first column `log`."""
     compression: Literal["lz4", "zstd"] | None = None
-    """Of the batches on their way, column by column, as Arrow has it. None: none. Older servers refuse another."""
+    """Arrow's column compression of the batches sent. None: uncompressed. Older servers refuse anything else."""
 
 
 class PlanCommand(Ticket, frozen=True):
-    """A ticket to be split: into pieces of about `split_bytes`, and at least `splits_min` where that can be."""
+    """A ticket to split into pieces of about `split_bytes`, and into at least `splits_min` if possible."""
 
     split_bytes: Annotated[int, Meta(ge=1, le=2**63 - 1)] = SPLIT_BYTES
     splits_min: Annotated[int, Meta(ge=1, le=SPLITS_MAX)] = 1
 
     @property
     def ticket(self) -> Ticket:
-        """All of it as one ticket."""
+        """The unsplit ticket."""
         return Ticket(**{name: getattr(self, name) for name in Ticket.__struct_fields__})
 
 
@@ -135,11 +135,11 @@ class AppendCommand(Asked, frozen=True):
     condition: ConditionJson | None = None
     on_duplicate: OnDuplicate = "fail"
     marks_end: bool = False
-    """See StageCommand; of interest with a condition."""
+    """See StageCommand; only relevant with a condition."""
 
 
 class StageCommand(Asked, frozen=True):
-    """A stream of batches to lay down, durably, as one part of a writer's batch, until it is committed."""
+    """A stream of batches to stage durably, as one part of a writer's batch, until it is committed."""
 
     log: str
     writer: WriterName
@@ -147,34 +147,34 @@ class StageCommand(Asked, frozen=True):
     part: Counter
     attempt: Counter = 0
     marks_end: bool = False
-    """Whether the stream ends with END as its metadata, and is worth nothing without: Flight's clients end a stream in
-    order also where the program that feeds it fails."""
+    """Whether the stream ends with END as its metadata, and is discarded without it: Flight's clients end a stream
+    normally even if the program that feeds it fails."""
 
 
 class PutCommand(Asked, frozen=True):
-    """What a `do_put` is for: just one of the two."""
+    """The purpose of a `do_put`: exactly one of the two."""
 
     append: AppendCommand | None = None
     stage: StageCommand | None = None
 
 
 END = b'{"end":true}'
-"""The metadata after the last batch of a stream that marks its end."""
+"""The metadata after the last batch, if the stream marks its end."""
 
 
 class Appended(Answered, frozen=True):
-    """Where a batch went: its events have numbers from `first` to `last`; both 0 if all of them were skipped."""
+    """The result for one batch: its events are numbered `first` to `last`; both are 0 if all were skipped."""
 
     first: int
     last: int
     was_stored: bool = False
-    """These very events had been appended before."""
+    """Exactly these events had been appended before."""
     skipped: int = 0
     """Events left out because their ids are stored already."""
 
 
 class Nothing(Asked, frozen=True):
-    """The body of an action that asks for nothing, and the answer of one that has nothing to say."""
+    """An empty action body, and an empty answer."""
 
 
 class LogBody(Asked, frozen=True):
@@ -213,7 +213,7 @@ class CreateBody(Asked, frozen=True):
 
 
 class TrimBody(Asked, frozen=True):
-    """Events numbered below `below` may go."""
+    """Events numbered below `below` may be trimmed."""
 
     log: str
     below: Number
@@ -230,7 +230,7 @@ class ConsumerBody(Asked, frozen=True):
 class RegisterBody(ConsumerBody, frozen=True):
     """A new consumer starts after `after`, by default at the head; a known one keeps its position.
 
-    So many events may be dropped because of it.
+    `drops_at_most` limits the events dropped because of it.
     """
 
     after: Number | None = None
@@ -238,20 +238,20 @@ class RegisterBody(ConsumerBody, frozen=True):
 
 
 class UnregisterBody(ConsumerBody, frozen=True):
-    """`drops_at_most`: it may drop so many events."""
+    """`drops_at_most`: the most events it may drop."""
 
     drops_at_most: int = 0
 
 
 class AcknowledgeBody(ConsumerBody, frozen=True):
-    """Everything up to `sequence_number` is done with."""
+    """Everything up to `sequence_number` is processed."""
 
     sequence_number: Number = msgspec.field()
     epoch: Counter | None = None
 
 
 class ReportBody(Asked, frozen=True):
-    """A stream of that name is done with everything up to `position`."""
+    """The named stream has processed everything up to `position`."""
 
     log: str
     stream: Annotated[str, Meta(min_length=1, max_length=STREAM_CHARS_MAX)]
@@ -266,7 +266,7 @@ class WriterBody(Asked, frozen=True):
 
 
 class CommitBody(WriterBody, frozen=True):
-    """The stages of a writer's batch, to be appended in that order, once."""
+    """The stages of a writer's batch, to append in that order, exactly once."""
 
     batch: Counter = msgspec.field()
     stages: Annotated[tuple[str, ...], Meta(max_length=STAGES_MAX)] = ()
@@ -276,15 +276,15 @@ class CommitBody(WriterBody, frozen=True):
 
 
 class DiscardBody(WriterBody, frozen=True):
-    """The stages of a writer's batch, not to be committed."""
+    """The stages of a writer's batch to discard."""
 
     batch: Counter = msgspec.field()
     gives_up: bool = False
-    """Also where a part of them is in the log already, so that a commit could not go on any more."""
+    """Discard even if some of them are in the log already; a commit can then no longer continue."""
 
 
 class LendBody(Asked, frozen=True):
-    """Segments with the events in (after, upto], for a process of that user of the operating system."""
+    """Segments with the events in (after, upto], for a process of that operating system user."""
 
     log: ShortName
     after: Number
@@ -300,7 +300,7 @@ class LogNames(Answered, frozen=True):
 
 
 class Heads(Answered, frozen=True):
-    """How far each log goes; logs that are not there, or that the user may not read, are left out."""
+    """The extent of each log; logs that do not exist or that the user may not read are left out."""
 
     heads: dict[str, Extent]
 
@@ -312,53 +312,53 @@ class SequenceNumber(Answered, frozen=True):
 
 
 class Lender(Answered, frozen=True):
-    """Where segments are lent, and the code to be shown there, which is good once and for some seconds."""
+    """Where segments are lent, and the one-time code to present there, valid for some seconds."""
 
     socket: str = ""
-    """Name of a Unix socket in Linux's abstract namespace; empty: nothing is lent."""
+    """Name of a Unix socket in Linux's abstract namespace; empty if nothing is lent."""
     code: str = ""
 
 
 class EventCount(Answered, frozen=True):
-    """How many events there are."""
+    """A number of events."""
 
     events: int
 
 
 class Trimmed(Answered, frozen=True):
-    """The first event that is left."""
+    """The first retained event."""
 
     first_retained: int
 
 
 class Consumers(Answered, frozen=True):
-    """All of a log's."""
+    """All consumers of a log."""
 
     consumers: list[Consumer]
 
 
 class OneConsumer(Answered, frozen=True):
-    """The one that was asked for, if it is registered."""
+    """The requested consumer, if it is registered."""
 
     consumer: Consumer | None
 
 
 class OneWriter(Answered, frozen=True):
-    """The one that was asked for, if it ever wrote."""
+    """The requested writer, if it ever wrote."""
 
     writer: WriterState | None
 
 
 class ActionShape(NamedTuple, Generic[Body, Answer]):
-    """What an action takes and gives, and what it takes to be allowed it."""
+    """An action's body, its answer, and the right it needs."""
 
     name: str
     body: type[Body]
     answer: type[Answer]
     right: Right | None
-    """On the log of the body; None: everybody may, and is shown what he may read."""
+    """The right on the log of the body. None: open to every user, who sees only what they may read."""
     is_idempotent: bool = True
-    """Whether a client may send it again without having seen the answer."""
+    """Whether a client may retry it without having seen the answer."""
 
 
 LOGS = ActionShape("logs", Nothing, LogNames, None)
@@ -376,7 +376,7 @@ REGISTER_CONSUMER = ActionShape("register_consumer", RegisterBody, Consumer, Rig
 ACKNOWLEDGE = ActionShape("acknowledge", AcknowledgeBody, Consumer, Right.MANAGE)
 UNREGISTER_CONSUMER = ActionShape("unregister_consumer", UnregisterBody, Nothing, Right.MANAGE, is_idempotent=False)
 REPORT_POSITION = ActionShape("report_position", ReportBody, Nothing, Right.READ, is_idempotent=False)
-"""Not sent again where it fails: the next one says more."""
+"""Not retried on failure: the next report supersedes it."""
 WRITER = ActionShape("writer", WriterBody, OneWriter, Right.APPEND)
 COMMIT = ActionShape("commit", CommitBody, Committed, Right.APPEND)
 DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)
@@ -395,18 +395,18 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(value: object) -> bytes:
-    """The JSON of any of these."""
+    """Encode any of these as JSON."""
     return _encoder.encode(value)
 
 
 def check_size(text: Sized, what: str) -> None:
-    """Raises TooLarge for what no command and no body of an action is as large as."""
+    """Raises TooLarge for text larger than any command or action body."""
     if len(text) > COMMAND_BYTES_MAX:
         raise TooLarge(len(text), COMMAND_BYTES_MAX, "bytes", what)
 
 
 def decode(kind: type[T], text: bytes, what: str) -> T:
-    """The JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+    """Decode JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
     check_size(text, what)
     try:
         given = jsontext.decode(json_decoder(kind), text)
@@ -418,7 +418,7 @@ def decode(kind: type[T], text: bytes, what: str) -> T:
 
 
 def query_of(given: QueryJson | str | None, where: str) -> Query:
-    """The query that is said. Raises InvalidQuery with its path."""
+    """The query of a request. Raises InvalidQuery with its path."""
     try:
         if given is None:
             return ALL
@@ -437,14 +437,14 @@ def query_of(given: QueryJson | str | None, where: str) -> Query:
 
 
 def query_json(query: Query) -> QueryJson | None:
-    """The query as a ticket says it."""
+    """The query as written in a ticket."""
     if query.items is None:
         return None
     return QueryJson(tuple(QueryItemJson(item.types, item.tags, item.exact_tags) for item in query.items))
 
 
 def condition_of(given: ConditionJson | None) -> AppendCondition | None:
-    """The condition that is said. Raises InvalidQuery."""
+    """The condition of a request. Raises InvalidQuery."""
     if given is None:
         return None
     query = query_of(given.fail_if_events_match, "condition.fail_if_events_match")
@@ -452,7 +452,7 @@ def condition_of(given: ConditionJson | None) -> AppendCondition | None:
 
 
 def condition_json(condition: AppendCondition | None) -> ConditionJson | None:
-    """The condition as a command says it."""
+    """The condition as written in a command."""
     if condition is None:
         return None
     query = query_json(condition.fail_if_events_match) or QueryJson(all=True)
@@ -460,14 +460,14 @@ def condition_json(condition: AppendCondition | None) -> ConditionJson | None:
 
 
 def settings_of(given: SettingsJson | None) -> LogSettings | None:
-    """The settings that are said; None where nothing is. Raises InvalidSettings."""
+    """The settings of a request; None if there are none. Raises InvalidSettings."""
     if given is None:
         return None
     return LogSettings(**named_settings(given))
 
 
 def settings_json(settings: LogSettings | None) -> SettingsJson | None:
-    """The settings as the body of `create_log` says them."""
+    """The settings as written in the body of `create_log`."""
     if settings is None:
         return None
     return SettingsJson(**{name: getattr(settings, name) for name in SettingsJson.__struct_fields__})

@@ -1,5 +1,5 @@
 """FutoIn event streams: FTN18 1.1 (Event Stream), by FTN3 1.9 messages, over HTTP (FTN5 1.4) and WebSocket.
 
-Existing FutoIn clients add, poll and receive the events of a log at `/futoin/{log}`; `docs/conformance/futoin.md` says
-what is kept of each standard.
+Existing FutoIn clients add, poll and receive the events of a log at `/futoin/{log}`; `docs/conformance/futoin.md`
+describes conformance to each standard.
 """

@@ -1,4 +1,5 @@
-"""One call from its message to its reply: who asks, which function, may they, do the parameters fit, and then do it."""
+"""Handles one call from message to reply: identify the caller, find the function, check right and parameters, run
+it."""
 
 from __future__ import annotations
 
@@ -27,18 +28,18 @@ T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")
 
 ENVELOPE_BYTES = 1024
-"""Room in a reply for what is around its result: rid, signature."""
+"""Room in a reply for everything around its result: rid, signature."""
 
 
 class Stoppable(Protocol):
-    """What goes out on a connection by itself, until the connection ends."""
+    """Something that sends on a connection by itself, until the connection ends."""
 
     def stop(self) -> None:
-        """End, wherever it is."""
+        """Stop at any point."""
 
 
 Pushes = dict[tuple[object, ...], Stoppable]
-"""Of each key there is one at a time."""
+"""One push at a time per key."""
 
 
 class CallbackConnection(Protocol):
@@ -46,30 +47,30 @@ class CallbackConnection(Protocol):
 
     @property
     def outlet(self) -> Outlet:
-        """Where events leave it."""
+        """The outlet for its events."""
 
     @property
     def pushes(self) -> Pushes:
-        """What goes out on it, by owner and component; it is stopped when the connection ends."""
+        """The pushes on it, by owner and component; they are stopped when the connection ends."""
 
     def begun(self) -> None:
-        """What a message adds has its place in the log: the next message may be looked at."""
+        """The events that a message adds have their place in the log: the next message may be read."""
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
-        """Call a function of the peer, in JSON; the future is the name of the error that answers, or None.
+        """Call a function of the peer, in JSON; the future's result is the name of the error in the answer, or None.
 
-        It is for the caller to give up waiting. Raises OSError if the peer has left.
+        The caller sets its own timeout. Raises OSError if the peer has left.
         """
 
     def close(self, reason: str) -> None:
-        """Close it in order, soon."""
+        """Close it cleanly, soon."""
 
     def fail(self) -> None:
-        """Close it because of a fault of ours, which is logged; to be called while that is handled."""
+        """Close it after an internal error, which is logged. Call it while handling the exception."""
 
 
 class Channel(Protocol):
-    """What a message came through."""
+    """The channel that a message arrived on."""
 
     @property
     def peer(self) -> str:
@@ -77,11 +78,11 @@ class Channel(Protocol):
 
     @property
     def share(self) -> Share:
-        """What the connection holds in memory: once a message is verified, it is that user's."""
+        """The memory that the connection holds; charged to the user once a message is verified."""
 
     @property
     def outlet(self) -> Outlet:
-        """Where events leave it."""
+        """The outlet for its events."""
 
     @property
     def scope(self) -> MutableMapping[str, Any]:
@@ -89,7 +90,7 @@ class Channel(Protocol):
 
     @property
     def is_secure(self) -> bool:
-        """Whether nobody between can have read or changed the message (FTN3, SecureChannel)."""
+        """Whether no third party can have read or changed the message (FTN3, SecureChannel)."""
 
     @property
     def authorization(self) -> bytes | None:
@@ -97,19 +98,19 @@ class Channel(Protocol):
 
     @property
     def certified(self) -> str | None:
-        """The user whom the client's certificate names, where it counts as a login."""
+        """The user named by the client's certificate, if that counts as a login."""
 
     @property
     def trace(self) -> Mapping[str, str]:
-        """The trace that the head of the HTTP request names (W3C Trace Context); of a connection none."""
+        """The trace from the HTTP request's header (W3C Trace Context); none for a connection."""
 
     @property
     def connection(self) -> CallbackConnection | None:
-        """The connection, if it is one."""
+        """The connection, if the channel is one."""
 
 
 class Call:
-    """A call that was found to be in order."""
+    """A valid call."""
 
     __slots__ = ("afterwards", "caller", "channel", "claim", "function", "host", "log_name", "message", "parameters")
 
@@ -124,48 +125,48 @@ class Call:
         function: Function,
         parameters: Mapping[str, Any],
     ) -> None:
-        """`claim` is for its result, until that is handed to the socket."""
+        """`claim` holds memory for its result until that is handed to the socket."""
         self.host, self.log_name, self.channel, self.message = host, log_name, channel, message
         self.claim, self.caller, self.function, self.parameters = claim, caller, function, parameters
         self.afterwards: Callable[[], None] | None = None
-        """What is to be begun when the reply is on its way."""
+        """What to start once the reply is sent."""
 
     @property
     def coder(self) -> Coder:
-        """The coder of the reply: that of the request."""
+        """The coder of the reply, the same as the request's."""
         return self.message.coder
 
     @property
     def result_bytes_max(self) -> int:
-        """How large the result may be, encoded."""
+        """The largest encoded result."""
         return self.function.reply_bytes_max - ENVELOPE_BYTES
 
     @property
     def page_bytes_max(self) -> int:
-        """How large a page of several events may be: less where the reply is signed, which takes all of its values."""
+        """The largest page of several events; smaller for a signed reply, since signing builds all its values."""
         return self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
 
     async def log(self, right: Right) -> Opened:
-        """The log that the path names, if the caller has the right."""
+        """The log named by the path, if the caller has the right."""
         return await self.host.log(self.log_name, self.caller, right)
 
     def begun(self) -> None:
-        """What the call adds has its place in the log, whatever the peer sends next."""
+        """The events that the call adds have their place in the log, whatever the peer sends next."""
         if self.channel.connection is not None:
             self.channel.connection.begun()
 
     async def turn(self, work: Callable[[], T]) -> T:
-        """The answer of some work that scans, done when it is its caller's turn."""
+        """The result of work that scans, run when it is its caller's turn."""
         turns = self.host.turns
         return await turns.do(turns.flow(self.caller.user.name, self.channel.peer), work)
 
 
 Handler = Callable[[Call], Awaitable[bytes]]
-"""Does what the function is for; answers its result, encoded. Raises FutoInError, EventLogError."""
+"""Runs a function and returns its encoded result. Raises FutoInError, EventLogError."""
 
 
 class Reply:
-    """What goes back, and what begins then."""
+    """The reply, and what to start after it."""
 
     __slots__ = ("afterwards", "body", "coder")
 
@@ -176,17 +177,17 @@ class Reply:
 async def reply_to(
     host: Host, handlers: Mapping[tuple[str, str], Handler], log_name: str, channel: Channel, claim: Claim, body: bytes
 ) -> Reply:
-    """The reply to a request, whatever its bytes are."""
+    """The reply to a request of any bytes."""
     message = await decoded(host, body)
     if isinstance(message, Reply):
         return message
-    if message.size > interface.MESSAGE_BYTES_MAX:  # a long one is passed over a few times, each a step by itself
+    if message.size > interface.MESSAGE_BYTES_MAX:  # a long one is scanned several times, each a step by itself
         await asyncio.sleep(0)
     return await answer(host, handlers, log_name, channel, claim, message)
 
 
 async def decoded(host: Host, body: bytes) -> Message | Reply:
-    """The message, or the refusal of what is none: in its coder, if that can be told."""
+    """The message, or the refusal of an invalid one, in its coder if that is known."""
     coder: Coder = JSON
     try:
         coder = coder_of(body)
@@ -205,7 +206,7 @@ async def answer(
     claim: Claim,
     message: Message,
 ) -> Reply:
-    """The reply to a request; `claim` is ended when it was sent."""
+    """The reply to a request; the caller ends `claim` once it is sent."""
     caller: Caller | None = None
     try:
         if host.stopping.done():
@@ -231,8 +232,8 @@ async def answer(
 
 
 def check_size(message: Message) -> None:
-    """Raises FutoInError for a message that is longer than its function takes: before anything is built of it, and
-    before it is known who sent it.
+    """Raises FutoInError for a message longer than its function allows, before anything is built of it and before the
+    sender is known.
     """
     if message.size > interface.MESSAGE_BYTES_MAX and message.size > (
         at_most := interface.request_bytes_max(message.f)
@@ -241,7 +242,7 @@ def check_size(message: Message) -> None:
 
 
 def checked(host: Host, log_name: str, channel: Channel, claim: Claim, message: Message, caller: Caller | None) -> Call:
-    """The call, found to be in order but for the caller's rights. Raises FutoInError."""
+    """The call, checked except for the caller's rights. Raises FutoInError."""
     function = _function(message, caller, channel)
     assert caller is not None
     parameters = function.check(message.parameters(function.any_parameters, function.encoded_parameters))
@@ -249,7 +250,7 @@ def checked(host: Host, log_name: str, channel: Channel, claim: Claim, message: 
 
 
 def failed(host: Host, coder: Coder, rid: str | None, log_name: str, error: BaseException) -> Reply:
-    """The reply to a call that failed and was not signed; what is a fault of ours is logged."""
+    """The unsigned reply to a failed call; internal errors are logged."""
     members = _members_of(host, coder, log_name, error)
     return Reply(coder.message(_with_rid(coder, rid, members)), coder)
 
@@ -268,17 +269,17 @@ def _members_of(host: Host, coder: Coder, log_name: str, error: BaseException) -
 
 
 def refusal(host: Host, error: FutoInError, coder: Coder = JSON) -> Reply:
-    """The reply to what is no request at all."""
+    """The reply to something that is not a request."""
     return Reply(coder.message(_failure(host, coder, error)), coder)
 
 
 def _function(message: Message, caller: Caller | None, channel: Channel) -> Function:
-    """The function that is called, if it may be called this way. Raises FutoInError."""
+    """The called function, if it may be called this way. Raises FutoInError."""
     name = message.function_name()
     try:
         function = interface.find(name)
     except FutoInError:
-        if caller is None:  # nobody learns what there is who has not said who they are
+        if caller is None:  # do not reveal to unidentified peers what exists
             raise unknown_interface(name.partition(":")[0]) from None
         raise
     if "SecureChannel" in function.requires and not channel.is_secure:
@@ -297,7 +298,7 @@ def _failure(host: Host, coder: Coder, error: FutoInError) -> list[tuple[str, by
 
 
 async def _signed(message: Message, caller: Caller | None, members: list[tuple[str, bytes]]) -> bytes:
-    """The reply: with the request's rid, and signed as the request was."""
+    """The reply, with the request's rid, and signed like the request."""
     coder = message.coder
     _with_rid(coder, message.rid, members)
     if caller is not None and caller.signature is not None:

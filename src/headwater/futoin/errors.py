@@ -1,6 +1,6 @@
-"""What can go wrong on the FutoIn wire, and the one table that turns other errors into it (FTN3 1.9, 1.5).
+"""Errors of the FutoIn protocol, and the table that maps other errors to them (FTN3 1.9, 1.5).
 
-FutoInError      what a reply says: the name of the error and a description
+FutoInError      the error in a reply: its name and a description
 
 A peer's library knows the standard errors, and those that the function's definition lists under `throws`; any other
 name would reach its caller as InternalError.
@@ -39,12 +39,12 @@ class FutoInError(Exception):
 
 
 def invalid(description: str) -> FutoInError:
-    """InvalidRequest: what was asked is malformed."""
+    """InvalidRequest: the request is malformed."""
     return FutoInError(INVALID_REQUEST, description)
 
 
 def unknown_interface(name: str) -> FutoInError:
-    """UnknownInterface: also what a peer gets that has not said who it is, whatever it asks for in vain."""
+    """UnknownInterface: also the answer to every failed look-up by an unidentified peer."""
     return FutoInError(UNKNOWN_INTERFACE, f"Unknown interface: {show(name)}")
 
 
@@ -54,7 +54,7 @@ def not_supported(description: str) -> FutoInError:
 
 
 def security(description: str) -> FutoInError:
-    """SecurityError: the peer is not who it says, says nothing, or the channel is not fit for it."""
+    """SecurityError: authentication failed or is missing, or the channel is not secure enough."""
     return FutoInError(SECURITY_ERROR, description)
 
 
@@ -63,12 +63,12 @@ _STOPPING = "the server is stopping; try again"
 
 
 def stopping() -> FutoInError:
-    """InternalError: the server takes no new requests."""
+    """InternalError: the server accepts no new requests."""
     return FutoInError(INTERNAL_ERROR, _STOPPING)
 
 
 def futoin_error_of(error: core.EventLogError | http.HttpError) -> FutoInError:
-    """The reply of an error of the core, or of one that HTTP can have."""
+    """The FutoIn error for a core error or an HTTP error."""
     for kind in type(error).__mro__:
         if kind in _TABLE:
             row = _TABLE[kind]
@@ -77,14 +77,14 @@ def futoin_error_of(error: core.EventLogError | http.HttpError) -> FutoInError:
 
 
 def error_of_problem(problem: Problem) -> FutoInError:
-    """The reply of a problem that a request met before it came to this room: the server starts, say."""
+    """The FutoIn error for a problem found before the request reached this package, such as a server still starting."""
     name = SECURITY_ERROR if problem.status in (401, 403) else INVALID_REQUEST
     is_ours = problem.status >= 500 or problem.status == HTTPStatus.MISDIRECTED_REQUEST
     return FutoInError(INTERNAL_ERROR if is_ours else name, problem.detail)
 
 
 def is_fault(error: core.EventLogError) -> bool:
-    """Whether somebody who runs the server should hear of it."""
+    """Whether the operator should see it."""
     is_known = isinstance(error, core.Closed | core.DiskFull | core.SequenceExhausted)
     return futoin_error_of(error).name == INTERNAL_ERROR and not is_known
 

@@ -1,4 +1,4 @@
-"""What every call needs: the open logs with their names for event types, and who may do what with them."""
+"""The context of every call: the open logs with their event type names, and the guard that checks permissions."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .settings import Settings
 
 @dataclass(slots=True)
 class Statistics:
-    """Since the server started. Only the event loop counts; any thread may read."""
+    """Counts since the server started. Only the event loop updates them; any thread may read them."""
 
     calls: Counter[str] = field(default_factory=Counter)
-    """Calls that were found to be in order, by interface and function."""
+    """Valid calls, by interface and function."""
     errors: Counter[str] = field(default_factory=Counter)
-    """Errors that were answered, by name."""
+    """Errors sent, by name."""
     pushes: Counter[str] = field(default_factory=Counter)
-    """Groups that were pushed: `reliable` and `live`."""
+    """Groups pushed: `reliable` and `live`."""
     redeliveries: int = 0
-    """Of the reliable groups, those that were pushed again after an error, or without an answer in time."""
+    """Reliable groups pushed again after an error or a timeout."""
     traffic: Traffic = field(default_factory=Traffic)
-    """Events that were added, and that were polled or pushed."""
+    """Events added, and events polled or pushed."""
     skipped: int = 0
-    """Numbers of the log that live consumers were too slow for."""
+    """Log numbers that live consumers missed because they were too slow."""
 
 
 Opened = OpenLog[Naming]
@@ -53,7 +53,7 @@ class Host:
         turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
-        """`turns` deals the loop's time to those who read; `readers` are told of pushes."""
+        """`turns` schedules the loop's time among readers; `readers` records pushes."""
         self.readers = readers or Readers()
         self.turns = turns or FairScheduler()
         self.guard, self.settings, self.may_act = guard, settings, store.may_act
@@ -68,7 +68,7 @@ class Host:
         )
 
     async def log(self, name: str, caller: Caller, right: Right) -> Opened:
-        """The log of that name, for a caller who has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
+        """The log of that name, if the caller has the right. Raises Forbidden, LogNotFound, StorageCorrupted."""
         if not self.guard.is_open:
             self.guard.authorize(caller.user, right, name)
         if (opened := self.logs.get(name)) is not None:
@@ -78,18 +78,19 @@ class Host:
         return await self.logs.open(name)
 
     def opened(self, name: str, caller: Caller, right: Right) -> Opened | None:
-        """The same, if the log is open and the caller has the right; None says nothing, and counts as no refusal."""
+        """The same, if the log is open and the caller has the right. None decides nothing and does not count as a
+        refusal."""
         opened = self.logs.get(name)
         return opened if opened is not None and (self.guard.is_open or caller.user.may(right, name)) else None
 
     def own_unknown(self, share: Share, peer: str) -> None:
-        """Say whose the bytes of a connection are before a message was verified: all unknown peers have one share."""
+        """Set the owner of a connection's bytes until a message is verified: all unknown peers share one."""
         if self.guard.is_open:
             own_by_address(share, peer)
         else:
             share.belong(share.account.strangers)
 
     def stop(self) -> None:
-        """End the connections and refuse what comes; the logs stay open for their owner to close."""
+        """End the connections and refuse new requests; the logs stay open for their owner to close."""
         if not self.stopping.done():
             self.stopping.set_result(None)

@@ -31,13 +31,13 @@ from .messages.coders import JSON
 from .outlet import Claim, Outlet
 
 MESSAGE_BYTES_MAX = 8 * 2**20
-"""The largest message of any function; each has its own limit besides."""
+"""The largest message of any function; each function also has its own limit."""
 _VND = b"application/vnd.futoin"
 _PARAMETER = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
 
 class Request:
-    """What the head of a request says of the channel that it came through; see calls.Channel."""
+    """The channel of a request, read from its header fields; see calls.Channel."""
 
     connection = None
 
@@ -45,7 +45,7 @@ class Request:
         self.peer, self.scope, self.share = exchange.peer, exchange.scope, exchange.share
         self.outlet = Outlet(self.share, self.scope.get(WRITER))
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
-        """TLS ends here, or at a proxy that is trusted to say so, or nobody is between."""
+        """TLS ends here or at a trusted proxy that says so, or the peer is on this machine."""
         self.authorization = exchange.header(b"authorization")
         self.certified = certified(exchange.scope)
         self.trace = trace_of_headers(exchange.scope["headers"])
@@ -93,7 +93,7 @@ async def get(
 
 
 async def _answer(exchange: Exchange, reply: Reply, *headers: Header) -> None:
-    """The reply, in the media type that the client's own library knows."""
+    """Send the reply in the media type that FutoIn client libraries know."""
     fields = exchange.scope["headers"]
     is_registered = any(name in (b"content-type", b"accept") and _VND in value for name, value in fields)
     media_type = b"application/vnd." if is_registered else b"application/"
@@ -101,9 +101,9 @@ async def _answer(exchange: Exchange, reply: Reply, *headers: Header) -> None:
 
 
 async def answer_problem(exchange: Exchange, problem: Problem) -> None:
-    """Answer a problem that a request met before it came to this room: as a message, with the problem's status.
+    """Answer a problem found before the request reached this package: as a message, with the problem's status.
 
-    Nothing of the request was read, so it is in JSON, which clients of every coder take for an error.
+    Nothing of the request has been read, so the reply is JSON, which clients of every coder recognise as an error.
     """
     error = error_of_problem(problem)
     body = JSON.message([("e", JSON.value(error.name)), ("edesc", JSON.value(error.description))])
@@ -119,11 +119,11 @@ def _is_loopback(address: str) -> bool:
 
 
 def _message_of(path: list[str], query: bytes) -> bytes:
-    """The message that a path and its query stand for. Raises FutoInError (InvalidRequest)."""
+    """The message encoded in a path and its query. Raises FutoInError (InvalidRequest)."""
     if not 3 <= len(path) <= 4:
         raise invalid("{interface}/{version}/{function}[/{sec}] is expected below the endpoint")
     name = ":".join(path[:3])
-    if any("\ud800" <= each <= "\udfff" for each in "".join(path)):  # what was no UTF-8: see `segments_of`
+    if any("\ud800" <= each <= "\udfff" for each in "".join(path)):  # invalid UTF-8: see `segments_of`
         raise invalid("the path is not UTF-8")
     try:
         texts = parse_qsl(query.decode("ascii"), keep_blank_values=True, strict_parsing=bool(query), max_num_fields=64)
@@ -138,11 +138,11 @@ def _message_of(path: list[str], query: bytes) -> bytes:
 
 
 def _parameters_of(name: str, texts: list[tuple[str, str]]) -> bytes:
-    """Strings stand as they are in a query, all other values as JSON (FTN5, 3.3); so the definition must tell."""
+    """A query has strings as they are and other values as JSON (FTN5, 3.3); the definition tells them apart."""
     try:
         parameters = interface.find(name).parameters
     except FutoInError:
-        parameters = {}  # found again, and told, when it is known who asks
+        parameters = {}  # found again and reported once the caller is known
     encoded: dict[str, bytes] = {}
     for key, text in texts:
         if key in encoded or not _PARAMETER.fullmatch(key):
@@ -160,7 +160,7 @@ def _json_of(key: str, text: str) -> bytes:
 
 
 def segments_of(scope: Scope) -> list[str]:
-    """The segments of the path, each decoded by itself, so that a password may hold a slash."""
+    """The segments of the path, each decoded separately, so that a password may contain a slash."""
     return list(_segments(raw_path(scope)))
 
 

@@ -1,6 +1,6 @@
-"""Who a message is from: its `sec` field, else the Authorization header of its HTTP request (FTN3 1.9; FTN8.1).
+"""Identifies the sender of a message by its `sec` field, else by the HTTP Authorization header (FTN3 1.9; FTN8.1).
 
-Without either it is the user whom the client's certificate names.
+Without either, the sender is the user named by the client's certificate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .messages.message import Message
 from .messages.signatures import ALGORITHMS, LEGACY_ALGORITHMS, Mac, Signature, base_in_slices
 
 ANYBODY_NAME = "anybody"
-"""Whose consumers those are of a peer that names nobody, where no user is configured."""
+"""The owner of the consumers of an anonymous peer, if no user is configured."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 _BASIC_REFUSED = "Basic Auth Verification Failed"
 _CERTIFICATE_REFUSED = "Client Certificate Names No User"
@@ -27,13 +27,13 @@ _MAC_REFUSED = "Signature Verification Failed"
 
 
 class Caller(NamedTuple):
-    """Who asks."""
+    """The caller of a function."""
 
     user: User
     owner: str
     """The local user id (FTN8): the first half of a consumer's identity."""
     signature: Signature | None = None
-    """Where the request was signed: its reply must be."""
+    """The signature of a signed request; its reply must be signed too."""
 
 
 class _Signed(NamedTuple):
@@ -47,7 +47,7 @@ class _Signed(NamedTuple):
 async def identify(
     guard: Guard, message: Message, authorization: bytes | None, certified: str | None, peer: str
 ) -> Caller | None:
-    """Who the message is from; None if it does not say so, but must. Raises FutoInError (SecurityError)."""
+    """The sender of the message; None if it is missing but required. Raises FutoInError (SecurityError)."""
     shown = _shown(message.sec) if message.sec is not None else _of_header(authorization)
     if isinstance(shown, _Signed):
         return await _identify_signed(guard, message, shown, peer)
@@ -66,7 +66,7 @@ async def identify(
 
 
 def recall(guard: Guard, sec: object, authorization: bytes | None) -> Caller | None:
-    """Who a message with that `sec` is from, where that needs no waiting; None says nothing.
+    """The sender of a message with that `sec`, if known without waiting; None decides nothing.
 
     Raises FutoInError as `identify`.
     """
@@ -80,7 +80,7 @@ def recall(guard: Guard, sec: object, authorization: bytes | None) -> Caller | N
 
 
 async def shown_user(guard: Guard, authorization: bytes | None, certified: str | None, peer: str) -> User | None:
-    """The user whom a valid login in the head of a request names. One that is not valid is answered to each message."""
+    """The user of a valid login in the request's header. An invalid login is reported in the reply to each message."""
     try:
         shown = _of_header(authorization)
         if shown is None:
@@ -91,13 +91,13 @@ async def shown_user(guard: Guard, authorization: bytes | None, certified: str |
 
 
 def _anybody(shown: Credentials | None) -> Caller:
-    """No user is configured: a name is not checked, and only tells one peer's consumers from another's."""
+    """The caller if no user is configured: the name is unchecked and only separates the consumers of peers."""
     claimed = shown.name if shown is not None and _NAME.fullmatch(shown.name) else ANYBODY_NAME
     return Caller(ANYBODY, claimed)
 
 
 async def _identify_signed(guard: Guard, message: Message, shown: _Signed, peer: str) -> Caller:
-    """What is costly is done before it is known whether there is such a user, and bounded: see Message.tree."""
+    """The costly work is done before checking that the user exists, and is bounded: see Message.tree."""
     try:
         text = await base_in_slices(message.tree())
     except ValueError:
@@ -120,7 +120,7 @@ async def _identify_signed(guard: Guard, message: Message, shown: _Signed, peer:
 
 
 def _shown(sec: object) -> Credentials | _Signed | None:
-    """What `sec` shows, as a string or as a structure."""
+    """The credentials in `sec`, a string or a structure."""
     if isinstance(sec, dict):
         return _of_structure(sec)
     if not isinstance(sec, str):
@@ -157,7 +157,7 @@ def _signed(name: str, algorithm: str, code: str, algorithms: Mapping[str, Mac])
 
 
 def _of_header(header: bytes | None) -> Credentials | None:
-    """What the request's Authorization header shows. Raises FutoInError (SecurityError) where it cannot be read."""
+    """The credentials in the Authorization header. Raises FutoInError (SecurityError) if it is malformed."""
     shown = credentials_of(header)
     if shown is UNREADABLE:
         raise security(_BASIC_REFUSED)

@@ -1,4 +1,4 @@
-"""Event types as FutoIn knows them: 1 to 16 capitals or underscores, by themselves, by an alias, or `OTHER`."""
+"""Maps event types to FutoIn's (1 to 16 capitals or underscores): the type itself, an alias, or `OTHER`."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from ..core.query import ALL, Query
 
 EVENT_TYPE = re.compile(r"[A-Z_]{1,16}", re.ASCII)
 OTHER = "OTHER"
-"""The type of events whose own does not fit and has no alias; their data is {"type": ..., "data": ...}."""
+"""The type of events whose own type does not fit and has no alias; their data is {"type": ..., "data": ...}."""
 _KNOWN_MAX = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """What an event type is called in the logs whose names match a shell pattern."""
+    """The name of an event type in logs whose names match a shell pattern."""
 
     logs: str
     type: str
     alias: str
 
     def __str__(self) -> str:
-        """As `read_alias` reads it."""
+        """In the form that `read_alias` reads."""
         return f"{self.logs}:{self.type}={self.alias}"
 
 
 def read_alias(text: str) -> Alias:
-    """`LOGS:TYPE=ALIAS` as an alias (`orders:OrderPlaced=ORDER_PLACED`, `*:seat.booked=SEAT_BOOKED`).
+    """Parse `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`, `*:seat.booked=SEAT_BOOKED`).
 
     Raises InvalidInput.
     """
@@ -50,13 +50,13 @@ def read_alias(text: str) -> Alias:
 
 
 class Selected(NamedTuple):
-    """The events that a call wants."""
+    """The events that a call selects."""
 
     query: Query
     accepts: Callable[[str], bool] | None
-    """What the query lets through is also to be checked by its type; None = all of it is wanted."""
+    """A further check of the type of events that match the query; None = all of them are wanted."""
     is_nothing: bool = False
-    """Whether no event at all is wanted."""
+    """Whether no event is wanted."""
 
 
 class Naming:
@@ -69,12 +69,12 @@ class Naming:
 
     @staticmethod
     def of_log(log: str, aliases: Iterable[Alias], without_other: Iterable[str]) -> Naming:
-        """The names in that log; of two aliases for one type the later one counts."""
+        """The names in that log; a later alias for the same type wins."""
         fitting = {alias.type: alias.alias for alias in aliases if fnmatchcase(log, alias.logs)}
         return Naming(fitting, leaves_out_other=any(fnmatchcase(log, pattern) for pattern in without_other))
 
     def name(self, type: str) -> str:
-        """What the type is called; OTHER if it has no name."""
+        """The name of the type; OTHER if it has none."""
         known = self._known.get(type)
         if known is None:
             known = type if EVENT_TYPE.fullmatch(type) else self._aliases.get(type, OTHER)
@@ -88,7 +88,7 @@ class Naming:
         return type not in self._aliases and not EVENT_TYPE.fullmatch(type)
 
     def select(self, want: Sequence[str] | None) -> Selected:
-        """The events of these types (None = of all)."""
+        """Select the events of these types (None = all)."""
         if want is None:
             return Selected(ALL, self._has_name if self._leaves_out_other else None)
         if not want:

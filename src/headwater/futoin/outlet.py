@@ -1,6 +1,6 @@
-"""Where events leave a connection: a page is made when the socket has taken the one before, and counts until it has.
+"""Sends pages of events on a connection: one is made when the socket has taken the last, and counted until it is taken.
 
-A page up to one piece (`Share.piece_bytes`) may exceed the budget. A larger one takes its bytes before they are there.
+A page up to one piece (`Share.piece_bytes`) may exceed the budget. A larger one reserves its bytes first.
 """
 
 from __future__ import annotations
@@ -13,38 +13,38 @@ from ..core.loop.memory import Share
 
 
 class Writer(Protocol):
-    """The transport of a connection, as its server gives it (`http.asgi.WRITER`)."""
+    """The transport of a connection, from its server (`http.asgi.WRITER`)."""
 
     is_full: bool
-    """Whether the peer does not take what it is sent."""
+    """Whether the peer is not reading."""
 
     async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
+        """Wait until the peer reads again or is gone."""
 
 
 class Outlet:
-    """Of one connection: one page at a time is made for it, whatever asks for it."""
+    """The outlet of one connection: makes one page at a time, for all its requests."""
 
     __slots__ = ("_turn", "_writer", "share")
 
     def __init__(self, share: Share, writer: Writer | None = None) -> None:
-        """`share` counts; without `writer` there is nothing to wait for."""
+        """`share` counts the bytes; without `writer` nothing ever waits."""
         self.share = share
         self._turn = asyncio.Lock()
         self._writer = writer
 
     @property
     def is_full(self) -> bool:
-        """Whether a page has to wait: for the one before it, or for the peer."""
+        """Whether a page must wait, for an earlier page or for the peer."""
         return self._turn.locked() or (self._writer is not None and self._writer.is_full)
 
     async def drained(self) -> None:
-        """Wait until the peer takes what it is sent, or is gone."""
+        """Wait until the peer reads again or is gone."""
         if self._writer is not None:
             await self._writer.drained()
 
     async def take_turn(self) -> None:
-        """Wait until no other page is made, and the peer takes what it is sent."""
+        """Wait until no other page is being made and the peer is reading."""
         await self._turn.acquire()
         try:
             await self.drained()
@@ -53,12 +53,12 @@ class Outlet:
             raise
 
     def end_turn(self) -> None:
-        """The page was sent, or there was none."""
+        """End the turn: the page was sent, or there was none."""
         self._turn.release()
 
 
 class Claim:
-    """What one page holds, from its turn until it is handed to the socket; a context manager that gives it back."""
+    """The memory of one page, from its turn until it is handed to the socket; a context manager that releases it."""
 
     __slots__ = ("_bytes", "_has_begun", "_has_turn", "_outlet")
 
@@ -74,14 +74,14 @@ class Claim:
         self.end()
 
     async def turn(self) -> None:
-        """Wait for the turn; the connection is a reader from now on."""
+        """Wait for the turn; from now on the connection is a reader."""
         self._has_begun = True
         self._outlet.share.begin_answer()
         await self._outlet.take_turn()
         self._has_turn = True
 
     def end(self) -> None:
-        """Let others have their turn, and give the bytes back. It may have another turn later."""
+        """End the turn and release the bytes. Another turn may follow later."""
         share = self._outlet.share
         if self._bytes:
             share.give(self._bytes)
@@ -94,16 +94,16 @@ class Claim:
             share.end_answer()
 
     def page_bytes(self, at_most: int) -> int:
-        """How large a page of several events may be: one piece, where others read too or memory is short."""
+        """The largest page of several events: one piece if there are other readers or memory is short."""
         account = self._outlet.share.account
         return min(at_most, account.piece_bytes) if account.readers > 1 or account.is_short else at_most
 
     def event_bytes(self, at_most: int) -> int:
-        """How large one event may be: there will never be room for more."""
+        """The largest event that can ever fit."""
         return min(at_most, self._outlet.share.largest)
 
     def take(self, size: int) -> bool:
-        """Count `size` bytes more, unless there is no room for them, and they are more than a piece."""
+        """Add `size` bytes, unless they exceed a piece and do not fit. Returns whether they were added."""
         share = self._outlet.share
         if self._bytes + size <= share.piece_bytes:
             share.hold(size)
@@ -113,10 +113,10 @@ class Claim:
         return True
 
     def give(self, size: int) -> None:
-        """Count `size` bytes less."""
+        """Release `size` bytes."""
         self._outlet.share.give(size)
         self._bytes -= size
 
     def refusal(self, size: int) -> EventLogError:
-        """What to tell where `take` refused."""
+        """The error to report after `take` refused."""
         return self._outlet.share.refusal(size, "the next event")

@@ -26,7 +26,7 @@ _OUR_GEN, _OUR_POLL = "headwater.evt.gen", "headwater.evt.poll"
 
 
 def handlers(pushing: Pushing) -> Mapping[tuple[str, str], Handler]:
-    """What implements each function; a test finds none missing."""
+    """The handler of each function; a test checks that none is missing."""
     return {
         **{(name, "ping"): generate.ping for name in (_GEN, _POLL, _PUSH, _OUR_GEN, _OUR_POLL)},
         **{(name, "addEvent"): generate.add_event for name in (_GEN, _OUR_GEN)},
@@ -51,8 +51,8 @@ class Application:
         turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
-        """`guard` says who may do what; `turns` deals the loop's time to those who read, and `readers` are told of
-        pushes. To be made on its loop.
+        """`guard` checks permissions; `turns` schedules the loop's time among readers, and `readers` records pushes.
+        Create it on its event loop.
         """
         self._host = Host(store, guard, settings or Settings(), turns, readers)
         self.pushing = Pushing()
@@ -60,7 +60,7 @@ class Application:
         self._handlers = handlers(self.pushing)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """ASGI 3: one request, or one WebSocket. Who mounts it stops and closes it."""
+        """ASGI 3: one request or one WebSocket. The application that mounts it must stop and close it."""
         path = http.segments_of(scope)[2:]  # "", "futoin", the log, and what comes below it
         if path and path[-1] == "":
             path.pop()
@@ -74,11 +74,11 @@ class Application:
                 await self._answer(path, exchange)
 
     def stop(self) -> None:
-        """Close the connections in order, and refuse new requests."""
+        """Close the connections cleanly, and refuse new requests."""
         self._host.stop()
 
     async def close(self) -> None:
-        """Let go of the logs, which stay open for their owner to close."""
+        """Release the logs, which stay open for their owner to close."""
         self._host.logs.close()
 
     async def _answer(self, path: list[str], exchange: Exchange) -> None:
@@ -91,7 +91,7 @@ class Application:
         elif len(path) > 1 and method == "GET":
             await http.get(self._host, self._handlers, path[0], path[1:], exchange)
         else:
-            # No HEAD of a function: it would be called, and may change something, and nobody would hear its result.
+            # No HEAD: it would call the function, which may change something, and discard the result.
             allowed = b"POST" if len(path) == 1 else b"GET" if definition is None else b"GET, HEAD"
             await exchange.answer(400, b"", b"text/plain", [(b"allow", allowed)] if path else ())
 

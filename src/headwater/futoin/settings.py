@@ -1,4 +1,4 @@
-"""The settings of FutoIn event streams: names of event types, sizes of groups, and what is served at all."""
+"""The settings of FutoIn event streams: event type names, group sizes, and what is served."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..formats.settings.declaration import boolean, setting, shown_as, texts, wh
 from .naming import Alias, read_alias
 
 PAGE_EVENTS = 1000
-"""Of one page or group (FTN18, 3.1: EventList)."""
+"""The most events in one page or group (FTN18, 3.1: EventList)."""
 
 
 @shown_as("LOG:TYPE=NAME,...")
@@ -24,12 +24,12 @@ def _aliases(value: object) -> tuple[Alias, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What FutoIn clients may do, and what they see of others' events. The times are there to be shortened by tests."""
+    """What FutoIn clients may do, and what they see of others' events. Tests shorten the times."""
 
     aliases: Sequence[Alias] = setting(
         (), _aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
     )
-    """Event types by another name for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
+    """Other names of event types for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
     is a pattern of log names. A list; in the environment and in flags, separated by commas."""
     without_other: Sequence[str] = setting(
         (), texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"
@@ -44,17 +44,17 @@ class Settings:
     max_chunk_events: int = setting(
         PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "how many events one message has at most"
     )
-    """How many events one message has at most, polled or pushed."""
+    """The most events in one message, polled or pushed."""
     reliable_group_events: int = setting(
         100, whole_number(1, PAGE_EVENTS), "how many events are pushed to a reliable consumer at once, at most"
     )
-    """How many events are pushed to a reliable consumer at once, at most. It answers when it has dealt with all of
-    them, and FutoIn's own library gives it 5 seconds. After a failure the group is halved."""
+    """The most events pushed to a reliable consumer at once. It answers after processing all of them, within 5 seconds
+    in FutoIn's own library. After a failure the group is halved."""
     answer_s: float = 30.0
-    """How long a consumer may take to answer a push before it is sent again."""
+    """How long to wait for the answer to a push before it is sent again."""
     retry_s: float = 1.0
     """The pause before a failed push is sent again; it doubles with each failure in a row, up to `answer_s`."""
     seen_interval_s: float = 15.0
-    """How often a consumer that waits for events is noted as seen, and looked at for what others did to it."""
+    """How often a waiting consumer is recorded as seen, and checked for changes by others."""
     live_behind_max: int = 10_000
-    """How many events a live consumer may lag behind before the oldest are left out."""
+    """How many events a live consumer may lag before the oldest are skipped."""

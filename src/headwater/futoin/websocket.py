@@ -1,7 +1,7 @@
-"""One WebSocket connection: requests of the peer are answered side by side, and the peer is called back (FTN5, FTN3).
+"""One WebSocket connection: answers the peer's requests concurrently, and calls the peer back (FTN5, FTN3).
 
-All that a peer can make it hold is bounded: requests that run, large replies among them, calls that wait for an answer,
-and the size of a message, which the server's WebSocket protocol checks.
+Everything that a peer can make it hold is bounded: running requests, large replies among them, unanswered calls, and
+the size of a message, which the server's WebSocket protocol checks.
 """
 
 from __future__ import annotations
@@ -33,37 +33,38 @@ from .outlet import Claim
 _logger = logging.getLogger("headwater.futoin")
 
 REQUESTS_MAX = 128
-"""Requests of one connection that run at once; the next is read when one of them is answered."""
+"""The most concurrent requests of one connection; the next is read when one of them is answered."""
 LARGE_REPLIES_MAX = 4
-"""Of those, the ones whose reply may have 8M. They wait for events side by side; pages are made one at a time."""
+"""The most of those whose reply may have 8M. They wait for events concurrently; pages are made one at a time."""
 ADDITIONS = ("addEvent", "addEvents")
-"""Functions whose events are in the log in the order in which they were called."""
+"""Functions whose events are stored in call order."""
 WAITING_BYTES_MAX = 1024 * 1024
-"""Of additions of one connection that wait for one before them; what reaches it is the last message that is read."""
+"""The most bytes of additions that wait for an earlier one on a connection; the message that reaches it is the last one
+read."""
 GOODBYE_S = 1.0
-"""How long requests that run may take when the connection is to be closed."""
+"""How long running requests may take when the connection closes."""
 CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012
 
 
 class Slots:
-    """So many requests may run."""
+    """A limit on running requests."""
 
     def __init__(self, most: int) -> None:
         self._most = self.free = most
         self._changed: asyncio.Event | None = None
-        """Where somebody waits."""
+        """Set only while a task waits."""
 
     async def take(self) -> None:
-        """Take one, when there is one."""
+        """Take a slot, waiting until one is free."""
         await self._until(lambda: self.free > 0)
         self.free -= 1
 
     async def all_free(self) -> None:
-        """Wait until nothing runs: all replies are sent."""
+        """Wait until no request runs: all replies are sent."""
         await self._until(lambda: self.free == self._most)
 
     def give_back(self) -> None:
-        """One is free again: its reply was sent."""
+        """Release a slot: the reply was sent."""
         self.free += 1
         if self._changed is not None:
             self._changed.set()
@@ -79,7 +80,7 @@ class FutoinConnection:
     """A connection of one peer to one log's endpoint."""
 
     trace = NO_ATTRIBUTES
-    """The head of its request is of no call more than of another: see calls.Channel."""
+    """Empty, because the header of the WebSocket request belongs to no single call: see calls.Channel."""
 
     def __init__(
         self,
@@ -99,27 +100,27 @@ class FutoinConnection:
         """See calls.Connection."""
         self._is_over = False
         self._beginning: asyncio.Future[None] | None = None
-        """Of the addition whose turn it is: done when it has its place in the log."""
+        """The addition whose turn it is: done once it has its place in the log."""
         self._newest: asyncio.Future[None] | None = None
-        """The same of the newest addition that may have to wait."""
+        """The same for the newest addition that may have to wait."""
         self._waiting_bytes = 0
-        """Of the additions that have no place in the log yet."""
+        """The bytes of additions that have no place in the log yet."""
         self._held = 0
-        """What the message that is looked at holds of the share, until somebody answers it."""
+        """The bytes of the share that the present message holds until its answer takes over."""
         self._slots = Slots(REQUESTS_MAX)
         one_at_a_time = asyncio.Semaphore(1)
         self._turns = {
             "pollEvents": asyncio.Semaphore(LARGE_REPLIES_MAX),
             "registerConsumer": one_at_a_time,
-            "readyToReceive": one_at_a_time,  # so that it finds what was registered just before
+            "readyToReceive": one_at_a_time,  # so that it finds the consumer registered just before
         }
-        """Functions of which so many run at once, in the order in which they were called."""
+        """Functions with limited concurrency, run in call order."""
         self._running: set[asyncio.Future[Any]] = set()
         self._replies: deque[bytes] = deque()
-        """Of additions, still to be sent."""
+        """Replies to additions, still to be sent."""
         self._has_replies: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._calls: dict[str, asyncio.Future[str | None]] = {}
-        """Our calls that wait for an answer, by rid."""
+        """Our unanswered calls, by rid."""
         self._calls_made = 0
         self._closing: asyncio.Future[tuple[int, str]] = asyncio.get_running_loop().create_future()
 
@@ -129,7 +130,7 @@ class FutoinConnection:
         return self
 
     async def serve(self) -> None:
-        """Serve it until the peer leaves, or it is to be closed."""
+        """Serve until the peer leaves or the connection is closed."""
         await self._receive()  # websocket.connect
         self._host.own_unknown(self.share, self.peer)
         if (user := await shown_user(self._host.guard, self.authorization, self.certified, self.peer)) and user.name:
@@ -191,7 +192,7 @@ class FutoinConnection:
             await self._take(body, received)
 
     def _begin_at_once(self, body: bytes) -> bool:
-        """Begin the addition that a message asks for, if that needs no wait; whether it did."""
+        """Begin the addition in a message if that needs no waiting. Returns whether it began."""
         if not self._slots.free or self._waits:
             return False
         adding = begin(self._host, self._log_name, self, body, self._ended)
@@ -203,9 +204,9 @@ class FutoinConnection:
         return True
 
     async def _take(self, body: bytes, received: Received) -> None:
-        """A message came in: an answer to one of our calls, or a request, which is answered beside others.
+        """Handle a message: an answer to one of our calls, or a request, which is answered concurrently.
 
-        What a request holds of the connection's share it holds until it is answered.
+        A request holds its bytes of the connection's share until it is answered.
         """
         if self._begin_at_once(body):
             return
@@ -229,11 +230,11 @@ class FutoinConnection:
 
     @property
     def _waits(self) -> bool:
-        """Whether an addition waits for its place in the log: all that come after it wait, too."""
+        """Whether an addition waits for its place in the log: all later ones then wait too."""
         return self._newest is not None and not self._newest.done()
 
     async def _add(self, message: Message, size: int) -> None:
-        """Take an addition that may wait for a login, or for the log. Returns when there is room for more."""
+        """Take an addition that may wait for a login or for the log. Returns when there is room for more."""
         before, begun = self._newest, asyncio.get_running_loop().create_future()
         self._newest = begun
         self._waiting_bytes += size
@@ -260,14 +261,14 @@ class FutoinConnection:
         return task
 
     def _keep(self, answering: asyncio.Future[Any]) -> None:
-        """Keep what answers a message, and what the message holds, until it is done."""
+        """Keep the task that answers a message, and the message's bytes, until it is done."""
         self._running.add(answering)
         if held := self._held:
             self._held = 0
             answering.add_done_callback(lambda _: self.share.give(held))
 
     def _begin_adding(self, message: Message) -> bool:
-        """Begin an addition without a task of its own; whether that was possible."""
+        """Begin an addition without its own task. Returns whether that was possible."""
         append = begin_add_event(self._host, self._log_name, self, message)
         if append is None:
             return False
@@ -276,7 +277,7 @@ class FutoinConnection:
         return True
 
     def _ended(self, rid: str, outcome: AppendResult | BaseException) -> None:
-        """An addition that was begun at once is over."""
+        """End an addition that was begun at once."""
         if not isinstance(outcome, BaseException):
             self._reply(reply_to(rid, outcome.first))
         elif not self._is_over:
@@ -293,13 +294,14 @@ class FutoinConnection:
             self._reply(coder.message(members))
 
     def _reply(self, reply: bytes) -> None:
-        """Send the reply to an addition when the peer has taken those before it."""
+        """Send the reply to an addition once the peer has taken the earlier ones."""
         self._replies.append(reply)
         if not self._has_replies.done():
             self._has_replies.set_result(None)
 
     async def _write_replies(self) -> None:
-        """Send the replies of additions, as fast as the peer takes them; a request runs until its reply is sent."""
+        """Send the replies to additions as fast as the peer reads; a request counts as running until its reply is
+        sent."""
         while True:
             await self._has_replies
             self._has_replies = asyncio.get_running_loop().create_future()
@@ -309,7 +311,7 @@ class FutoinConnection:
                 self._slots.give_back()
 
     def _take_answer(self, message: Message) -> None:
-        """An answer to a call that nobody waits for any more is nothing to us."""
+        """Take the answer to one of our calls; late answers are ignored."""
         answered = self._calls.get(message.rid or "")
         if answered is not None and not answered.done():
             answered.set_result(None if message.error is None else str(message.error))
@@ -334,11 +336,11 @@ class FutoinConnection:
         self._slots.give_back()
 
     async def _transmit(self, body: bytes) -> None:
-        """Binary, as every FutoIn peer sends (and takes) it; waits while the peer does not read."""
+        """Send a binary message, as every FutoIn peer does and accepts; waits while the peer does not read."""
         await self._send({"type": "websocket.send", "bytes": body})
 
     async def _say_goodbye(self) -> None:
-        """Let what runs finish, then close."""
+        """Let running requests finish, then close."""
         code, reason = self._closing.result() if self._closing.done() else (CLOSE_RESTART, "the server is stopping")
         with suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):

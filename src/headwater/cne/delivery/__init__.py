@@ -1,1 +1,1 @@
-"""Webhooks: which notifications each one gets, and how they are sent."""
+"""Webhooks: selecting and sending the notifications for each one."""

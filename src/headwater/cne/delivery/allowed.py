@@ -1,7 +1,7 @@
-"""Which hosts a webhook may be on: what keeps a subscriber from having the server call where only the server gets.
+"""The allow-list of webhook hosts, which keeps subscribers from making the server call hosts that only it can reach.
 
-A host given as an address is judged as it stands; a name is judged by itself, and else by every address that it
-resolves to, each time that a connection is made, so that a name that changes its address gains nothing.
+A host given as an address is checked as is; a name is checked itself, or else by every address it resolves to, at every
+connection, so that changing a name's address does not help an attacker.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ _LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"
 
 
 class AllowedHosts:
-    """The allow-list, read."""
+    """The parsed allow-list."""
 
     def __init__(self, hosts: Sequence[str]) -> None:
-        """Raises ValueError for a network that is none (`10.0.0.0/33`)."""
+        """Raises ValueError for an invalid network (`10.0.0.0/33`)."""
         self.networks: list[Network] = []
         self.names: list[str] = []
         self.allows_all = "*" in hosts
@@ -33,18 +33,18 @@ class AllowedHosts:
                 self.names.append(host.lower())
 
     def permits_name(self, host: str) -> bool:
-        """Whether the host is allowed whatever its address."""
+        """Whether the host is allowed regardless of its address."""
         return self.allows_all or any(fnmatchcase(host.lower().rstrip("."), name) for name in self.names)
 
     def permits_address(self, text: str) -> bool:
-        """Whether that address is allowed."""
+        """Whether the address is allowed."""
         if self.allows_all:
             return True
         address = _address(text)
         return address is not None and any(address in network for network in self.networks)
 
     def may_permit(self, host: str) -> bool:
-        """Whether a connection may be tried: a name that is not on the list is decided on when it is resolved."""
+        """Whether a connection may be tried: a name not on the list is decided when it is resolved."""
         if _address(host) is not None or _looks_like_an_address(host):
             return self.permits_address(host)
         return self.permits_name(host) or bool(self.networks)
@@ -55,7 +55,7 @@ class HostNotAllowed(OSError):
 
 
 def _looks_like_an_address(host: str) -> bool:
-    """Whether somebody on the way may take it for one (`10.1`, `2130706433`), and connect without resolving it."""
+    """Whether another layer may take it for an address (`10.1`, `2130706433`) and connect without resolving it."""
     return ":" in host or host.replace(".", "").isdigit()
 
 

@@ -1,6 +1,6 @@
-"""Delivery: what a webhook is sent for an event, and how it is greeted when it subscribes.
+"""Delivery: renders and sends events to webhooks, and greets new subscribers.
 
-When, how often and in which order is the endpoint's business (`endpoint`).
+The endpoint decides when, how often and in which order (`endpoint`).
 """
 
 from __future__ import annotations
@@ -24,36 +24,36 @@ from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
 
 GREETING_S_V1 = 10.0
 GREETINGS_MAX = 32
-"""How many of the newest states a subscriber must take before it is registered; it gets the others then."""
+"""How many of the newest states a subscriber must accept before it is registered; it gets the others afterwards."""
 ORIGIN = "headwater"
-"""What a webhook must allow in CloudEvents' OPTIONS handshake."""
+"""The origin that a webhook must allow in CloudEvents' OPTIONS handshake."""
 _MUST = "the endpoint must be on a host of cne.hosts and answer 204 in time; what it did is in the server's log"
 _logger = logging.getLogger("headwater.cne")
 
 
 class HandshakeFailed(Exception):
-    """The endpoint did not answer as an endpoint must.
+    """The endpoint's answer was not a valid one.
 
-    It does not say how it answered instead: whoever subscribes could have the server tell which ports are open, where
-    only the server gets. The server's own log says it.
+    It does not include the actual answer: subscribers could use the server to scan ports that only it can reach. The
+    server's own log has it.
     """
 
 
 class Undeliverable(Exception):
-    """The event cannot be sent to that subscription, whatever the endpoint says."""
+    """The event can never be sent to that subscription, whatever the endpoint answers."""
 
 
 class Delivery:
-    """Sends events to webhooks, in the form that each subscription has asked for."""
+    """Sends events to webhooks, in the form that each subscription requests."""
 
     def __init__(self, webhooks: Webhooks, settings: Settings, spans: Spans | None = None) -> None:
-        """`spans` gets each call, where somebody collects those."""
+        """`spans` gets each call, if they are collected."""
         self.traffic = Traffic()
-        """Events that were appended, and that webhooks took."""
+        """Counts of events appended and events accepted by webhooks."""
         self._webhooks, self._settings, self._spans = webhooks, settings, spans
 
     def send(self, subscription: Subscription, stored: Stored) -> Awaitable[Outcome]:
-        """Send one event to one subscription, once. Raises Undeliverable, at once."""
+        """Send one event to one subscription, once. Raises Undeliverable immediately."""
         headers, body = self._rendered(subscription, stored)
         if len(body) > (limit := self._settings.event_bytes_max) and len(stored.event.data) > limit:
             raise Undeliverable(f"{len(body)} bytes, at most {limit} are delivered")
@@ -67,7 +67,7 @@ class Delivery:
     async def _post_as_span(
         self, spans: Spans, uri: str, body: bytes, headers: Mapping[str, str], trace: Mapping[str, str]
     ) -> Outcome:
-        """The same as a step of the event's trace, so that what the subscriber does is below it."""
+        """The same as a span of the event's trace, so that the subscriber's work appears below it."""
         call = spans.calls(uri, shown(uri), trace)
         outcome = Outcome(0, "cancelled")
         try:
@@ -77,7 +77,7 @@ class Delivery:
         return outcome
 
     async def handshake(self, uri: str) -> None:
-        """CloudEvents' OPTIONS handshake, where the settings ask for it. Raises HandshakeFailed."""
+        """CloudEvents' OPTIONS handshake, if the settings require it. Raises HandshakeFailed."""
         if self._settings.webhook_handshake and not await self._webhooks.allows(uri, ORIGIN):
             raise HandshakeFailed("the endpoint does not allow this server to call it (WebHook-Allowed-Origin)")
 
@@ -98,7 +98,7 @@ class Delivery:
         _expect_204(uri, await self._webhooks.post(uri, b"", timeout_s=timeout_s))
 
     def _rendered(self, subscription: Subscription, stored: Stored) -> tuple[Mapping[str, str], bytes]:
-        """The header fields and the body; the form that most get is made once for all (`Stored.structured`)."""
+        """The header fields and the body; the most common form is rendered once for all (`Stored.structured`)."""
         notification, number = stored.notification, stored.sequence_number
         if subscription.mode == BINARY:
             headers, body = writer.binary(notification, subscription.dialect, number)
@@ -107,7 +107,7 @@ class Delivery:
             return JSON_HEADERS, stored.structured
         if self._settings.v1_wraps:
             return JSON_HEADERS, writer.wrapped_v1(notification, stored.addresses[0].text, number)
-        # v1 carries the subscription's id in place of the event's, as ever.
+        # v1 has always carried the subscription's id in place of the event's.
         return JSON_HEADERS, writer.bare(
             notification, notification.id if self._settings.v1_unique_ids else subscription.id
         )

@@ -1,13 +1,13 @@
-"""One endpoint: a bounded queue and a worker that POSTs what its subscriptions ask for, in the order of the log.
+"""One endpoint: a bounded queue and a worker that POSTs the events of its subscriptions in log order.
 
     delivering --failure--> retrying --success--> delivering
     retrying --too long, or 410--> suspended --resume--> retrying
 
-Everything up to `cursor` is done with. While the endpoint keeps up, events come from the feed into the queue ("live").
-When the queue is full, after a suspension and after a restart, they are read from the log behind the cursor instead
-("replay"), and the feed's are left out until the log has been read up to the feed's position: so live never overtakes
-replay, and no event is lost that the log still has. What the subscriber itself refuses is a dead letter: recorded, and
-passed over.
+Everything up to `cursor` is processed. While the endpoint keeps up, the feed puts events into the queue ("live"). When
+the queue is full, after a suspension and after a restart, they are read from the log after the cursor instead
+("replay"), and the feed's are ignored until the log has been read up to the feed's position: so live never overtakes
+replay, and no event that the log still has is lost. An event that the subscriber itself refuses becomes a dead letter:
+recorded and skipped.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ REFUSALS_MAX = 3
 FAULT_PAUSE_S = 1.0
 TURN_PAUSE_S = 0.1
 ASKING_MAX = 8
-"""Of the addresses of events, so many are remembered with who asks for them: there may be thousands of endpoints."""
+"""How many address sets are cached with their subscriptions: there may be thousands of endpoints."""
 _logger = logging.getLogger("headwater.cne")
 
 
 class Standing(StrEnum):
-    """Where an endpoint stands."""
+    """The state of an endpoint."""
 
     DELIVERING = "delivering"
     RETRYING = "retrying"
@@ -55,12 +55,12 @@ class Standing(StrEnum):
 
 
 class Item(NamedTuple):
-    """Something to deliver. An extra one is sent out of turn, and moves no cursor."""
+    """Something to deliver. An extra item is sent out of turn and does not move the cursor."""
 
     stored: Stored
     extra_for: Subscription | None = None
     is_owed: bool = False
-    """Whether it is one of the states that are owed."""
+    """Whether it is one of the owed states."""
 
 
 class _EndpointSuspended(Exception):
@@ -86,24 +86,24 @@ class Endpoint:
         cursor: int,
         kept: Kept,
     ) -> None:
-        """Deliver what comes after `cursor`; `bus` gets a notification when it begins to fail, and when it recovers.
+        """Deliver the events after `cursor`; `bus` gets a notification when it begins to fail and when it recovers.
 
-        `queued` counts the events that wait, of all endpoints.
+        `queued` counts the waiting events of all endpoints.
         """
         self.uri = uri
         self._upstream, self._delivery, self._settings, self._bus = upstream, delivery, settings, bus
         self._subscriptions = PatternIndex[Subscription]()
         self._asking: dict[tuple[Address, ...], tuple[Subscription, ...]] = {}
-        """Those of them that ask for events at some addresses, wherever they start."""
+        """The subscriptions to events at some addresses, whatever their start."""
         self.kept = kept
         self.cursor = cursor
         self.delivered = 0
         self.failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self.outcome: Outcome | None = None
-        """Of the last call."""
+        """The outcome of the last call."""
         self.outcome_at = 0
-        """When that was, in ms since 1970."""
+        """The time of the last call, in ms since 1970."""
         self._queue = EventQueue(queued, settings.queue_events_max)
         self._extras: deque[Item] = deque()
         self._owed = Owed(upstream)
@@ -116,24 +116,24 @@ class Endpoint:
         self._resumed = asyncio.Event()
         self._failing_since: float | None = None
         self._is_reported = False
-        """Whether there was a notification that it fails, and none yet that it has recovered."""
+        """Whether its failure has been notified, but not yet its recovery."""
         self._task: asyncio.Task[None] | None = None
 
     @property
     def standing(self) -> Standing:
-        """Where it stands."""
+        """The present state."""
         if self.kept.is_suspended:
             return Standing.SUSPENDED
         return Standing.RETRYING if self.failures else Standing.DELIVERING
 
     @property
     def is_current(self) -> bool:
-        """Whether everything that was offered is done with, so that it needs no cursor of its own."""
+        """Whether all offered events are processed, so that it needs no cursor of its own."""
         return not (self._queue or self._in_flight or self._is_replaying or self.kept.is_suspended)
 
     @property
     def waiting(self) -> int:
-        """How many events wait in memory."""
+        """The number of events waiting in memory."""
         return len(self._queue) + len(self._extras) + len(self._owed) + self._in_flight
 
     def start(self) -> None:
@@ -141,31 +141,32 @@ class Endpoint:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"webhook {self.uri}")
 
     def begin_stop(self) -> asyncio.Task[None] | None:
-        """Begin nothing more. Answers the task; `stop_all` cancels it if it does not end."""
+        """Start no further delivery. Returns the task; `stop_all` cancels it if it does not end."""
         self._is_stopping = True
         self._wake.set()
         self._resumed.set()
         return self._task
 
     def stopped(self) -> None:
-        """Its task has ended. Waiting events in memory count no more, and are still behind the cursor."""
+        """Called when its task has ended. Events waiting in memory no longer count; they still come after the
+        cursor."""
         self._start_over()
 
     def subscribe(self, subscription: Subscription) -> None:
-        """Deliver to a subscription too."""
+        """Also deliver to a subscription."""
         self._asking.clear()
         pattern = Pattern(subscription.resource, self._settings.place)
         self._subscriptions.add(subscription.id, pattern, subscription)
 
     def unsubscribe(self, subscription: Subscription) -> bool:
-        """Deliver to a subscription no more; whether others are left."""
+        """Stop delivering to a subscription. Returns whether others are left."""
         self._asking.clear()
         self._owed.drop(subscription)
         self._subscriptions.remove(subscription.id)
         return bool(len(self._subscriptions))
 
     def recipient(self, stored: Stored) -> Subscription | None:
-        """The oldest subscription that asks for an event: it gets it, the others do not again."""
+        """The oldest subscription matching an event; only that one gets it."""
         addresses, number = stored.addresses, stored.sequence_number
         asking = self._asking.get(addresses)
         if asking is None:
@@ -176,7 +177,7 @@ class Endpoint:
         return None
 
     def _find(self, addresses: tuple[Address, ...]) -> tuple[Subscription, ...]:
-        """The subscriptions that ask for events at one of these addresses, the oldest first; they are remembered."""
+        """The subscriptions to events at one of these addresses, oldest first; cached."""
         if len(self._asking) >= ASKING_MAX:
             self._asking.clear()
         found = tuple(
@@ -188,7 +189,7 @@ class Endpoint:
         return found
 
     def offer(self, stored: Stored) -> None:
-        """Take an event that one of the subscriptions may ask for; the numbers must ascend."""
+        """Take an event that may match a subscription; the numbers must ascend."""
         number = stored.sequence_number
         if self.kept.is_suspended or self._is_replaying or number <= self.cursor:
             return
@@ -202,13 +203,13 @@ class Endpoint:
             self._upstream.wake(self._wake.set)
 
     def offer_extra(self, stored: Stored, subscription: Subscription) -> None:
-        """Send an event to one subscription, before what waits."""
+        """Send an event to one subscription, ahead of waiting events."""
         if len(self._extras) < self._settings.queue_events_max:
             self._extras.append(Item(stored, subscription))
             self._wake.set()
 
     def owe(self, subscription: Subscription, first: int, last: int) -> None:
-        """Send the current states with these numbers, both inclusive, to one subscription, in turns with events."""
+        """Send the current states with these numbers, both inclusive, to one subscription, alternating with events."""
         if (known := self._subscriptions.get(subscription.id)) is not None:
             pattern, _ = known
             self._owed.add(subscription, pattern, first, last)
@@ -216,13 +217,13 @@ class Endpoint:
 
     @property
     def passed_over(self) -> int:
-        """Up to which number events were passed over that a subscription which is new here would not get."""
+        """The number up to which events were passed over, which a new subscription here would miss."""
         if self.kept.is_suspended:
             return 0
         return self._read_upto if self._is_replaying else self._upstream.position
 
     def resume(self) -> None:
-        """Send again to a suspended endpoint, from its cursor on; and to one that waits for its next try, at once."""
+        """Resume a suspended endpoint from its cursor on, and retry a waiting one at once."""
         self.kept.resume()
         self._failing_since = None
         self._resumed.set()
@@ -238,7 +239,7 @@ class Endpoint:
                 elif (item := await self._next()) is not None:
                     await self._deliver(item)
                 elif self._is_replaying:
-                    await turn()  # thousands of endpoints may be behind after a restart
+                    await turn()  # thousands of endpoints may lag after a restart
                     self._replay()
                 else:
                     self._note_caught_up()
@@ -247,14 +248,14 @@ class Endpoint:
                 self._put_back(item)
             except _Stopped:
                 return
-            except Exception:  # a fault of ours, or a log that closes: nothing is lost, because the cursor did not move
+            except Exception:  # an internal error, or the log closes: nothing is lost, since the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
                 self._put_back(item)
                 self._start_over()
                 await asyncio.sleep(FAULT_PAUSE_S)
 
     async def _next(self) -> Item | None:
-        """The next item to send: one out of turn; then events of the queue and states that are owed, in turns."""
+        """The next item to send: first those out of turn, then queued events and owed states alternately."""
         if self._extras:
             self._stand_where_it_is()
             return self._extras.popleft()
@@ -266,7 +267,7 @@ class Endpoint:
         return Item(self._queue.popleft()) if self._queue else None
 
     def _put_back(self, item: Item | None) -> None:
-        """A state that is owed goes out later; other events are read from the log again."""
+        """Return an item: owed states are sent later, other events are read from the log again."""
         if item is not None and item.is_owed and item.extra_for is not None and self._receiver(item) is not None:
             self._owed.put_back(item.stored, item.extra_for)
 
@@ -277,18 +278,19 @@ class Endpoint:
         return None if self._subscriptions.get(item.extra_for.id) is None else item.extra_for
 
     def _stand_where_it_is(self) -> None:
-        """Before something that has no number of its own goes out: nothing that was done with comes again."""
+        """Fix the cursor before sending something without its own number, so that processed events are not sent
+        again."""
         if self.is_current:
             self.cursor = max(self.cursor, self._upstream.position)
 
     def _note_caught_up(self) -> None:
-        """After a suspension: from here on the feed's position says where it stands."""
+        """After a suspension: from now on the feed's position is its position."""
         if self.kept.cursor is not None:
             self.kept.cursor = None
             self._upstream.changed(self.uri)
 
     def _start_over(self) -> None:
-        """Go on at the cursor, from the log."""
+        """Continue from the log at the cursor."""
         self._queue.clear()
         self._in_flight = False
         self._is_replaying, self._read_upto = True, self.cursor
@@ -300,13 +302,13 @@ class Endpoint:
         await self._resumed.wait()
 
     def _replay(self) -> None:
-        """Fill the queue from the log; without a pause in it, so that no event can come between log and feed."""
+        """Fill the queue from the log without a pause, so that no event is missed between log and feed."""
         piece = self._upstream.read(self._read_upto)
         if piece.gap is not None:
             self._note_gap(*piece.gap)
         for stored in piece.notifications:
             if self.recipient(stored) is not None and not self._queue.append(stored):
-                self._read_upto = self._queue.last  # it is read again when there is room
+                self._read_upto = self._queue.last  # read again when there is room
                 return
         self._read_upto = piece.cursor
         if piece.cursor >= self._upstream.position:
@@ -315,9 +317,9 @@ class Endpoint:
             self.cursor = piece.cursor
 
     async def _deliver(self, item: Item) -> None:
-        """Send until it is delivered, or a dead letter. Raises _EndpointSuspended, _Stopped.
+        """Send until the item is delivered or becomes a dead letter. Raises _EndpointSuspended, _Stopped.
 
-        Whoever is broken off in the middle has it in flight for ever: it is not done with, and the cursor says so.
+        An interrupted delivery stays in flight: the item is not processed, and the cursor does not pass it.
         """
         self._in_flight = True
         refusals = 0
@@ -344,7 +346,7 @@ class Endpoint:
         self._in_flight = False
 
     async def _wait_for_turn(self) -> None:
-        """Another server may be sending: either this one learns soon that it is to stop, or its turn goes on."""
+        """Another server may be sending: this one is stopped soon, or its lease continues."""
         if not self._is_stopping:
             await asyncio.sleep(TURN_PAUSE_S)
         if self._is_stopping:
@@ -365,7 +367,7 @@ class Endpoint:
             self._bus.emit(NotificationType.WEBHOOK_RECOVERED, log=self._settings.log, endpoint=shown(self.uri))
 
     async def _back_off(self, outcome: Outcome) -> None:
-        """Wait before the next try, longer each time. Raises _EndpointSuspended if it has failed for too long."""
+        """Wait before the next attempt, longer each time. Raises _EndpointSuspended if it has failed for too long."""
         now = time.monotonic()
         self.failures += 1
         self.kept.problem = outcome.text
@@ -392,7 +394,8 @@ class Endpoint:
             raise _Stopped
 
     def _pause_s(self, outcome: Outcome) -> float:
-        """Twice as long after each failure in a row, and as long as the endpoint asks for; both have one limit."""
+        """Doubles after each consecutive failure, and is at least what the endpoint requests; both have the same
+        limit."""
         shortest, longest = self._settings.retry_ms_min / 1000, self._settings.retry_ms_max / 1000
         pause = min(shortest * 2.0 ** min(self.failures - 1, 30), longest)
         return max(pause * random.uniform(0.5, 1.0), min(outcome.retry_after_s, longest))
@@ -403,7 +406,7 @@ class Endpoint:
         self._upstream.changed(self.uri)
 
     def _note_gap(self, first: int, last: int) -> None:
-        """Events were trimmed before they were delivered: say so, and send the states that they led to."""
+        """Record that events were trimmed before delivery, and send the resulting states."""
         self.kept.note_gap(first, last)
         for subscription in self._subscriptions.values():
             self.owe(subscription, first, last)
@@ -411,7 +414,7 @@ class Endpoint:
 
 
 async def stop_all(endpoints: Sequence[Endpoint], grace_s: float = 0.0) -> None:
-    """Begin nothing more there, and break off the rest after the time; it stays behind the cursors."""
+    """Stop endpoints, and cancel what still runs after `grace_s`; cursors do not pass undelivered events."""
     slices, tasks = Slices(), list[asyncio.Task[None]]()
     for endpoint in endpoints:
         await slices.pause()

@@ -1,4 +1,4 @@
-"""What is remembered of an endpoint over a restart: since when it fails, what it did not get, and which gaps it has."""
+"""An endpoint's record across restarts: the start of its failures, its dead letters, and its gaps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ GAPS_KEPT = 20
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An event that was not delivered, and will not be unless it is asked for."""
+    """An event that was not delivered, and is only sent again on request."""
 
     sequence_number: int
     id: str
@@ -29,27 +29,27 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, kw_only=True):
-    """What is remembered of an endpoint over a restart, besides its cursor."""
+    """An endpoint's record across restarts, besides its cursor."""
 
     uri: str
     is_suspended: bool = False
     problem: str = ""
     since: int = 0
-    """When the present failures began, ms since 1970 UTC; 0 if the last delivery went well."""
+    """When the present failures began, ms since 1970 UTC; 0 if the last delivery succeeded."""
     suspended_at: int = 0
-    """When it was suspended, ms since 1970 UTC; 0 where it is not, or was by an earlier version."""
+    """When it was suspended, ms since 1970 UTC; 0 if it is not, or if an earlier version suspended it."""
     cursor: int | None = None
-    """Up to where it was done when it was suspended; None once it has caught up."""
+    """Its position when it was suspended; None once it has caught up."""
     dead_letters: list[DeadLetter] = []
     dead_letters_total: int = 0
     gaps: list[Gap] = []
 
     def suspend(self, cursor: int) -> None:
-        """Nothing is sent any more; everything up to that number is done with."""
+        """Stop sending; everything up to that number is processed."""
         self.is_suspended, self.suspended_at, self.cursor = True, self.suspended_at or wall_clock_ms(), cursor
 
     def resume(self) -> None:
-        """It is sent to again. The cursor stays until it has caught up, for where the server ends before."""
+        """Send again. The cursor stays until it has caught up, in case the server stops before."""
         self.is_suspended, self.suspended_at = False, 0
 
     def bury(self, number: int, id: str, reason: str) -> None:
@@ -59,7 +59,7 @@ class Kept(msgspec.Struct, kw_only=True):
         self.dead_letters_total += not was_there
 
     def unbury(self, number: int) -> bool:
-        """Take a dead letter off the list; whether it was there."""
+        """Remove a dead letter. Returns whether it existed."""
         if not self.dead_letters:
             return False
         left = [letter for letter in self.dead_letters if letter.sequence_number != number]
@@ -68,5 +68,5 @@ class Kept(msgspec.Struct, kw_only=True):
         return was_there
 
     def note_gap(self, first: int, last: int) -> None:
-        """Record numbers that were trimmed before they were delivered, both inclusive."""
+        """Record numbers trimmed before delivery, both inclusive."""
         self.gaps = [*self.gaps, Gap(first, last, wall_clock_ms())][-GAPS_KEPT:]

@@ -1,9 +1,8 @@
-"""Current states that an endpoint still gets: the rest of a greeting, all after a ping, and the states after a gap.
+"""Current states still owed to an endpoint: the rest of a greeting, all states after a ping, and states after a gap.
 
-Each subscription has a range of numbers. Its states are read in pieces, when there is room for them, and only while
-they are current: the endpoint gets a newer event by itself. A request that comes meanwhile does not begin again: the
-range goes on to its end, and the states sent before come once more. So repeated requests neither hold back the last
-states, nor add up.
+Each subscription has a range of numbers. Its states are read in pieces when there is room, and only while they are
+current: a newer event is delivered anyway. A request in between does not restart the range: it continues to its end,
+and then the states sent before are sent once more. So repeated requests neither delay the last states nor add up.
 """
 
 from __future__ import annotations
@@ -26,11 +25,11 @@ class _Range(NamedTuple):
     first: int
     last: int
     again_upto: int
-    """The states from event 1 up to this number are owed once more afterwards; 0: none."""
+    """The states from event 1 up to this number are owed again afterwards; 0: none."""
 
 
 class Owed:
-    """The states that one endpoint still gets, in the order of their numbers for each subscription."""
+    """The states owed to one endpoint, in order of number for each subscription."""
 
     def __init__(self, upstream: Upstream) -> None:
         self._upstream = upstream
@@ -38,7 +37,7 @@ class Owed:
         self._piece: deque[tuple[Stored, Subscription]] = deque()
 
     def __len__(self) -> int:
-        """How many of them are in memory."""
+        """The number of states in memory."""
         return len(self._piece)
 
     def add(self, subscription: Subscription, pattern: Pattern, first: int, last: int) -> None:
@@ -51,14 +50,14 @@ class Owed:
         self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
 
     def drop(self, subscription: Subscription) -> None:
-        """Nothing more is sent to a subscription."""
+        """Send nothing more to a subscription."""
         self._ranges.pop(subscription.id, None)
         self._piece = deque(pair for pair in self._piece if pair[1].id != subscription.id)
 
     async def next(self) -> tuple[Stored, Subscription] | None:
         """The next state, and the subscription that it is for; None: no more are owed.
 
-        Others have their turns while it is looked for; states added meanwhile are owed, too.
+        Other tasks get turns during the search; states added meanwhile are owed too.
         """
         slices = Slices()
         while self._piece or self._ranges:
@@ -72,11 +71,11 @@ class Owed:
         return None
 
     def put_back(self, stored: Stored, subscription: Subscription) -> None:
-        """A state that `next` gave was not sent."""
+        """Put back a state from `next` that was not sent."""
         self._piece.appendleft((stored, subscription))
 
     async def _read(self, id: str, asked: _Range) -> None:
-        """The next piece of a range, which then is last of them."""
+        """Read the next piece of a range, which then moves to the end."""
         found = await self._upstream.newest_between(asked.first, asked.last, asked.pattern)
         if (known := self._ranges.pop(id, None)) is None:
             return  # its subscription was deleted meanwhile

@@ -1,4 +1,4 @@
-"""Routes: the endpoints to which an event at some addresses is offered, found in slices and remembered."""
+"""Routes: the endpoints to offer an event at some addresses to, found in slices and cached."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from ..notifications.segment_index import PatternIndex
 from .endpoint import Endpoint
 
 ENTRIES_MAX = 200_000
-"""Of all routes that are remembered, together."""
+"""The most entries of all cached routes together."""
 TRIES = 3
-"""How often a route is found in slices; if each time the subscriptions changed meanwhile, it is found in one go."""
+"""How often to try finding a route in slices; if subscriptions change each time, it is found in one step."""
 
 Addresses = tuple[Address, ...]
 Route = tuple[tuple[Endpoint, int], ...]
-"""Endpoints, each with the number above which events are for one of its subscriptions."""
+"""Endpoints, each with the number above which its subscriptions get events."""
 
 
 class Routes:
-    """The subscriptions that ask for events, by address. Use it on one event loop."""
+    """The subscriptions by address. Use it on one event loop."""
 
     def __init__(self, active: Mapping[str, Endpoint]) -> None:
-        """`active` are the endpoints to which events are offered, by URI. Call `changed` when it has changed."""
+        """`active` has the endpoints that events are offered to, by URI. Call `changed` after changing it."""
         self._active = active
         self._patterns = PatternIndex[Subscription]()
         self._known: dict[Addresses, Route] = {}
@@ -32,32 +32,32 @@ class Routes:
         self._changes = 0
 
     def add(self, subscription: Subscription, pattern: Pattern) -> None:
-        """Somebody asks for events."""
+        """Add a subscription."""
         self._patterns.add(subscription.id, pattern, subscription)
         self.changed()
 
     def remove(self, subscription: Subscription) -> None:
-        """That subscription is gone."""
+        """Remove a subscription."""
         self._patterns.remove(subscription.id)
         self.changed()
 
     def changed(self) -> None:
-        """Forget the routes. A look-up under way notices it, and starts again."""
+        """Clear the cached routes. A look-up in progress notices, and restarts."""
         if self._known:
             self._known, self._size = {}, 0
         self._changes += 1
 
     def known(self, addresses: Addresses) -> Route | None:
-        """The route, if it is remembered."""
+        """The route, if it is cached."""
         return self._known.get(addresses)
 
     def find(self, addresses: Addresses) -> Route:
-        """The route, found in one go if it is not remembered."""
+        """The route, found in one step if it is not cached."""
         route = self._known.get(addresses)
         return self._keep(addresses, _starts(self._asking(addresses))) if route is None else route
 
     async def look_up(self, addresses: Addresses) -> None:
-        """Find a route in slices, and remember it, unless the subscriptions change all the time."""
+        """Find a route in slices and cache it, unless the subscriptions keep changing."""
         slices = Slices()
         for _ in range(TRIES):
             changes, found = self._changes, list[tuple[Endpoint, int]]()
@@ -72,7 +72,7 @@ class Routes:
                 return
 
     def _asking(self, addresses: Addresses) -> Iterator[tuple[Endpoint, int] | None]:
-        """The endpoint of each subscription that asks for it, and its start; None for one that does not."""
+        """The endpoint and start of each matching subscription; None for one that does not match."""
         for pattern, subscription in self._patterns.candidates(addresses):
             endpoint = self._active.get(subscription.endpoint)
             is_asking = endpoint is not None and any(map(pattern.matches, addresses))
@@ -87,7 +87,7 @@ class Routes:
 
 
 def _starts(asking: Iterator[tuple[Endpoint, int] | None]) -> dict[Endpoint, int]:
-    """By endpoint: the earliest start."""
+    """The earliest start by endpoint."""
     found: dict[Endpoint, int] = {}
     for each in asking:
         if each is not None:

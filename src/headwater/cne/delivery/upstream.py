@@ -1,4 +1,4 @@
-"""The port between an endpoint and the feed: where an endpoint's events come from when it reads them itself."""
+"""The interface between endpoint and feed: where an endpoint reads its events from."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class FeedPiece(NamedTuple):
     notifications: list[Stored]
     cursor: int
     gap: tuple[int, int] | None
-    """Numbers that are not there any more."""
+    """Numbers that are no longer retained."""
 
 
 class Upstream(Protocol):
-    """Where an endpoint's events come from."""
+    """The source of an endpoint's events."""
 
     position: int
     """Every event up to this number has been offered."""
@@ -28,16 +28,16 @@ class Upstream(Protocol):
         """A bounded piece of the log above `after`, up to the position. Does not block."""
 
     async def newest_between(self, first: int, last: int, pattern: Pattern) -> list[Stored]:
-        """The current states that the pattern asks for, of events with numbers in that range, both inclusive.
+        """The current states matching the pattern, of events with numbers in that range, both inclusive.
 
-        Others have their turns in between.
+        Other tasks get turns in between.
         """
 
     def is_state(self, stored: Stored) -> bool:
-        """Whether a notification is still the current state of a resource: none newer of its source was offered."""
+        """Whether a notification is still the current state of a resource: its source has offered no newer one."""
 
     def wake(self, wake: Callable[[], object]) -> None:
-        """Have a task woken: at once, unless many are in this turn of the loop."""
+        """Wake a task: at once, unless many are woken in this turn of the loop."""
 
     def changed(self, uri: str) -> None:
-        """Called when what is kept of the endpoint has changed."""
+        """Called when the endpoint's stored record has changed."""

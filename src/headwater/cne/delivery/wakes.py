@@ -1,4 +1,4 @@
-"""Wakes: how many tasks may be woken in one turn of the event loop, where one event wakes thousands."""
+"""Limits how many tasks are woken in one turn of the event loop, since one event can wake thousands."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Callable
 
 WAKES_MAX = 64
-"""In one turn of the loop. What a webhook's task does until it waits again costs 0.1 to 0.2 ms of CPU."""
+"""The most wakes per turn of the loop. A webhook's task takes 0.1 to 0.2 ms of CPU until it waits again."""
 
 
 class Wakes:
-    """Tasks to wake on one event loop, in their order; each waits once at most."""
+    """Tasks to wake on one event loop, in order; each is queued at most once."""
 
     def __init__(self) -> None:
         self._left = WAKES_MAX
         self._waiting: dict[Callable[[], object], None] = {}
         self._is_counting = False
-        """Whether the turn of the loop is known to end."""
+        """Whether the end of this turn of the loop is already being watched for."""
 
     def wake(self, wake: Callable[[], object]) -> None:
-        """Call that now, or in a later turn if many were called in this one."""
+        """Call `wake` now, or in a later turn if many were called in this one."""
         if self._left:
             self._left -= 1
             wake()

@@ -1,6 +1,6 @@
 """Calling webhooks: one POST and its outcome, the greeting of a new subscriber, and CloudEvents' OPTIONS handshake.
 
-Connections are kept; redirects are not followed, because their target would escape the allow-list.
+Connections are kept alive; redirects are not followed, because their target would bypass the allow-list.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .allowed import AllowedHosts, HostNotAllowed
 
 
 class AllowedResolver:
-    """Resolves names, and answers allowed addresses only: connections are made to these, and to no others."""
+    """Resolves names to allowed addresses only; connections are made to no others."""
 
     def __init__(self, allowed: AllowedHosts, resolve: Resolve) -> None:
         self._allowed, self._resolve = allowed, resolve
@@ -39,45 +39,45 @@ class AllowedResolver:
 
 
 ANSWER_BYTES_MAX = 64 * 1024
-"""Of an answer that nobody reads, so that its connection can be used again."""
+"""The most bytes of an unused answer to read so that its connection can be reused."""
 URI_CHARS_MAX = 2048
 TARGETS_MAX = 20_000
-"""URIs that are remembered as they were read."""
+"""The most cached parsed URIs."""
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 _JSON_LINES = lines_of(JSON_HEADERS)
 _TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 429})
-"""Answers below 500 that are about the endpoint, and not about the event."""
+"""Statuses below 500 that concern the endpoint, not the event."""
 
 
 class Outcome(NamedTuple):
-    """What became of one call."""
+    """The outcome of one call."""
 
     status: int
-    """The answer's, or 0 if there was none."""
+    """The answer's status, or 0 without an answer."""
     problem: str = ""
-    """Why there was none."""
+    """Why there was no answer."""
     retry_after_s: float = 0.0
     allowed_origin: str = ""
     """`WebHook-Allowed-Origin` of the answer."""
 
     @property
     def is_success(self) -> bool:
-        """Whether the subscriber has the event: 204 as the standard says, or what consumers answer in its place."""
+        """Whether the subscriber has the event: 204 by the standard, or what consumers answer instead."""
         return 200 <= self.status < 300
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the subscriber does not take this event, and would not take it later either."""
+        """Whether the subscriber refuses this event, now and later."""
         return 300 <= self.status < 500 and self.status not in _TEMPORARY
 
     @property
     def text(self) -> str:
-        """In a few words."""
+        """A short description."""
         return self.problem or f"answered {self.status}"
 
 
 def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
-    """The URI itself, if a webhook may be there. Raises InvalidInput."""
+    """The URI itself, if it is allowed for a webhook. Raises InvalidInput."""
     if len(text) > URI_CHARS_MAX:
         raise InvalidInput(f"{len(text)} characters given, at most {URI_CHARS_MAX} are allowed", where)
     if not text.isprintable():
@@ -98,7 +98,7 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
 
 
 def shown(uri: str) -> str:
-    """The URI without what may be secret in it."""
+    """The URI without possible secrets."""
     return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
 
 
@@ -107,7 +107,7 @@ NOT_SENT = Outcome(0, "another server is to call by now")
 
 
 def tls_of(settings: Settings) -> Tls:
-    """TLS of the calls, by the certificates that are configured; none is read yet."""
+    """TLS for the calls, with the configured certificates; reads no file yet."""
     return Tls(settings.webhook_ca, settings.webhook_certificate, settings.webhook_key)
 
 
@@ -117,7 +117,7 @@ class Webhooks:
     def __init__(
         self, settings: Settings, sockets_max: int | None = None, may_act: Callable[[], bool] = lambda: True
     ) -> None:
-        """`sockets_max` is by default a share of what the process may have: see Sockets.
+        """`sockets_max` defaults to a share of the process's limit: see Sockets.
 
         `may_act` is asked before anything is sent: see LogStore.
         """
@@ -125,14 +125,14 @@ class Webhooks:
         self._sockets_max = sockets_max
         self.allowed = AllowedHosts(settings.hosts)
         self.calls: Counter[str] = Counter(success=0, failure=0)
-        """POSTs, greetings among them, by what became of them."""
+        """POSTs, greetings included, by outcome."""
         self._targets: dict[str, Target] = {}
         self._timeout_s = settings.timeout_ms / 1000
         self._tls = tls_of(settings)
         self._caller: Caller | None = None
 
     def start(self) -> None:
-        """Be ready to call."""
+        """Prepare for calls."""
         self._caller = Caller(
             Sockets(self._sockets_max), AllowedResolver(self.allowed, addresses_of).resolve, self._may_act, self._tls
         )
@@ -140,9 +140,9 @@ class Webhooks:
     async def post(
         self, uri: str, body: bytes, headers: Mapping[str, str] = JSON_HEADERS, *, timeout_s: float | None = None
     ) -> Outcome:
-        """POST the body there. Never raises: what goes wrong is the outcome; NOT_SENT, if it was not its turn.
+        """POST the body. Never raises: errors are outcomes; NOT_SENT if this server may not act.
 
-        It may be sent twice, where a kept connection ends without an answer.
+        It may be sent twice if a kept connection ends without an answer.
         """
         outcome = await self._call(b"POST", uri, body, headers, timeout_s)
         if outcome is not NOT_SENT:
@@ -150,10 +150,10 @@ class Webhooks:
         return outcome
 
     async def allows(self, uri: str, origin: str) -> bool:
-        """Whether the webhook lets itself be called from that origin (HTTP 1.1 Web Hooks for Event Delivery, 4)."""
+        """Whether the webhook allows calls from that origin (HTTP 1.1 Web Hooks for Event Delivery, 4)."""
         headers = {"WebHook-Request-Origin": origin, "WebHook-Request-Rate": "*"}
         outcome = await self._call(b"OPTIONS", uri, b"", headers, None)
-        # Compared as a whole: an origin that only begins with ours is not ours.
+        # Compared whole: an origin that only begins with ours is not ours.
         return outcome.is_success and outcome.allowed_origin in ("*", origin)
 
     async def close(self) -> None:
@@ -188,7 +188,7 @@ class Webhooks:
         return Outcome(status, "", _retry_after_s(retry_after) if retry_after else 0.0, allowed_origin)
 
     def _target(self, uri: str) -> Target | None:
-        """The URI, read once; None where it is not allowed: the list may be shorter than when it was subscribed."""
+        """The parsed URI, cached; None if it is not allowed: the allow-list may have shrunk since the subscription."""
         if not self.allowed.may_permit(URL(uri).host or ""):
             return None
         target = target_of(uri)
@@ -199,12 +199,12 @@ class Webhooks:
 
 
 def _problem(error: Exception) -> str:
-    """What an error says, on one line; none of these tells the URI, in which there may be a secret."""
+    """An error's text on one line, never with the URI, which may contain a secret."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
 def _retry_after_s(text: str) -> float:
-    """Seconds, or the time of day, of a `Retry-After`; 0 for what is neither."""
+    """The pause of a `Retry-After`, in seconds or as a date; 0 if it is neither."""
     if text.isascii() and text.isdigit() and len(text) < 8:
         return float(text)
     try:

@@ -1,1 +1,1 @@
-"""Notifications as documents and as events. No I/O."""
+"""Notifications as JSON documents and as events. No I/O."""

@@ -1,19 +1,19 @@
-"""Resource addresses: `/{cluster}/{site}/.../{node}/{resource}`, and which subscription asks for which of them.
+"""Resource addresses: `/{cluster}/{site}/.../{node}/{resource}`, and how subscriptions match them.
 
 Addresses match by whole segments. In the pattern of a subscription
 
-- `*` inside a segment stands for any run of characters without a slash (`node*`),
+- `*` inside a segment matches any run of characters except a slash (`node*`),
 - a segment that is exactly `.` is the subscriber's own cluster, site or node,
 - a dot inside a longer segment is a dot (nodes are named by their DNS names),
-- what lies below the address belongs to it: `/sync` asks for everything below `/sync`; with `/*` at its end, for what
-  lies below only.
+- an address includes everything below it: `/sync` matches itself and everything below; with `/*` at its end, only what
+  is below matches.
 
-StarlingX puts the instance of a service between node and resource (`/./controller-0/ptp-inst1/sync/...`). Whoever asks
-for a node asks for its instances: where roots say where the place ends, that of a pattern may be the beginning of an
+StarlingX puts the instance of a service between node and resource (`/./controller-0/ptp-inst1/sync/...`). A pattern for
+a node includes its instances: if known roots mark where the place ends, a pattern's place may be a prefix of an
 event's, as long as it reaches the node.
 
-Producers often leave the place out (`/sync/sync-status/sync-state`). Then the place is that of the event's other
-addresses, or else this server's own.
+Producers often omit the place (`/sync/sync-status/sync-state`). Then it is that of the event's other addresses, or else
+this server's.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from typing import NamedTuple
 from ...core.bounded_cache import remembered
 
 ROOTS = frozenset({"sync", "redfish", "o-ran-sync"})
-"""First segments of the resource hierarchies in the field: before them stands the place."""
+"""First segments of the resource hierarchies in use; the place comes before them."""
 OWN = "."
 NO_DATA = ("event-not-found", "ptp-not-set")
-"""What stands at the end of an address, in place of the resource, where a publisher has no data about it: its place
-counts, and it is the address of nothing. Older publishers send these words as the value."""
+"""Words at the end of an address, instead of the resource, if a publisher has no data about it: only the place counts.
+Older publishers send these words as the value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where this server stands. An empty name is not known, and then `.` matches every name."""
+    """This server's place. An empty name is unknown, and then `.` matches every name."""
 
     cluster: str = ""
     site: str = ""
@@ -42,10 +42,10 @@ class Place:
 
 
 class Address(NamedTuple):
-    """An address in its two parts."""
+    """An address, split into place and resource."""
 
     place: tuple[str, ...]
-    """The segments before the resource; empty where the address has none."""
+    """The segments before the resource; empty if the address has none."""
     resource: tuple[str, ...]
 
     @property
@@ -56,9 +56,9 @@ class Address(NamedTuple):
 
 @remembered(4096)
 def parse(text: str) -> Address:
-    """The address that a text is; empty segments do not count.
+    """Parse an address; empty segments are ignored.
 
-    Where no known root says where the resource begins, up to three segments are the place, and at least one is not.
+    Without a known root, up to three segments are the place, and at least one is the resource.
     """
     segments = tuple([segment for segment in text.split("/") if segment])
     for index, segment in enumerate(segments):
@@ -70,37 +70,37 @@ def parse(text: str) -> Address:
 
 
 def canonical(text: str) -> str:
-    """The address with one slash before each segment and none at the end, so that two that are the same are equal."""
+    """The address with one slash before each segment and none at the end, so that equal addresses compare equal."""
     if text.startswith("/") and not text.endswith("/") and "//" not in text:
         return text
     return "".join([f"/{segment}" for segment in text.split("/") if segment])
 
 
 def has_no_data(text: str) -> bool:
-    """Whether an address says that there is no data about its resource: see NO_DATA."""
+    """Whether an address reports that there is no data about its resource: see NO_DATA."""
     return text.rstrip("/").endswith(NO_DATA)
 
 
 @remembered(4096)
 def addresses_of(candidates: tuple[str, ...]) -> tuple[Address, ...]:
-    """The addresses of one event, the most exact first, each once; those without a place get that of the others."""
+    """The distinct addresses of one event, most exact first; those without a place get the others' place."""
     parsed = [_with_data(text) for text in candidates if text]
     place = next((address.place for address in parsed if address.place), ())
     return tuple(dict.fromkeys([Address(each.place or place, each.resource) for each in parsed if each.resource]))
 
 
 def _with_data(text: str) -> Address:
-    """The address; without its last segment where that says that there is no data."""
+    """The address without its last segment if that reports no data."""
     address = parse(text)
     return address._replace(resource=address.resource[:-1]) if has_no_data(text) else address
 
 
 @remembered(4096)
 def tags_of(address: Address, own: Place) -> tuple[tuple[str, str], ...]:
-    """Keys and values by which an event at that address is found: cluster, site, node, instance and resource.
+    """The tags to find an event at that address by: cluster, site, node, instance and resource.
 
-    Of one segment of place, it is the node; of more, the first is the cluster. `nodes_of` says which may be the node.
-    Between cluster and node is the site, after the node the instance.
+    A single place segment is the node; of several, the first is the cluster. `nodes_of` tells which may be the node.
+    The site is between cluster and node, the instance after the node.
     """
     place = address.place
     nodes = nodes_of(place, own)
@@ -115,9 +115,9 @@ def tags_of(address: Address, own: Place) -> tuple[tuple[str, str], ...]:
 
 
 def nodes_of(place: Sequence[str], own: Place) -> tuple[int, ...]:
-    """Which segments of a place may name the node: the own name where it is there, else the last one.
+    """Which segments of a place may be the node: the server's own name if present, else the last one.
 
-    In `/./A/B` it may be either: it is a site and a node, or, as StarlingX has it, a node and an instance.
+    In `/./A/B` it may be either: a site and a node, or, as in StarlingX, a node and an instance.
     """
     if own.node and own.node in place[1:]:
         return (place.index(own.node, 1),)
@@ -127,7 +127,7 @@ def nodes_of(place: Sequence[str], own: Place) -> tuple[int, ...]:
 
 
 class Pattern:
-    """What a subscription asks for, compiled."""
+    """The compiled address pattern of a subscription."""
 
     __slots__ = ("_is_below_only", "_own", "_segments", "address", "is_anywhere", "text")
 
@@ -140,34 +140,34 @@ class Pattern:
             segments = segments[:-1]
             address = parse("/".join(segments))
         self.address = address
-        """Its segments, without a star at the end that stands for what lies below."""
+        """Its segments, without a final star that stands for everything below."""
         self.is_anywhere = not address.place and bool(address.resource) and address.resource[0] in ROOTS
-        """Whether it has no place: then it asks for the resource wherever it is."""
+        """Whether it has no place and so matches the resource anywhere."""
         self._segments, self._own = segments, own
 
     @property
     def exact(self) -> str | None:
-        """The one address that it names, or None where it has wildcards."""
+        """The single address that it names, or None if it has wildcards."""
         if self._is_below_only or any("*" in segment or segment == OWN for segment in self._segments):
             return None
         return "".join(f"/{segment}" for segment in self._segments)
 
     def matches(self, address: Address) -> bool:
-        """Whether the subscription asks for events at that address."""
+        """Whether the pattern matches that address."""
         place, resource = self.address
         if self.is_anywhere:
             return self._is_within(resource, address.resource)
         is_here = place and set(place) == {OWN} and self._is_here(address.place)
         if is_here and self._is_within(resource, address.resource):
-            return True  # else what follows the dots may be a node, and no resource
+            return True  # else the segments after the dots may be a node, not a resource
         if not address.place and address.resource[0] in ROOTS:
             return self._is_within(resource, address.resource) and self._is_own(place)
         return self._is_within(self._segments, (*address.place, *address.resource)) or self._has_instance(address)
 
     def _has_instance(self, address: Address) -> bool:
-        """Whether the address is that of an instance on a node, or in a site, that the pattern's place names.
+        """Whether the address is that of an instance on a node, or in a site, named by the pattern's place.
 
-        A place that ends with a wildcard names no more than a node: no star crosses a slash.
+        A place that ends with a wildcard names only a node: a star never crosses a slash.
         """
         place, resource = self.address
         if not 0 < len(place) < len(address.place) or set(place) == {OWN}:
@@ -201,13 +201,13 @@ class Pattern:
         return "*" in wanted and _is_like(wanted, given)
 
     def _own_names(self, index: int) -> tuple[str, ...]:
-        """What `.` can stand for there: first comes the cluster, then site and node."""
+        """What `.` can stand for at that index: first the cluster, then site and node."""
         own = self._own
         names = (own.cluster,) if index == 0 else (own.site, own.node)
         return tuple(name for name in names if name)
 
     def _is_here(self, place: Sequence[str]) -> bool:
-        """Whether a place of an event, of whatever depth, is this server's own."""
+        """Whether an event's place, of any depth, is this server's."""
         own = self._own
         if not place:
             return True
@@ -216,7 +216,7 @@ class Pattern:
         )
 
     def _is_own(self, place: Sequence[str]) -> bool:
-        """Whether a place in a pattern takes in this server, where an event without any place came from."""
+        """Whether a pattern's place includes this server, the origin of events without a place."""
         own = self._own
         if not place or not (own.cluster or own.node):
             return True
@@ -225,7 +225,7 @@ class Pattern:
 
 
 def _is_like(wanted: str, given: str) -> bool:
-    """Whether a segment fits one with `*` in it; in linear time, because both come from outside."""
+    """Whether a segment matches one with `*`; in linear time, because both come from outside."""
     first, *middle, last = wanted.split("*")
     if len(given) < len(first) + len(last) or not given.startswith(first) or not given.endswith(last):
         return False

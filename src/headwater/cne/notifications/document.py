@@ -1,7 +1,7 @@
-"""JSON as producers of notifications send it: read without loss, refused where it is ambiguous.
+"""JSON of notification producers: read without loss, refused if ambiguous.
 
-Numbers keep their text (a decimal is data, not a float), repeated member names are refused, and so is whatever the
-event specification forbids in a string. Nothing here knows what a notification is.
+Numbers keep their text (a decimal is data, not a float); repeated member names are refused, as is everything that the
+event specification forbids in a string. This module knows nothing of notifications.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ...formats.budget import values
 from ...formats.jsontext import MalformedJson
 
 VALUES_MAX = 16_384
-"""Of one document: so many are read in about 10 ms."""
+"""The most values of one document: so many are read in about 10 ms."""
 DEPTH_MAX = 32
-"""How deep a value may be nested; what comes from outside must not exhaust the stack."""
+"""The deepest nesting of a value: outside input must not exhaust the stack."""
 
 _FORBIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ud800-\udfff"
@@ -31,7 +31,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Number(NamedTuple):
-    """A JSON number, as it was written."""
+    """A JSON number as written."""
 
     text: str
 
@@ -41,10 +41,10 @@ Members = dict[str, Any]
 
 
 def decode(text: bytes) -> object:
-    """What the text says.
+    """Decode the text.
 
     Raises MalformedJson (not JSON, not UTF-8), InvalidInput (a member given twice, nested too deeply, or more than
-    VALUES_MAX values, of which none is made).
+    VALUES_MAX values, in which case none is built).
     """
     values.check_values(text, VALUES_MAX)
     try:
@@ -60,9 +60,9 @@ def decode(text: bytes) -> object:
 
 
 def encode(value: object, where: str) -> bytes:
-    """The JSON of a decoded value, with its numbers as they were written.
+    """The JSON of a decoded value, with its numbers as written.
 
-    Raises InvalidEvent for half a surrogate pair, and nesting too deep.
+    Raises InvalidEvent for an unpaired surrogate, or nesting too deep.
     """
     return msgspec.json.encode(_encodable(value, where))
 
@@ -97,21 +97,21 @@ def check_text(text: str, where: str) -> str:
 
 
 def text_of(value: object, where: str) -> str:
-    """The string that a decoded value is, if the specification allows it: see `check_text`. Raises InvalidEvent."""
+    """A decoded value as a string, if the specification allows it: see `check_text`. Raises InvalidEvent."""
     if not isinstance(value, str):
         raise InvalidEvent(f"a string is expected, {kind_of(value)} given", where)
     return check_text(value, where)
 
 
 def object_of(value: object, where: str) -> Members:
-    """The object that a decoded value is. Raises InvalidEvent."""
+    """A decoded value as an object. Raises InvalidEvent."""
     if not isinstance(value, dict):
         raise InvalidEvent(f"an object is expected, {kind_of(value)} given", where)
     return value
 
 
 def kind_of(value: object) -> str:
-    """What a decoded value is, for a message."""
+    """The kind of a decoded value, for a message."""
     if isinstance(value, Number):
         return f"the number {show(value.text)[1:-1]}"
     if isinstance(value, str):

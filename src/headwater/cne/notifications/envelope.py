@@ -2,7 +2,7 @@
 
     {"ptp_lock_state": [{"specversion": "1.0", "id": ...}]}
 
-Its notification service sends this, and the consumers that were written for it look for that member.
+Its notification service sends this, and consumers written for it expect that member.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ KEYS = {
     "/sync/synce-status/lock-state-extended": "synce_lock_state_extended",
     "/sync/synce-status/lock-state": "synce_lock_state",
 }
-"""The member's name by resource: that of the subscription, not of the event. For others it is `sync`."""
+"""The member's name by the subscription's resource, not the event's. For other resources it is `sync`."""
 _NAMES = frozenset(KEYS.values())
 _decoder = msgspec.json.Decoder(dict[str, list[msgspec.Raw]])
 
 
 def key_of(members: Members) -> str | None:
-    """The name of the one member, if the object is an envelope; else None."""
+    """The name of the only member, if the object is an envelope; else None."""
     if len(members) != 1:
         return None
     [(key, events)] = members.items()
@@ -38,7 +38,7 @@ def key_of(members: Members) -> str | None:
 
 
 def sole_event(members: Members) -> Members:
-    """The event in an envelope of one; anything else as it is."""
+    """The event in an envelope with one event; anything else unchanged."""
     key = key_of(members)
     if key is None or len(members[key]) != 1:
         return members
@@ -47,17 +47,17 @@ def sole_event(members: Members) -> Members:
 
 
 def events_of(text: bytes, key: str) -> list[bytes]:
-    """The events in the text of an envelope, each as it was sent. Raises InvalidInput."""
+    """The events in an envelope's text, each as sent. Raises InvalidInput."""
     jsontext.check_utf8(text)
     return [bytes(raw) for raw in jsontext.decode(_decoder, text)[key]]
 
 
 def enveloped(event: bytes, resource: str) -> bytes:
-    """The JSON of an event in the envelope for a subscription to that resource address."""
+    """An event's JSON in the envelope for a subscription to that resource address."""
     return b'{"%b":[%b]}' % (_key_for(resource).encode(), event)
 
 
 def _key_for(resource: str) -> str:
-    """Instances stand before the resource (`/././ptp1/sync/...`), as the place does."""
+    """Instances come before the resource (`/././ptp1/sync/...`), like the place."""
     segments = parse(resource).resource
     return KEYS.get("".join(f"/{segment}" for segment in segments), KEYS["/sync"])

@@ -1,6 +1,6 @@
-"""A notification: what every form of a Cloud Native Event says, whatever dialect it was written in.
+"""A notification: the content of a Cloud Native Event, independent of form and dialect.
 
-Pure values. `reader` makes them of bytes, `writer` makes bytes of them, `rules` is the specification to the letter.
+Pure values. `reader` parses them, `writer` renders them, `rules` enforces the specification to the letter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ JSON_TYPE = "application/json"
 
 
 Extension = str | int | bool
-"""The value of a CloudEvents attribute: a String, or what stands for one, an Integer, or a Boolean."""
+"""The value of a CloudEvents attribute: a String (or a type encoded as one), an Integer, or a Boolean."""
 
 
 def canonical(value: Extension) -> str:
@@ -35,10 +35,10 @@ def canonical(value: Extension) -> str:
 
 
 class Dialect(StrEnum):
-    """The two ways in which the members of a value are named."""
+    """The two naming schemes for the members of a value."""
 
     V1 = "v1"
-    """`resource`, `dataType`, `valueType`: the specification's own, release 4.15 and older of OpenShift."""
+    """`resource`, `dataType`, `valueType`: the specification's own; OpenShift 4.15 and older."""
     V2 = "v2"
     """`ResourceAddress`, `data_type`, `value_type`: O-RAN's."""
 
@@ -47,11 +47,11 @@ VALUE_MEMBERS = {
     Dialect.V1: ("resource", "dataType", "valueType"),
     Dialect.V2: ("ResourceAddress", "data_type", "value_type"),
 }
-"""What the members of a value are named, but for `value`: the resource, the type of data, the type of the value."""
+"""The member names of a value, except `value`: the resource, the data type, the value type."""
 
 
 class Opaque(Struct, frozen=True):
-    """The JSON of a value that is carried through as it is: a Redfish event, or a type that is not known here."""
+    """The JSON of a value that is passed through unchanged: a Redfish event, or an unknown type."""
 
     text: bytes
 
@@ -63,39 +63,39 @@ class Value(Struct, frozen=True):
     data_type: str
     value_type: str
     value: str | Opaque
-    """Decimals are text, exactly as they were written."""
+    """Decimals are text, exactly as written."""
 
     @property
     def is_absent(self) -> bool:
-        """Whether it says that there is no data: in its address, beside a value that means nothing, or in its value."""
+        """Whether it reports no data: in its address, beside a meaningless value, or in its value."""
         return has_no_data(self.resource) or (isinstance(self.value, str) and self.value.endswith(NO_DATA))
 
 
 class Notification(Struct, frozen=True):
-    """One Cloud Native Event, out of its wrapping."""
+    """One Cloud Native Event, unwrapped."""
 
     id: str
     type: str
     source: str
-    """Empty where the producer gave none; then its publisher's resource address stands in."""
+    """Empty if the producer gave none; then its publisher's resource address is used."""
     time: str
-    """RFC 3339, UTC; empty where the producer gave none."""
+    """RFC 3339, UTC; empty if the producer gave none."""
     version: str
-    """Of the data, as it was given."""
+    """The version of the data, as given."""
     values: tuple[Value, ...]
     data_content_type: str = JSON_TYPE
     data_schema: str = ""
     extensions: Mapping[str, Extension] = field(default_factory=lambda: NO_ATTRIBUTES)
-    """The other CloudEvents attributes of a wrapped one, with the type that they were given; they are forwarded."""
+    """The other CloudEvents attributes of a wrapped event, with their given types; they are forwarded."""
     address: str = ""
-    """The resource address in the wrapping of CloudEvents 0.3: its `source`; `subject` is the source there."""
+    """The resource address in CloudEvents 0.3: its `source`; there, `subject` is the source."""
     is_wrapped: bool = False
-    """Whether it came as a CloudEvent, whose id its producer made unique, and not as a bare event."""
+    """Whether it arrived as a CloudEvent, with an id made unique by its producer, not as a bare event."""
 
     @property
     def is_absent(self) -> bool:
-        """Whether it says that there is no data, so that subscribers can be greeted: in all values, or in the address
-        of the first, where cloud-event-proxy looks.
+        """Whether it reports no data, as used to greet subscribers: in all values, or in the address of the first,
+        where cloud-event-proxy looks.
         """
         values = self.values
         return bool(values) and (has_no_data(values[0].resource) or all(value.is_absent for value in values))

@@ -1,7 +1,7 @@
-"""Reading a notification, leniently: every form that is in the field and can be understood without guessing.
+"""Reads notifications leniently: every form in use that can be understood without guessing.
 
-What is taken is the column "lenient in" of docs/conformance/cne.md. What is refused is an InvalidInput with the JSON
-path of the culprit; no input raises anything else.
+The column "lenient in" of docs/conformance/cne.md lists the accepted forms. Refused input raises InvalidInput with the
+JSON path of the culprit; no input raises anything else.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPEC_VERSIONS = {
     "0.3": "0.3",
     "v0.3": "0.3",
 }
-"""The versions of CloudEvents that are taken, as they are written."""
+"""The accepted versions of CloudEvents, as written."""
 
 RESOURCE_NAMES = {
     Dialect.V1: ("resource", "Resource"),
@@ -54,22 +54,22 @@ RESOURCE_NAMES = {
 DATA_TYPE_NAMES = {Dialect.V1: ("dataType",), Dialect.V2: ("data_type",)}
 VALUE_TYPE_NAMES = {Dialect.V1: ("valueType",), Dialect.V2: ("value_type",)}
 BATCH_VALUES_MAX = 2**17
-"""Of all documents of a batch."""
+"""The most values of all documents in a batch."""
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 OWN_ATTRIBUTES = frozenset(
     {"specversion", "id", "source", "type", "time", "data", "data_base64", "datacontenttype", "dataschema", "tags"}
 )
-"""Members of a CloudEvent that are no extensions, or are not forwarded as such."""
+"""Members of a CloudEvent that are not extensions, or not forwarded as such."""
 INTEGER_MIN, INTEGER_MAX = -(2**31), 2**31 - 1
-"""Of the specification's Type System."""
+"""The Integer range of the specification's Type System."""
 _INTEGER = re.compile(r"-?\d{1,10}", re.ASCII)
 _RESERVED = ("sequence", "cne")
-"""What this server states itself of every event."""
+"""Prefixes of attributes that this server sets itself on every event."""
 
 
 def members_of(text: bytes) -> Members:
-    """The object that the text is. Raises InvalidInput."""
+    """The object in a text. Raises InvalidInput."""
     document = decode(text)
     if isinstance(document, list):
         raise InvalidInput(f"an array given; several events go in a body of {cloudevents.BATCH}")
@@ -79,19 +79,19 @@ def members_of(text: bytes) -> Members:
 
 
 def batch_of(text: bytes) -> list[bytes]:
-    """The elements of a batch, each as it was sent. Raises InvalidInput."""
+    """The elements of a batch, each as sent. Raises InvalidInput."""
     check_values(text, BATCH_VALUES_MAX)
     jsontext.check_utf8(text)
     return [bytes(raw) for raw in jsontext.decode(_raw_decoder, text)]
 
 
 def is_wrapped(members: Members) -> bool:
-    """Whether it is a CloudEvent, and not a bare Cloud Native Event."""
+    """Whether it is a CloudEvent rather than a bare Cloud Native Event."""
     return "specversion" in members
 
 
 def read(members: Members, dialect: Dialect | None = None) -> Notification:
-    """The notification of a document, wrapped or bare. `dialect` counts where a value speaks both.
+    """The notification of a document, wrapped or bare. `dialect` decides if a value uses both.
 
     Raises InvalidEvent with the path of the culprit.
     """
@@ -99,9 +99,9 @@ def read(members: Members, dialect: Dialect | None = None) -> Notification:
 
 
 def members_of_headers(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> Members:
-    """A binary-mode CloudEvent (`ce-` header fields, the data as the body) as the object that it is in structured mode.
+    """Convert a binary-mode CloudEvent (`ce-` header fields, the data as the body) to the object of structured mode.
 
-    Its version is any that is taken in structured mode. Raises InvalidEvent, InvalidInput.
+    It may have any version accepted in structured mode. Raises InvalidEvent, InvalidInput.
     """
     fields = [(name, value) for name, value in headers if name != b"ce-specversion"]
     version = next(value.decode("latin-1").strip() for name, value in headers if name == b"ce-specversion")
@@ -118,7 +118,7 @@ def members_of_headers(headers: Sequence[tuple[bytes, bytes]], body: bytes) -> M
 
 
 def read_data(members: Members, dialect: Dialect | None = None) -> tuple[str, tuple[Value, ...]]:
-    """Version and values of a `data` object that stands by itself. Raises InvalidEvent."""
+    """The version and values of a separate `data` object. Raises InvalidEvent."""
     return _version(members.get("version"), "version"), _values(members.get("values"), "values", dialect)
 
 
@@ -168,7 +168,7 @@ def _data(members: Members, dialect: Dialect | None) -> tuple[str, tuple[Value, 
     data, where = members.get("data"), "data"
     if data is None and members.get("data_base64") is not None:
         data, where = _from_base64(members["data_base64"]), "data_base64"
-    if isinstance(data, str):  # encoded twice: once is understood
+    if isinstance(data, str):  # encoded twice: accepted once
         try:
             data = decode(data.encode("utf-8", "surrogatepass"))
         except InvalidInput as error:
@@ -185,7 +185,7 @@ def _from_base64(value: object) -> object:
         if isinstance(value, str):
             return decode(base64.b64decode(value, validate=True))
     except (ValueError, binascii.Error):
-        pass  # as everything else that is no base64
+        pass  # handled like any other invalid base64
     raise InvalidEvent("base64 text is expected", "data_base64")
 
 
@@ -221,7 +221,7 @@ def _value(element: object, where: str, dialect: Dialect | None) -> Value:
 
 
 def _named(given: Members, names: Mapping[Dialect, tuple[str, ...]], where: str, dialect: Dialect | None) -> str:
-    """The member under any of its names: those of the route's dialect first, then O-RAN's."""
+    """The member under any of its names, first those of the route's dialect, then O-RAN's."""
     for each in _V1_FIRST if dialect is Dialect.V1 else _V2_FIRST:
         for name in names[each]:
             if (found := given.get(name)) is not None:
@@ -253,13 +253,13 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
 
 def _opaque(value: object, where: str) -> Opaque:
     text = encode(value, where)
-    if not is_embeddable(text):  # the documents of subscribers have it as it is
+    if not is_embeddable(text):  # it is embedded unchanged in subscribers' documents
         raise InvalidEvent("a number is beyond what a double can be", where)
     return Opaque(text)
 
 
 def is_decimal(text: str) -> bool:
-    """Whether a text is a decimal, in any of the ways in which it is written."""
+    """Whether a text is a decimal in any notation."""
     return _DECIMAL.fullmatch(text) is not None
 
 
@@ -281,13 +281,13 @@ def _time(members: Members) -> str:
 
 
 def integer_of(text: str) -> int | None:
-    """The Integer of the specification's Type System that a JSON number is, or None."""
+    """A JSON number as an Integer of the specification's Type System, or None."""
     number = int(text) if _INTEGER.fullmatch(text) else INTEGER_MAX + 1
     return number if INTEGER_MIN <= number <= INTEGER_MAX else None
 
 
 def _extensions(members: Members) -> dict[str, Extension]:
-    """The attributes that are forwarded; what is no attribute stays in the stored original only."""
+    """The forwarded attributes; members that are not attributes stay only in the stored original."""
     found: dict[str, Extension] = {}
     for name, value in members.items():
         if name in OWN_ATTRIBUTES or not ATTRIBUTE_NAME.fullmatch(name) or name.startswith(_RESERVED):

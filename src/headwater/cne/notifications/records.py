@@ -1,4 +1,4 @@
-"""Subscriptions and publishers: what one says, as it is asked for, as it is stored, and as each dialect shows it."""
+"""Subscriptions and publishers: as requested, as stored, and as shown in each dialect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDPOINT_NAMES = ("EndpointUri", "endpointUri", "endpointuri", "EndpointURI")
 MODE_NAMES = ("DeliveryMode", "deliveryMode")
 STRUCTURED, BINARY, STARLINGX = "structured", "binary", "starlingx"
 MODES = {Dialect.V1: (STRUCTURED, BINARY), Dialect.V2: (STRUCTURED, BINARY, STARLINGX)}
-"""How an event may be delivered; `starlingx` is in structured mode, in the envelope that StarlingX puts around it."""
+"""The delivery modes; `starlingx` is structured mode in StarlingX's envelope."""
 _INFO = {
     Dialect.V1: ("id", "endpointUri", "uriLocation", "resource"),
     Dialect.V2: ("SubscriptionId", "EndpointUri", "UriLocation", "ResourceAddress"),
@@ -25,19 +25,19 @@ _INFO = {
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What subscriptions and publishers have in common."""
+    """The common fields of subscriptions and publishers."""
 
     id: str
     resource: str
-    """The resource address, as it was given."""
+    """The resource address, as given."""
     endpoint: str = ""
-    """The webhook's URI; empty where none was given."""
+    """The webhook's URI; empty if none was given."""
     dialect: Dialect
-    """Of the route by which it was registered."""
+    """The dialect of the route by which it was registered."""
     owner: str = ""
-    """Who registered it."""
+    """The owner who registered it."""
     location: str
-    """The URI by which it can be asked for."""
+    """The URI to get it by."""
     created_at: int
     """ms since 1970 UTC."""
 
@@ -50,7 +50,7 @@ class Subscription(Record, frozen=True, kw_only=True):
     """One subscription."""
 
     start: int
-    """Events above this number are its own."""
+    """It gets the events above this number."""
     mode: str = STRUCTURED
 
 
@@ -60,16 +60,16 @@ class Publisher(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody wants to register."""
+    """A request to register a subscription or a publisher."""
 
     resource: str
     endpoint: str
     mode: str
-    """Empty where none was asked for."""
+    """Empty if none was requested."""
 
 
 def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> Request:
-    """The request in a body; ids and locations in it do not count. Raises InvalidInput with the path."""
+    """The request in a body; ids and locations in it are ignored. Raises InvalidInput with the path."""
     other = Dialect.V1 if dialect is Dialect.V2 else Dialect.V2
     resource = _text(members, (*RESOURCE_NAMES[dialect], *RESOURCE_NAMES[other]))
     endpoint = _text(members, ENDPOINT_NAMES)

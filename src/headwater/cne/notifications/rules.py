@@ -1,7 +1,7 @@
-"""The specification to the letter, for those who ask for it: what `strict` refuses beyond what `reader` cannot take.
+"""The specification to the letter, on request: what `strict` refuses beyond what `reader` refuses.
 
 Each rule names its section of the Cloud Native Events specification 0.1.0. Its own examples break some of them; the
-conformance page says which. An event in binary mode, or in an envelope, is held to them like any other.
+conformance page says which. Events in binary mode or in an envelope must follow them too.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DECIMAL64_3 = re.compile(r"-?\d+(\.\d{1,3})?", re.ASCII)
 
 
 def check(members: Members, dialect: Dialect) -> None:
-    """Raises InvalidEvent with the JSON path of the first thing that breaks a rule."""
+    """Raises InvalidEvent with the JSON path of the first violation."""
     for name in ("id", "type", "source"):  # REQUIRED Attributes
         _text(members, name, "")
     if is_wrapped(members):
@@ -41,7 +41,7 @@ def check(members: Members, dialect: Dialect) -> None:
 
 
 def _check_extensions(members: Members) -> None:
-    """Attributes have a type of the Type System: strings, booleans, and integers of 32 bits."""
+    """Attributes must have a type of the Type System: strings, booleans, and 32-bit integers."""
     for name, value in members.items():
         if name in OWN_ATTRIBUTES or value is None or isinstance(value, str | bool):
             continue
@@ -68,7 +68,7 @@ def _check_value(given: object, where: str, dialect: Dialect) -> None:
 
 
 def _check_redfish(given: object, where: str) -> None:
-    """The members that the specification's examples of Redfish events have: EventType, for one, is not among them."""
+    """The members in the specification's examples of Redfish events; EventType, for one, is not among them."""
     content = object_of(given, where)
     for name in ("@odata.type", "Id", "Name"):
         _text(content, name, f"{where}.")

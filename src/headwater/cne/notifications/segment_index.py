@@ -1,9 +1,9 @@
-"""Which addresses a pattern may match, and which patterns an address may, without a look at all of them.
+"""Indexes to find the addresses a pattern may match, and the patterns that may match an address, without a full scan.
 
-An address has *marks*: each of its segments with its place, counted from the beginning of the address and from that of
-its resource. A segment of a pattern that has no wildcard names marks; each matching address has one of them: that
+An address has *marks*: each of its segments with its position, counted from the start of the address and from the start
+of its resource. Each pattern segment without a wildcard names marks, one of which every matching address has: that
 segment there, or a dot there, which may stand for it; and for a segment of the place, that there is no place. So one
-segment of a pattern, the most telling one, finds the candidates. `Pattern` says whether they match.
+segment of a pattern, the most selective one, finds the candidates. `Pattern` decides whether they match.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from .addresses import OWN, Address, Pattern
 
 FEW = 16
-"""Patterns that are looked at one by one: to file them costs more."""
+"""Up to this many patterns are checked one by one: indexing them costs more."""
 
 Mark = tuple[str, int, str]
 _WHOLE, _RESOURCE = "whole", "resource"
@@ -33,9 +33,9 @@ def marks_of(address: Address) -> Iterator[Mark]:
 
 
 def telling(pattern: Pattern) -> Iterator[tuple[Mark, ...]]:
-    """For each segment of a pattern that has no wildcard, marks; each matching address has one of them.
+    """The marks of each pattern segment without a wildcard; every matching address has one of them.
 
-    The most telling marks are likely the first: the last ones of the place, then the last ones of the resource.
+    The most selective marks likely come first: the last ones of the place, then the last ones of the resource.
     """
     place, resource = pattern.address
     for index in reversed(range(len(place))):
@@ -55,25 +55,25 @@ def _tells(segment: str) -> bool:
 
 
 class AddressIndex:
-    """Addresses, by their marks."""
+    """Addresses by mark."""
 
     def __init__(self) -> None:
         self._filed: dict[Mark, set[str]] = {}
 
     def add(self, address: Address, text: str) -> None:
-        """File an address, under its text."""
+        """Add an address under its text."""
         for mark in marks_of(address):
             self._filed.setdefault(mark, set()).add(text)
 
     def remove(self, address: Address, text: str) -> None:
-        """Take an address away."""
+        """Remove an address."""
         for mark in marks_of(address):
             self._filed[mark].discard(text)
             if not self._filed[mark]:
                 del self._filed[mark]
 
     def candidates(self, pattern: Pattern) -> Collection[str] | None:
-        """The texts of addresses that the pattern may match; None: any of them."""
+        """The texts of addresses that the pattern may match; None: possibly all."""
         best: list[set[str]] | None = None
         least = 0
         for marks in telling(pattern):
@@ -91,32 +91,32 @@ class _Entry(NamedTuple, Generic[T]):
 
 
 class PatternIndex(Generic[T]):
-    """Values by name, each with a pattern; in the order in which they were added."""
+    """Values by name, each with a pattern, in insertion order."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry[T]] = {}
         self._next = 0
         self._filed: dict[Mark, set[str]] | None = None
-        """Names by mark, as soon as there are many."""
+        """Names by mark, built once there are many."""
         self._marks: dict[str, tuple[Mark, ...]] = {}
-        """By name: under which it is filed."""
+        """The marks that each name is indexed under."""
         self._any: set[str] = set()
-        """Of patterns of wildcards alone."""
+        """Names of patterns with only wildcards."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
     def get(self, name: str) -> tuple[Pattern, T] | None:
-        """The value added under that name, and its pattern."""
+        """The pattern and value added under that name."""
         found = self._entries.get(name)
         return None if found is None else (found.pattern, found.value)
 
     def values(self) -> Iterator[T]:
-        """All of them."""
+        """All values."""
         return (entry.value for entry in self._entries.values())
 
     def add(self, name: str, pattern: Pattern, value: T) -> None:
-        """Add a value, or put it in the place of that of the same name."""
+        """Add a value, or replace the one of the same name."""
         self.remove(name)
         self._entries[name] = _Entry(self._next, pattern, value)
         self._next += 1
@@ -128,7 +128,7 @@ class PatternIndex(Generic[T]):
                 self._file(self._filed, each, entry.pattern)
 
     def remove(self, name: str) -> None:
-        """Take a value away; does nothing where there is none of that name."""
+        """Remove a value; does nothing if there is none of that name."""
         if self._entries.pop(name, None) is None or self._filed is None:
             return
         self._any.discard(name)
@@ -138,7 +138,7 @@ class PatternIndex(Generic[T]):
                 del self._filed[mark]
 
     def candidates(self, addresses: Collection[Address]) -> list[tuple[Pattern, T]]:
-        """Values whose pattern may match one of the addresses, in their order."""
+        """The values whose pattern may match one of the addresses, in insertion order."""
         if self._filed is None:
             return [(entry.pattern, entry.value) for entry in self._entries.values()]
         names = set(self._any)
@@ -149,7 +149,7 @@ class PatternIndex(Generic[T]):
         return [(entry.pattern, entry.value) for entry in found]
 
     def _file(self, filed: dict[Mark, set[str]], name: str, pattern: Pattern) -> None:
-        """Under that segment of the pattern that tells most: the one that the fewest others have."""
+        """Index a name under its pattern's most selective segment, the one that the fewest others have."""
         marks = min(telling(pattern), key=lambda marks: len(filed.get(marks[0], _NONE)), default=())
         if not marks:
             self._any.add(name)

@@ -1,8 +1,9 @@
-"""Notifications in the log: how one is kept as an event, and how any event of the log is read as one.
+"""Notifications in the log: storing one as an event, and reading any event of the log as one.
 
-What the producer sent is the event's data, byte for byte. Type, id, source, time and extensions are its CloudEvents
-attributes, so that every other protocol reads them; what only this room needs is in attributes named `cne...`. Events
-that others wrote (by AMQP, DCB, Spark) are read whether their data is a whole notification or its data only.
+The event's data is what the producer sent, byte for byte. Type, id, source, time and extensions are its CloudEvents
+attributes, so that every other protocol can read them; attributes named `cne...` hold what only this package needs.
+Events written by other protocols (AMQP, DCB, Spark) are read whether their data is a whole notification or only its
+data.
 """
 
 from __future__ import annotations
@@ -24,41 +25,41 @@ from .document import decode
 from .notification import JSON_TYPE, Extension, Notification, Value, canonical
 
 PUBLISHER, ADDRESS, STAMPED, PRODUCERS_ID = "cnepublisher", "cneaddress", "cnestamped", "cneid"
-"""Attributes of an event: its publisher's id and resource address; that its time is ours; and the id that its producer
-gave, where it is stored under another one (`repeats`)."""
+"""Attributes of an event: its publisher's id and resource address; a flag that its time is ours; and the producer's id,
+if it is stored under another one (`repeats`)."""
 OBJECT_BYTES, DATA_FACTOR_HALVES = 1024, 9
-"""What a notification takes in memory: this, and 4.5 times its data: the bytes, what they say as objects, and the
-rendering. Measured: 2.6 to 4.5 times for 1 to 300 values."""
+"""The memory of a notification: this, plus 4.5 times its data, for the bytes, the parsed objects, and the rendering.
+Measured: 2.6 to 4.5 times for 1 to 300 values."""
 TAGS_MAX = 100
 IDS_AT_ONCE = 64
 _OURS = frozenset({"time", "datacontenttype", "dataschema"})
 
 
 class Stored:
-    """One notification in the log: what it says, where, and its renderings, each made once for all subscribers."""
+    """One notification in the log: its content, its number, and its renderings, each made once for all subscribers."""
 
     __slots__ = ("_structured", "addresses", "bytes", "event", "notification", "queues", "sequence_number")
 
     def __init__(self, event: SequencedEvent, notification: Notification, addresses: tuple[Address, ...]) -> None:
         self.event, self.notification, self.addresses = event, notification, addresses
         self.sequence_number = event.sequence_number
-        """Its number in the log."""
+        """The number in the log."""
         self.bytes = bytes_of(event.data)
-        """About what it takes in memory."""
+        """The approximate memory use."""
         self.queues = 0
-        """In how many queues it waits; see `delivery.queue`."""
+        """The number of queues it waits in; see `delivery.queue`."""
         self._structured = b""
 
     @property
     def structured(self) -> bytes:
-        """As O-RAN's consumers get it."""
+        """The form for O-RAN's consumers."""
         if not self._structured:
             self._structured = writer.structured(self.notification, self.sequence_number)
         return self._structured
 
 
 def bytes_of(data: bytes) -> int:
-    """About what a notification with that data takes in memory."""
+    """The approximate memory use of a notification with that data."""
     return OBJECT_BYTES + len(data) * DATA_FACTOR_HALVES // 2
 
 
@@ -73,10 +74,10 @@ def event_of(
     content_type: str = JSON_TYPE,
     is_stamped: bool = False,
 ) -> Event:
-    """The event to append for a notification, whose id must be the one under which it is delivered.
+    """The event to append for a notification, whose id must be the one it is delivered under.
 
-    `address` is the publisher's resource address; `is_stamped` says that the time is ours. The log checks its limits
-    when it is appended.
+    `address` is the publisher's resource address; `is_stamped` tells that the time is ours. The log checks its limits
+    on append.
     """
     attributes = {name: canonical(value) for name, value in notification.extensions.items() if name not in _OURS}
     attributes |= {"time": notification.time, "datacontenttype": content_type}
@@ -101,9 +102,9 @@ def event_of(
 
 
 def prepared(notification: Notification, *, publisher: str = "", address: str = "") -> tuple[Notification, bool]:
-    """The notification as it will be delivered: with an id of its own, a source, and a time; and whether we gave that.
+    """The notification as it will be delivered, with its own id, a source, and a time; and whether the time is ours.
 
-    The id of a publisher's event is its publisher's, every time, so that it identifies no event.
+    A publisher's events all have the publisher's id, which therefore identifies no event.
     """
     is_stamped = not notification.time
     if not (publisher or address or is_stamped) and notification.source:
@@ -121,14 +122,14 @@ def prepared(notification: Notification, *, publisher: str = "", address: str = 
 
 
 class _Ids:
-    """New UUIDv7, made a few at a time: asking the system for each one costs a change of threads under load."""
+    """Generates UUIDv7 a few at a time: a system call for each one costs a thread switch under load."""
 
     def __init__(self) -> None:
         self._ready: list[str] = []
         self._made_at = 0.0
 
     def next(self) -> str:
-        """One, whose time is right to about a second."""
+        """The next UUID, with a time accurate to about a second."""
         now = time.monotonic()
         if not self._ready or now - self._made_at > 1.0:
             self._ready, self._made_at = uuid7s(IDS_AT_ONCE)[::-1], now
@@ -139,16 +140,16 @@ _ids = _Ids()
 
 
 def stored_of(event: SequencedEvent, data_bytes_max: int, known: Notification | None = None) -> Stored | None:
-    """The notification that an event of the log is, or None where it is none (or larger than that).
+    """The notification in an event of the log, or None if it is none (or larger than `data_bytes_max`).
 
-    `known` is what it says, if that was read already.
+    `known` is the notification, if already parsed.
     """
     if event.encoding is not Encoding.DATA or len(event.data) > data_bytes_max:
         return None
     try:
         notification = known or _notification_of(event)
     except InvalidInput:
-        return None  # the log is open to events of every kind
+        return None  # the log may hold any kind of event
     if notification is None or not notification.values:
         return None
     addresses = _addresses(notification, event.attributes.get(ADDRESS, ""))
@@ -182,7 +183,7 @@ def _notification_of(event: SequencedEvent) -> Notification | None:
 def said_in(
     event: Event | SequencedEvent,
 ) -> tuple[str, tuple[Value, ...], str, Mapping[str, Extension]] | None:
-    """Version, values, content type and extensions in the data of an event, if it is a notification.
+    """The version, values, content type and extensions in an event's data, if it is a notification.
 
     Raises InvalidInput.
     """
@@ -211,6 +212,7 @@ def _tags(addresses: tuple[Address, ...], own: Place) -> tuple[str, ...]:
 
 
 def _addresses(notification: Notification, address: str) -> tuple[Address, ...]:
-    """The publisher's address first: it is the whole one; then those of the values, and the source if it is a path."""
+    """The publisher's address first, because it is complete; then those of the values, and the source if it is a
+    path."""
     source = notification.source if notification.source.startswith("/") else ""
     return addresses_of((address, notification.address, *(value.resource for value in notification.values), source))

@@ -1,4 +1,4 @@
-"""The time of a notification: read as producers write it, written as RFC 3339 in UTC."""
+"""Notification times: read as producers write them, written as RFC 3339 in UTC."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from ...core.attribute_rules import check_time
 from ...core.errors import InvalidEvent
 
 FRACTION_DIGITS_MAX = 9
-"""Nanoseconds: the finest that a reader in this field keeps."""
+"""Nanoseconds, the finest resolution that consumers keep."""
 
 _LEFT_OUT = re.compile(r"(?<=[Tt]\d\d:\d\d:\d\d)(?=\d{6}\D)", re.ASCII)
-"""Where StarlingX leaves out the point before its microseconds."""
+"""The position where StarlingX omits the point before its microseconds."""
 _PARTS = re.compile(r"(.{16}):(\d\d)(?:\.(\d+))?(.+)")
 
 
 def normalised(text: str, where: str) -> str:
-    """The time as RFC 3339 in UTC with `Z`, with the fraction as it was given (at most nanoseconds).
+    """The time as RFC 3339 in UTC with `Z`, with its fraction as given (at most nanoseconds).
 
-    Taken is what an event may have as its `time` (`core.attribute_rules`), and StarlingX's microseconds without a
-    point. A leap second (`:60`) is written as the second after it, as for POSIX, because most readers know none.
-    Raises InvalidEvent: also for a time that in UTC lies outside the years 1 to 9999.
+    Accepts whatever an event may have as its `time` (`core.attribute_rules`), and StarlingX's microseconds without a
+    point. A leap second (`:60`) becomes the following second, as in POSIX, because most readers do not support them.
+    Raises InvalidEvent, also for a time outside the years 1 to 9999 in UTC.
     """
     text = _LEFT_OUT.sub(".", text, 1)
     if (fault := check_time(text)) is not None:
@@ -36,7 +36,7 @@ def normalised(text: str, where: str) -> str:
 
 
 def now() -> str:
-    """The present time, in the form of `normalised`, to the microsecond."""
+    """The present time in the form of `normalised`, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

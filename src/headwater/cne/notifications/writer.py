@@ -1,6 +1,6 @@
-"""Writing a notification, strictly: the one form that the consumers of each dialect read.
+"""Writes notifications strictly, in the one form that the consumers of each dialect read.
 
-Members come in the order in which the consumers in the field expect to see them.
+Members are in the order that deployed consumers expect.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from .timestamps import now
 Header = tuple[str, str]
 
 _CHAR_BYTES_MAX = 6
-"""Of a character in JSON: `\\u0000`."""
+"""The most bytes of a character in JSON: `\\u0000`."""
 _VALUE_BYTES, _AROUND_BYTES = 100, 400
-"""What is around the texts of a value, and of the whole: names of members, quotes, version, time and number."""
+"""The bytes around the texts of a value, and of the document: member names, quotes, version, time and number."""
 
 
 def structured(notification: Notification, sequence_number: int | None = None) -> bytes:
@@ -37,7 +37,7 @@ def structured(notification: Notification, sequence_number: int | None = None) -
 
 
 def size_at_most(notification: Notification) -> int:
-    """As many bytes as `structured` has at most: much quicker to know, and often enough."""
+    """An upper bound of the bytes of `structured`: much faster to compute, and often sufficient."""
     texts = [notification.id, notification.source, notification.type, notification.data_schema]
     for name, value in notification.extensions.items():
         texts += name, canonical(value)
@@ -55,7 +55,7 @@ def size_at_most(notification: Notification) -> int:
 
 
 def bare(notification: Notification, id: str) -> bytes:
-    """The specification's own form, without CloudEvents around it, with the members of v1."""
+    """The specification's own form, without a CloudEvents wrapper, with the members of v1."""
     document: dict[str, object] = {
         "id": id,
         "type": notification.type,
@@ -69,7 +69,7 @@ def bare(notification: Notification, id: str) -> bytes:
 
 
 def wrapped_v1(notification: Notification, address: str, sequence_number: int | None = None) -> bytes:
-    """CloudEvents 1.0 around the data of v1. The source is kept; the resource address that matched is the subject."""
+    """CloudEvents 1.0 with the data of v1. The source is kept; the matching resource address is the subject."""
     context = _context(notification, sequence_number)
     context |= {"datacontenttype": JSON_TYPE, "subject": context.get("subject", address)}
     return msgspec.json.encode(context | {"data": _data(notification, Dialect.V1)})
@@ -78,7 +78,7 @@ def wrapped_v1(notification: Notification, address: str, sequence_number: int | 
 def binary(
     notification: Notification, dialect: Dialect, sequence_number: int | None = None
 ) -> tuple[list[Header], bytes]:
-    """CloudEvents 1.0 in binary mode: header fields, and the data as the body."""
+    """CloudEvents 1.0 in binary mode: the header fields, and the data as the body."""
     context = _context(notification, sequence_number)
     headers = [(f"ce-{name}", _header_value(canonical(value))) for name, value in context.items()]
     return headers, msgspec.json.encode(_data(notification, dialect))
@@ -122,7 +122,7 @@ def _content(value: str | Opaque) -> object:
 
 
 def _header_value(text: str) -> str:
-    """Percent-encoded as the HTTP binding of CloudEvents has it (3.1.3.2)."""
+    """Percent-encode a value as in the HTTP binding of CloudEvents (3.1.3.2)."""
     return "".join(
         character
         if "!" <= character <= "~" and character not in '"%'

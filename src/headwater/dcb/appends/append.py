@@ -35,7 +35,7 @@ _condition_decoder = msgspec.json.Decoder(ConditionIn)
 
 
 async def append_arrow(exchange: Exchange, opened: Opened) -> AppendResult:
-    """Append what the body holds. Raises InvalidInput with the path of the culprit, and as `AsyncLog.append`."""
+    """Append the events of the body. Raises InvalidInput with the path of the culprit, and as `AsyncLog.append`."""
     parameters = exchange.parameters("condition", "partition")
     condition, partition = _condition(parameters), whole_number(parameters, "partition")
     trace = trace_of_headers(exchange.scope["headers"])
@@ -47,7 +47,7 @@ async def append_arrow(exchange: Exchange, opened: Opened) -> AppendResult:
 def _columns(
     body: bytes, settings: LogSettings, completed: Callable[[Sequence[Event]], Sequence[Event]] | None
 ) -> EventColumns:
-    from ...formats.arrow.events import columns_of  # Arrow is loaded when it is needed, and not on the event loop
+    from ...formats.arrow.events import columns_of  # Arrow is loaded on demand, and not on the event loop
     from ...formats.arrow.stream import batch_of_stream
 
     return columns_of(batch_of_stream(body), settings, completed)
@@ -101,7 +101,7 @@ async def append(host: Host, exchange: Exchange) -> None:
 
 
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
-    """The same of a long body: in slices."""
+    """Append a long body, in slices."""
     builder = builder_of(exchange, opened)
     try:
         given = await (read_packed(body, builder) if is_packed else read_json(body, _FORM, builder))
@@ -123,7 +123,7 @@ async def _check_strictly(columns: EventColumns) -> None:
 
 
 def builder_of(exchange: Exchange, opened: Opened) -> AppendBuilder:
-    """Where the events of a long body gather, in the trace of their request where they are in none of their own."""
+    """A builder for the events of a long body; events without a trace get that of the request."""
     trace = trace_of_headers(exchange.scope["headers"])
     completed = partial(traced, trace=trace) if trace else None
     return AppendBuilder(opened.log.settings.event_bytes_max, completed)
@@ -164,7 +164,7 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
 
 
 async def _append_binary(exchange: Exchange, opened: Opened) -> None:
-    """The attributes are header fields, so that a header field is what an error names."""
+    """The attributes are header fields, so errors name a header field."""
     body = await exchange.body()
     attributes: Mapping[str, str] = {}
     try:
@@ -175,7 +175,7 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
         raise
     except InvalidInput as error:
         attribute = _in_cloudevent(error.where, is_batch=False)
-        if not attribute and attributes:  # of all of them: one whose name breaks a rule, or their number
+        if not attribute and attributes:  # about all of them: an invalid name, or too many
             attribute = next(filter(check_attribute_name, attributes), "*")
         is_named = attribute != "datacontenttype" or exchange.header(b"ce-datacontenttype") is not None
         field = (f"ce-{attribute}" if is_named else "content-type") if attribute else "body"
@@ -194,7 +194,7 @@ async def _answer(
 
 
 def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:
-    """The events, in the trace of their request where they are in none of their own."""
+    """The events; those without a trace get that of the request."""
     return traced(events, trace_of_headers(exchange.scope["headers"]))
 
 
@@ -203,7 +203,7 @@ async def _answer_result(exchange: Exchange, result: AppendResult) -> None:
 
 
 def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
-    """The parameter, or else the field, or else whether the request is in the seed's form."""
+    """The query parameter, else the field, else whether the request is in the seed's form."""
     parameter = exchange.parameters("strict").get("strict")
     if parameter is not None:
         if parameter not in _BOOLEANS:
@@ -213,7 +213,7 @@ def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
 
 
 def _in_cloudevent(where: str, *, is_batch: bool) -> str:
-    """A path into the events of an append as the path of the same thing in the CloudEvent, or the batch."""
+    """Translates a path into the events of an append into a path in the CloudEvent or the batch."""
     found = re.fullmatch(r"events(\[\d+\])?(?:\.(?:attributes\.)?(.*))?", where)
     if found is None:
         return where

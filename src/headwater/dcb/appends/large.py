@@ -1,6 +1,6 @@
-"""Long bodies: what they may hold is known before it is built, and they are read in pieces, with others' turns between.
+"""Long bodies: limits are checked before anything is built, and they are decoded in pieces so that others get turns.
 
-A body of up to LARGE_BYTES is decoded in one step of a few ms, whatever it holds; none of this concerns it.
+A body of up to LARGE_BYTES is always decoded in one step of a few ms, without this module.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from ..queries import check_query
 
 LARGE_BYTES = 64 * 1024
 _PIECE_VALUES_MAX = 128 * 1024
-"""Of one piece: an event that is allowed has so few that no piece with it has more."""
+"""The most values in one piece: a valid event has so few that no piece with it exceeds this."""
 _ESCAPE = 6
-"""How many bytes of JSON a byte of an event may take: `\\u00e9`."""
+"""The most bytes of JSON per byte of an event: `\\u00e9`."""
 BESIDE_BYTES_MAX = 8 * 1024 * 1024
-"""How long tags and attributes of an event, and a condition, may be together, as JSON or as MessagePack."""
+"""The most bytes of an event's tags and attributes plus a condition, as JSON or as MessagePack."""
 _HEAD_BYTES_MAX = 4 * 1024 * 1024
-"""So far into a body its events are looked for."""
+"""How far into a body to search for its events."""
 _GUESSES_MAX = 8
 _EVENTS = re.compile(rb'"events"\s*+:\s*+\[')
 _ARRAY = re.compile(rb"\s*+\[")
@@ -48,12 +48,12 @@ Body = TypeVar("Body", bound=_Append)
 
 
 class Form(NamedTuple, Generic[Body]):
-    """One way to write an append as JSON: an object with the array `events` in it."""
+    """One JSON form of an append: an object with an `events` array."""
 
     body: msgspec.json.Decoder[Body]
     elements: msgspec.json.Decoder[Any]
     events_of: Callable[[Any], list[Event]]
-    """The events of some elements. What it raises has paths into `events`."""
+    """The events of some elements. Its errors have paths into `events`."""
 
 
 class _Members(Struct):
@@ -65,7 +65,7 @@ _members = msgspec.json.Decoder(_Members)
 
 
 async def read_json(body: bytes, form: Form[Body], builder: AppendBuilder) -> Body:
-    """Gather the events of an append. Answers the body, of whose `events` some, or all, are left.
+    """Collect the events of an append. Returns the body; some or all of its `events` remain in it.
 
     Raises InvalidInput, TooLarge, with paths into the body.
     """
@@ -88,7 +88,7 @@ async def read_json(body: bytes, form: Form[Body], builder: AppendBuilder) -> Bo
 
 
 async def read_batch(body: bytes, builder: AppendBuilder) -> None:
-    """Gather the events of a batch of CloudEvents. Raises InvalidInput, TooLarge: paths are into `events`."""
+    """Collect the events of a batch of CloudEvents. Raises InvalidInput, TooLarge, with paths into `events`."""
     slices = Slices()
     text = await _text_of(body, slices)
     found = _ARRAY.match(text.text)
@@ -104,7 +104,7 @@ async def read_batch(body: bytes, builder: AppendBuilder) -> None:
 
 
 async def read_cloudevent(body: bytes, builder: AppendBuilder) -> None:
-    """Gather the one event of a message in structured mode. Raises as `read_batch`."""
+    """Collect the one event of a message in structured mode. Raises as `read_batch`."""
     slices = Slices()
     text = await _text_of(body, slices)
     with text.placed(0, 0):
@@ -121,7 +121,7 @@ async def _text_of(body: bytes, slices: Slices) -> _Text:
 async def _gather_pieces(
     text: _Text, start: int, builder: AppendBuilder, slices: Slices, read: Callable[[bytes], list[Event]]
 ) -> int:
-    """Gather the events that begin at `start` (0: nobody knows where), but for the last; where those begin."""
+    """Collect the events from `start` (0: unknown) on, except the last ones. Returns where those begin."""
     while start and (piece := cut(text.text, start, _piece_bytes_max(builder))) is not None:
         with text.placed(builder.count, start - 1):
             values.check_values(piece.text, _PIECE_VALUES_MAX, "events")
@@ -132,12 +132,12 @@ async def _gather_pieces(
 
 
 async def _add(text: _Text, events: Sequence[Event], builder: AppendBuilder, slices: Slices) -> None:
-    """The next events, with their long strings."""
+    """Add the next events, with their long strings."""
     await builder.add_all(await text.restored(events, builder, slices), slices)
 
 
 def _rest(body: bytes, opening: int, start: int, builder: AppendBuilder) -> bytes:
-    """What of a body is left when pieces from `opening` to `start` are done, in one step. Raises TooLarge."""
+    """The body without the finished pieces from `opening` to `start`, to decode in one step. Raises TooLarge."""
     length, at_most = len(body) - (start - opening), _piece_bytes_max(builder)
     if length > at_most:
         raise TooLarge(length, at_most, "bytes of one event", "events[0]")
@@ -145,12 +145,12 @@ def _rest(body: bytes, opening: int, start: int, builder: AppendBuilder) -> byte
 
 
 def _piece_bytes_max(builder: AppendBuilder) -> int:
-    """How long the JSON of one event that the log takes can be, and what is not an event."""
+    """The most bytes of JSON for one valid event and everything beside the events."""
     return _ESCAPE * builder.event_bytes_max + BESIDE_BYTES_MAX
 
 
 def _opening(body: bytes, form: Form[Any]) -> int:
-    """Where the first event begins; 0 if that is not plain to see."""
+    """Where the first event begins; 0 if that is not obvious."""
     for number, found in enumerate(_EVENTS.finditer(body, 0, _HEAD_BYTES_MAX)):
         head = body[: found.end()] + b"]}"
         with suppress(InvalidInput):
@@ -163,7 +163,7 @@ def _opening(body: bytes, form: Form[Any]) -> int:
 
 
 def _check_rest(rest: bytes, opening: int) -> None:
-    """What is decoded in one step has few values, and `events` is the array of which the pieces were."""
+    """Check that the rest has few values, and that its `events` is the array the pieces came from."""
     members = jsontext.decode(_members, rest)
     events = bytes(members.events)
     if opening and not rest.startswith(events, opening - 1):
@@ -175,7 +175,7 @@ def _check_rest(rest: bytes, opening: int) -> None:
 
 
 class _Text:
-    """A body as it is decoded: without its long strings, which events get when they are read."""
+    """A body without its long strings, for decoding; events get the strings back afterwards."""
 
     def __init__(self, body: bytes, short: Shortened | None) -> None:
         self._body, self._short = body, short
@@ -183,7 +183,7 @@ class _Text:
 
     @contextmanager
     def placed(self, first: int, offset: int) -> Iterator[None]:
-        """As `placed`, of a piece of the text."""
+        """As `placed`, for a piece of the text."""
         try:
             with placed(self.text, first, offset):
                 yield
@@ -203,14 +203,14 @@ class _Text:
             raise
 
     def check_all_used(self) -> None:
-        """Raises InvalidInput where a long string is no data."""
+        """Raises InvalidInput if a long string is not data of an event."""
         if self._short is not None:
             self._short.check_all_used()
 
 
 @contextmanager
 def placed(body: bytes, first: int, offset: int) -> Iterator[None]:
-    """What is wrong in a piece is said of the body: of its events, of which `first` came before, and of its text."""
+    """Translate errors in a piece to positions in the body: `first` events came before, `offset` bytes of text."""
     try:
         yield
     except MalformedJson as error:

@@ -1,7 +1,7 @@
-"""Long appends in MessagePack: where each event begins and ends is found first, and nothing built.
+"""Long appends in MessagePack: first find where each event begins and ends, without building anything.
 
-Then they are decoded in pieces. No decoder stops half way, not even when it only skips: that takes 5 ms for each MiB.
-So each event is stepped over by itself.
+Then decode the events in pieces. No decoder can pause, not even while skipping, which takes 5 ms per MiB; so each event
+is skipped separately.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from ..wire import PackedAppendIn
 from .large import BESIDE_BYTES_MAX, LARGE_BYTES, placed
 
 _EVENT_VALUES_MAX = 16 * 1024
-"""Of one event, so that it is stepped over within 2 ms: 60 times as many as one that is allowed has."""
+"""The most values of one event, so that it is skipped within 2 ms: 60 times as many as a valid event has."""
 EVENTS_VALUES_MAX = APPEND_EVENTS_MAX * (1 + len(Event._fields) + TAGS_MAX + 2 * ATTRIBUTES_MAX)
-"""Of all events: so many has the largest append that is allowed, with every tag and every attribute in each event."""
+"""The most values of all events: those of the largest valid append, with every tag and attribute in each event."""
 _SCALAR_VALUES_MAX = 16
 _NAME_BYTES_MAX = 64
 _NAMES = PackedAppendIn.__struct_fields__
@@ -38,13 +38,13 @@ _NO_EVENTS = b"\x90"
 class _Member(NamedTuple):
     name: str
     start: int
-    """Where its name begins."""
+    """Where the name begins."""
     value: int
-    """Where its value does."""
+    """Where the value begins."""
 
 
 async def read_packed(body: bytes, builder: AppendBuilder) -> PackedAppendIn:
-    """Gather the events of an append. Answers what else the body says, with no event in it.
+    """Collect the events of an append. Returns the rest of the body, without events.
 
     Raises InvalidInput, TooLarge, with paths into the body. Each member may be given once.
     """
@@ -88,7 +88,7 @@ async def _taken_apart(body: bytes, event_bytes_max: int, slices: Slices) -> tup
 
 
 def _member(body: bytes, start: int) -> _Member:
-    """The member that begins there. Raises InvalidInput unless an append has one of that name."""
+    """The member that begins there. Raises InvalidInput unless an append has a member of that name."""
     value = span_at(body, start, _SCALAR_VALUES_MAX, "").end
     if value - start > _NAME_BYTES_MAX:
         raise InvalidInput(f"the name of a member is longer than {_NAME_BYTES_MAX} bytes")
@@ -126,7 +126,7 @@ async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Sli
 
 
 def _end_of_other(body: bytes, member: _Member) -> int:
-    """Where a member that is not `events` ends: it is decoded in one step, so it is short."""
+    """Where a member other than `events` ends; it is decoded in one step, so it must be short."""
     is_condition = member.name == "condition"
     values, length = (QUERY_VALUES_MAX, BESIDE_BYTES_MAX) if is_condition else (_SCALAR_VALUES_MAX, LARGE_BYTES)
     end = span_at(body, member.value, values, member.name).end

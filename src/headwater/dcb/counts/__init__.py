@@ -1,1 +1,1 @@
-"""Counts, histograms and terms, answered by the index."""
+"""Counts, histograms and terms, answered from the index."""

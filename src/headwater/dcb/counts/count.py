@@ -1,4 +1,4 @@
-"""Counts by the index: how many events match a query, by type where that is asked for. No event is read."""
+"""Counts from the index: how many events match a query, by type on request. No event is read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..wire import CountIn, CountOut
 from .work_budget import Work
 
 TYPES_SHOWN = 1000
-"""Types that one answer names: those with most events."""
+"""The most types in one answer: those with most events."""
 TYPES_KEPT = 16_384
-"""Types of which one request counts the events each."""
+"""The most types that one request counts separately."""
 
 _decoder = msgspec.json.Decoder(CountIn)
 
@@ -54,17 +54,17 @@ async def count(host: Host, exchange: Exchange) -> None:
 
 
 class Tally:
-    """How many events match, up to where that is known."""
+    """How many events match, and up to which number they are counted."""
 
     def __init__(self, *, by_type: bool, types_max: int = TYPES_KEPT) -> None:
-        """`types_max`: of so many types it is known how many events each has."""
+        """`types_max`: the most types to count separately."""
         self._by_type, self._types_max = by_type, types_max
         self.events = self.upto = 0
         self.types: Counter[str] = Counter()
-        """Of some types; those of `events` that are of none of them are of others."""
+        """Counts of some types; the rest of `events` are of other types."""
 
     async def add(self, opened: Opened, query: Query, selection: Selection, upto: int, work: Work) -> None:
-        """Count from the begin of the selection up to that number, or as far as the budget goes."""
+        """Count from the start of the selection up to that number, or until the budget is spent."""
         self.upto = min(selection.after, upto)
         found = opened.log.count_steps(
             query, selection.after, upto, partition=selection.partition, by_type=self._by_type
@@ -78,12 +78,12 @@ class Tally:
             self.upto = max(self.upto, upto)
 
     def include(self, other: Tally) -> None:
-        """Add what another one has counted."""
+        """Add another tally's counts."""
         self.events += other.events
         self._add_types(other.types.items())
 
     def shown(self, most: int) -> tuple[dict[str, int], int]:
-        """The events of so many types, those with most events first; and how many events are of others."""
+        """The counts of so many types, largest first, and the number of events of other types."""
         shown = dict(sorted(self.types.items(), key=lambda each: (-each[1], each[0]))[:most])
         return shown, self.events - sum(shown.values())
 
@@ -94,7 +94,7 @@ class Tally:
 
 
 def _upto(given: int | None, head: int) -> int:
-    """The last number that counts. Raises InvalidPosition."""
+    """The last number to count. Raises InvalidPosition."""
     if given is None:
         return head
     check_upto(given)
@@ -102,6 +102,6 @@ def _upto(given: int | None, head: int) -> int:
 
 
 def check_upto(given: int) -> None:
-    """Raises InvalidPosition for a number below 0, or above that of any event."""
+    """Raises InvalidPosition for a number below 0, or above that of any possible event."""
     if not 0 <= given <= SEQUENCE_NUMBER_MAX:
         raise InvalidPosition(f"{show(given)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", "upto")

@@ -1,4 +1,4 @@
-"""Where a time is in a log, and how many events there were when: by their times of recording, or by their own."""
+"""The position of a time in a log, and histograms by recording time or by the events' own times."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .work_budget import Work
 
 BUCKETS, BUCKETS_MAX = 60, 300
 TYPES, TYPES_MAX = 5, 20
-"""Types that each bucket names."""
+"""Types named in each bucket: default and maximum."""
 HISTOGRAM_S_MAX = 1.0
 """CPU time for all buckets."""
 
@@ -37,17 +37,17 @@ Given = TypeVar("Given", wire.HistogramIn, wire.EventHistogramIn)
 
 
 class Asked(NamedTuple, Generic[Given]):
-    """A question for a histogram, checked but for its times."""
+    """A histogram request, checked except for its times."""
 
     given: Given
     query: Query
     buckets: int
     types_max: int | None
-    """Types that each bucket names, at most; None: it is not asked by type."""
+    """The most types named in each bucket; None: not by type."""
 
 
 async def asked(exchange: Exchange, decoder: msgspec.json.Decoder[Given]) -> Asked[Given]:
-    """The question in the body of a request. Raises InvalidInput, MalformedJson."""
+    """The histogram request in a body. Raises InvalidInput, MalformedJson."""
     body = await exchange.json_body()
     check_query(body)
     given = jsontext.decode(decoder, body)
@@ -58,7 +58,7 @@ async def asked(exchange: Exchange, decoder: msgspec.json.Decoder[Given]) -> Ask
 
 
 def borders(begin: int, end: int, buckets: int) -> list[int]:
-    """The times at which buckets begin, and where the last one ends; no bucket is shorter than a ms."""
+    """The start times of the buckets and the end of the last one; no bucket is shorter than 1 ms."""
     count = min(buckets, end - begin)
     return [begin + (end - begin) * index // count for index in range(count + 1)]
 
@@ -109,7 +109,7 @@ async def histogram(host: Host, exchange: Exchange) -> None:
 
 
 def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]:
-    """From which time on, and before which; by default, all of the log. Raises InvalidInput."""
+    """The start time and the end time (exclusive); by default, all of the log. Raises InvalidInput."""
     for name, value in (("recorded_from", begin), ("recorded_before", end)):
         if value is not None and not 0 <= value <= SEQUENCE_NUMBER_MAX:
             raise InvalidInput(f"{show(value)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", name)
@@ -125,13 +125,13 @@ def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]
 
 
 def _numbers(log: LocalLog, times: list[int], head: int) -> Iterator[int]:
-    """The first number of each time, or one above the head; each is a step."""
+    """The first number at each time, or head + 1; one step each."""
     for time in times:
         yield min(log.sequence_number_at(time), head + 1)
 
 
 def _shown(tallies: list[Tally], times: list[int], numbers: list[int], types_max: int | None) -> list[wire.BucketOut]:
-    """The buckets; by type, those that have most events in all of them."""
+    """The buckets; by type, with the types that have most events overall."""
     total = Tally(by_type=True)
     for tally in tallies:
         total.include(tally)
@@ -189,7 +189,7 @@ def _check_range(begin: int | None, end: int | None) -> None:
 
 
 def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[int, int]:
-    """From which time on, and before which; by default, those of all events that were read."""
+    """The start time and the end time (exclusive); by default, those of all events read."""
     earliest, latest = seen.range() or (0, 0)
     if begin is None:
         begin = earliest if end is None else min(earliest, end - 1)
@@ -197,7 +197,7 @@ def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[in
 
 
 def _shown_events(totals: dict[str, list[int]], times: list[int], types_max: int | None) -> list[wire.EventBucketOut]:
-    """The buckets; by type, those that have most events in all of them."""
+    """The buckets; by type, with the types that have most events overall."""
     sums = {name: sum(total) for name, total in totals.items() if name != OTHERS}
     names = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))[: types_max or 0]
     return [

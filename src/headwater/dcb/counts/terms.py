@@ -1,4 +1,4 @@
-"""What can be asked for: the types, the tags and the keys of tags that the events of a log have, with their counts."""
+"""The terms of a log, for queries: event types, tags and tag keys, with their counts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def list_terms(host: Host, exchange: Exchange) -> None:
         terms = first.terms()
         events: Counter[str] = Counter()
         for at in range(0, len(terms), KEYS_MAX):
-            if work.is_over and at:  # what is not counted is not told: the next page begins there
+            if work.is_over and at:  # uncounted terms are left to the next page
                 terms = terms[:at]
                 first.has_more = True
                 break
@@ -51,18 +51,18 @@ async def list_terms(host: Host, exchange: Exchange) -> None:
 
 
 class First:
-    """The first terms in the order of their characters, after one of them: more than twice as many are never kept."""
+    """The first terms after a given one, in character order; never keeps more than twice as many."""
 
     def __init__(self, limit: int, after: str) -> None:
         self._limit, self._after = limit, after
         self._found: set[str] = set()
         self._last: str | None = None
-        """No term behind it is of interest any more."""
+        """Terms after this one are no longer needed."""
         self.has_more = False
-        """Whether there are more than so many."""
+        """Whether there are more terms than requested."""
 
     def add(self, terms: Iterable[str]) -> None:
-        """Some more, in any order, and perhaps known ones."""
+        """Add terms, in any order; repeats are allowed."""
         for term in terms:
             if term <= self._after:
                 continue
@@ -100,7 +100,7 @@ def _limit(parameters: dict[str, str]) -> int:
 
 
 def _text(parameters: dict[str, str], name: str) -> str:
-    """A term, or how one begins. Raises InvalidParameter for what is longer than any."""
+    """A term or a prefix. Raises InvalidParameter if it is longer than any term."""
     text = parameters.get(name, "")
     try:
         size = len(text.encode())

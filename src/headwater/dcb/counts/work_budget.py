@@ -1,6 +1,6 @@
-"""Work of one request that takes many short steps: each is a turn of the user's, and all together have a budget.
+"""Runs the work of one request in many short steps: each is one of the user's turns, and together they have a budget.
 
-So a question about a large log costs others nothing but their share of the loop's time, and its answer says how far it
+So a request on a large log delays others by no more than its share of the loop's time, and its answer says how far it
 got.
 """
 
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 class Work:
-    """What one request may spend. Use it as a context; what it watches ends with it."""
+    """The budget of one request. Use it as a context manager, which also ends the watch on the client."""
 
     def __init__(self, host: Host, exchange: Exchange, seconds: float = WORK_S_MAX) -> None:
-        """The body of the request has been read."""
+        """Create it only after reading the request's body."""
         self._turns, self._flow = host.turns, host.flow(exchange)
         self._exchange, self._left = exchange, seconds
         self._gone: asyncio.Future[None] | None = None
 
     @property
     def is_over(self) -> bool:
-        """Whether all is spent."""
+        """Whether the budget is spent."""
         return self._left <= 0
 
     async def __aenter__(self) -> Work:
@@ -45,13 +45,13 @@ class Work:
         self._gone.cancel()
 
     async def steps(self, steps: Iterator[T], *, is_bounded: bool = True) -> AsyncGenerator[T, None]:
-        """What each step gives, until there is none, or the budget is spent; one is taken at least.
+        """The result of each step, until no step is left or the budget is spent; at least one step runs.
 
-        Where they are not `is_bounded`, all are taken: whoever asks has made sure that they are few.
-        Raises Disconnected where the client has gone, and what a step raises.
+        Without `is_bounded`, all steps run: the caller ensures that they are few. Raises Disconnected if the client has
+        left, and whatever a step raises.
         """
         assert self._gone is not None, "use it as a context"
-        slices = Slices()  # steps that cost next to nothing are done at once, so that the loop would never go round
+        slices = Slices()  # very cheap steps run without waiting, so the loop would never get a turn
         step = partial(self._timed, partial(next, steps, None))
         while (found := await self._turns.do(self._flow, step)) is not None:
             yield found
@@ -62,7 +62,8 @@ class Work:
                 return
 
     async def do(self, work: Callable[[], T]) -> T:
-        """The answer of one short piece of work, whatever is left. Raises Disconnected, and what it raises."""
+        """The result of one short piece of work, even with the budget spent. Raises Disconnected, and whatever `work`
+        raises."""
         answer = await self._turns.do(self._flow, partial(self._timed, work))
         if self._gone is not None and self._gone.done():
             raise Disconnected

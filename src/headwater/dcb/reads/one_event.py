@@ -1,4 +1,4 @@
-"""One event in its forms: as a read answers it, its data as it is, as a CloudEvent, and as other rooms give it."""
+"""One event in its forms: as in a read, its raw data, as a CloudEvent, and in the forms of other packages."""
 
 from __future__ import annotations
 
@@ -35,23 +35,23 @@ class Shown(NamedTuple):
 
 
 FormOf = Callable[[SequencedEvent, str, int], Shown]
-"""Makes a form of an event, of the log of that name, which has so many partitions. It is called in a thread."""
+"""Renders an event, given its log's name and number of partitions. Called in a thread."""
 EventForms = Mapping[str, FormOf]
-"""By name: what `?form=` says."""
+"""By name: the value of `?form=`."""
 _ENVELOPE, _DATA, _CLOUDEVENT = "envelope", "data", "cloudevent"
 _SAFE: tuple[Header, ...] = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'; sandbox"),
     (b"x-content-type-options", b"nosniff"),
 )
-"""What others wrote is no page of this server, whatever it looks like."""
+"""Event data must never be shown as a page of this server, whatever it contains."""
 _WHOLE_FACTOR = 4
-"""How many times its size an event takes while a form of it is made whole."""
+"""The memory to render an event whole, as a multiple of its size."""
 _ATTACHED: Header = (b"content-disposition", b"attachment")
 
 
 class OneEvent:
-    """The handler; a server adds forms that other rooms know."""
+    """The handler; a server adds the forms of other packages."""
 
     def __init__(self, forms: EventForms) -> None:
         self._forms = forms
@@ -94,7 +94,7 @@ class OneEvent:
         bytes_max: int | None,
         headers: list[Header],
     ) -> None:
-        """In slices; forms of other rooms, which are made whole, if there is room for them."""
+        """Send it in slices; forms of other packages are rendered whole, if memory allows."""
         assert page.large is not None, "the caller looked"
         share, name = exchange.share, opened.log.name
         if form in self._forms:

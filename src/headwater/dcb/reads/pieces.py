@@ -1,4 +1,4 @@
-"""The pieces of a streamed read: each is made when the client has taken the one before it, and nothing else is kept."""
+"""The pieces of a streamed read: each is made once the client has taken the previous one, and nothing else is kept."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from ..host import Host
 
 
 class AnswerPieces:
-    """An answer as pages, and slices of events that are too large for a page. It holds no page between two pieces."""
+    """An answer in pages, and in slices of events too large for a page. It holds no page between pieces."""
 
     def __init__(
         self, first: Page, pages: Iterator[Page], rendering: Rendering, traffic: Traffic, share: Share
     ) -> None:
-        """`first` was read before the rest of the pages; `traffic` counts events, `share` says how large pieces are."""
+        """`first` is the page already read; `traffic` counts events, `share` sets the size of pieces."""
         self._first: Page | None = first
         self._pages, self._rendering, self._traffic, self._share = pages, rendering, traffic, share
         self._slices: Iterator[bytes] | None = None
-        """The rest of a large event."""
+        """The remaining slices of a large event."""
         self._before = rendering.opening
-        """What stands before the next event."""
+        """The bytes before the next event."""
         self._is_empty = True
 
     @property
@@ -37,7 +37,7 @@ class AnswerPieces:
         return (self._before if self._is_empty else b"") + self._rendering.closing
 
     def next(self) -> bytes | None:
-        """The next piece; empty if the log was looked through without a match; None after the last."""
+        """The next piece; empty if a step found no match; None after the last one."""
         if self._slices is not None:
             piece = next(self._slices, None)
             if piece is not None:
@@ -48,7 +48,7 @@ class AnswerPieces:
             return None
         if page.large is not None:
             self._traffic.events_out += 1
-            share = self._share  # a function that knows these pieces would make a cycle
+            share = self._share  # a closure over `self` would make a reference cycle
             self._slices = self._rendering.slices(page, lambda: share.piece_bytes)
             return self._begin() + next(self._slices, b"")
         if not page.events:
@@ -59,15 +59,15 @@ class AnswerPieces:
         return before + text if before else text
 
     def _begin(self) -> bytes:
-        """What stands before the event that comes now."""
+        """The bytes before the present event."""
         before, self._before, self._is_empty = self._before, self._rendering.separator, False
         return before
 
 
 async def send_all(host: Host, exchange: Exchange, next_piece: Callable[[], bytes | None]) -> None:
-    """Send each piece when the client has taken the one before; None ends it.
+    """Send each piece once the client has taken the previous one; None ends the stream.
 
-    Raises Disconnected as soon as the client is gone.
+    Raises Disconnected as soon as the client leaves.
     """
     gone = asyncio.ensure_future(exchange.disconnected())
     flow, share = host.flow(exchange), exchange.share
@@ -83,9 +83,10 @@ async def send_all(host: Host, exchange: Exchange, next_piece: Callable[[], byte
 
 
 async def send_piece(host: Host, exchange: Exchange, flow: Flow, next_piece: Callable[[], bytes | None]) -> bool:
-    """Make a piece and write it, as one step of the user's, and wait until the client takes more; False: it was None.
+    """Make a piece and write it, as one of the user's turns, and wait until the client takes more. False after the
+    last.
 
-    To write 256 KiB takes the loop longer than to make them, so both count for the user's turn.
+    Writing 256 KiB takes the loop longer than making them, so both count towards the user's turn.
     """
     sent = await host.turns.do(flow, partial(_sent, exchange, next_piece))
     if sent is None:

@@ -1,4 +1,4 @@
-"""Reads: page by page, in the form that the client accepts, each with the head that it was bounded by."""
+"""Reads: page by page, in the form that the client accepts, each with the head that bounds it."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ async def head(host: Host, exchange: Exchange) -> None:
 async def answer_events(
     host: Host, exchange: Exchange, opened: Opened, query: Query, selection: Selection, rendering: Rendering
 ) -> None:
-    """Answer a read: at once if it is one page, else page after page, as fast as the client takes them.
+    """Answer a read: at once if it is one page, else page by page, as fast as the client takes them.
 
-    Each page is a step of the user's; the first one is not asked for where nobody waits for a turn.
+    Each page is one of the user's turns; the first page needs none while no reader is waiting.
     """
     headers, share = opened.view.headers(selection.head), exchange.share
     pages = read_pages(opened.log, query, selection, packs=rendering.packs, page_bytes=lambda: share.piece_bytes)
@@ -108,12 +108,12 @@ async def answer_events(
 
 @remembered(256)
 def accepted_form(accept: bytes | None) -> str:
-    """The media type that an Accept header prefers of those offered; NDJSON where it prefers none."""
+    """The offered media type that an Accept header prefers; NDJSON by default."""
     return preferred(accept, _OFFERED, NDJSON)
 
 
 def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
-    """Raises InvalidInput: out of range, or in a form that says no sizes."""
+    """Raises InvalidInput if it is out of range, or the form has no sizes."""
     if not 0 <= value <= APPEND_BYTES_MAX:
         raise InvalidInput(f"{show(value)} given, 0 to {APPEND_BYTES_MAX} is allowed", "data_bytes_max")
     if form not in (NDJSON, NDJSON_WITH_END, _JSON):
@@ -136,7 +136,7 @@ def _rendering(
 
 
 def default_source(log: str) -> str:
-    """The CloudEvents source of events that were given none."""
+    """The CloudEvents source of events without their own."""
     return f"/logs/{log}"
 
 

@@ -1,7 +1,7 @@
 """Subscriptions as Server-Sent Events (HTML standard, 9.2): catch up, then follow.
 
-The message id is the sequence number. A block of an id without data moves an EventSource's Last-Event-ID and raises
-no event ("dispatch the event", steps 1 and 2): that is how the cursor moves over what does not match.
+The message id is the sequence number. A block with an id and no data moves an EventSource's Last-Event-ID and raises no
+event ("dispatch the event", steps 1 and 2): it moves the cursor past events that do not match.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from .read import check_data_bytes_max
 HEARTBEAT_S = 15.0
 HEARTBEAT_S_MIN, HEARTBEAT_S_MAX = 0.1, 300.0
 CURSOR_INTERVAL_S = 1.0
-"""How often at most a cursor that only passes over events is told."""
+"""The minimum interval between cursor updates while no event matches."""
 GOODBYE_S = 1.0
-"""How long a stopping server waits for a slow client to take the end of its stream."""
+"""How long a stopping server waits for a slow client to read the end of its stream."""
 
 
 class _Texts(NamedTuple):
-    """How events are shown."""
+    """The rendering of events."""
 
     has_partitions: bool
     in_seed_form: bool
@@ -61,7 +61,7 @@ class _Texts(NamedTuple):
         return b"".join(blocks)
 
     def slices(self, large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
-        """The message of an event that is too large for a page."""
+        """The message of an event too large for a page."""
         encoded, data = large_envelope(large, self.has_partitions, self.in_seed_form, self.data_bytes_max)
         return json_slices(b"id: %d\ndata: %b\n\n" % (large.event.sequence_number, encoded), data, piece_bytes)
 
@@ -98,7 +98,7 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
 def _reader(
     exchange: Exchange, opened: Opened, parameters: dict[str, str], selection: Selection, ended: asyncio.Future[str]
 ) -> Reader:
-    """The subscription, as who operates the server sees it."""
+    """The subscription, as the operator sees it."""
     client = exchange.scope.get("client")
 
     def end(reason: str) -> None:
@@ -118,7 +118,7 @@ def _reader(
 
 
 def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
-    """The query that is a query parameter: JSON, or the word `all`. Raises InvalidParameter."""
+    """The query in the query parameter: JSON, or the word `all`. Raises InvalidParameter."""
     text = parameters.get("query")
     if text is None:
         raise InvalidParameter("query", "is missing; give a query as JSON, or the word all")
@@ -133,9 +133,9 @@ def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
 
 
 async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host, ended: asyncio.Future[str]) -> bool:
-    """Run the stream until it ends, or is ended, the client goes away, its login ends or the server stops.
+    """Run the stream until it ends or is ended, the client leaves, its login expires or the server stops.
 
-    Answers whether the client is still there.
+    Returns whether the client is still connected.
     """
     streaming = asyncio.ensure_future(stream)
     gone = asyncio.ensure_future(exchange.disconnected())
@@ -163,7 +163,7 @@ async def _stream(
     texts: _Texts,
     reader: Reader,
 ) -> None:
-    """Send pages until the log closes, or is trimmed beyond the cursor: each is read when the last was taken."""
+    """Send pages until the log closes or is trimmed past the cursor; each is read once the previous one is taken."""
     share, flow = exchange.share, host.flow(exchange)
     await exchange.send(b"retry: 1000\n\n")
     loop = asyncio.get_running_loop()
@@ -213,7 +213,8 @@ def _is_overtaken(opened: Opened, cursor: int) -> bool:
 
 
 def _selection(exchange: Exchange, opened: Opened, parameters: dict[str, str]) -> Selection:
-    """Where to begin: the Last-Event-ID of a reader that comes back wins, because its URL says what it said first."""
+    """Where to begin: the Last-Event-ID of a reconnecting reader wins, because its URL still has the original
+    position."""
     partition = whole_number(parameters, "partition")
     from_, after = whole_number(parameters, "from"), whole_number(parameters, "after")
     last_event_id = exchange.header(b"last-event-id")

@@ -1,4 +1,4 @@
-"""Where a bulk server is, and how to show who asks: plain values, which can be pickled and be keys of a cache."""
+"""The address of a bulk server and the credentials for it: plain values that can be pickled and used as cache keys."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ RETRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class BulkAddress:
-    """All that a client is made of. Raises InvalidInput where that does not go together."""
+    """Everything needed to create a client. Raises InvalidInput for a contradictory combination."""
 
     url: str
-    """`grpc://HOST[:PORT]` or `grpc+tls://HOST[:PORT]`; several, with commas, for servers that share a home."""
+    """`grpc://HOST[:PORT]` or `grpc+tls://HOST[:PORT]`; several, separated by commas, for servers that share a home."""
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    """An API token, instead of a user and a password."""
+    """An API token, in place of user and password."""
     ca_file: str | None = None
-    """The authorities to trust (PEM), instead of those of the system."""
+    """The certificate authorities to trust (PEM), in place of the system's."""
     is_verified: bool = True
     """Whether the server's certificate is checked."""
     timeout_s: float = TIMEOUT_S
-    """How long an action or a plan may take; streams may take as long as they like."""
+    """Timeout of an action or a plan; streams have none."""
     retries: int = RETRIES
-    """How often a call that may be repeated is tried again while the server is away or busy; at each address, if there
-    are several."""
+    """How often an idempotent call is retried while the server is unreachable or busy; with several addresses, at each
+    one."""
 
     def __post_init__(self) -> None:
         for url in urls_of(self.url):
@@ -46,19 +46,19 @@ class BulkAddress:
 
     @property
     def each(self) -> tuple[BulkAddress, ...]:
-        """One for each URL."""
+        """One address per URL."""
         urls = urls_of(self.url)
         return (self,) if len(urls) == 1 else tuple([replace(self, url=url) for url in urls])
 
     def turned(self, by: int) -> BulkAddress:
-        """The same with all URLs but the last in another order, so that readers do not all begin at the same one."""
+        """The same with all URLs but the last rotated, so that readers do not all start at the same one."""
         *first, last = urls_of(self.url)
         at = by % len(first) if first else 0
         return replace(self, url=",".join([*first[at:], *first[:at], last]))
 
     @property
     def location(self) -> str:
-        """The URL as Flight wants it, with its port; of one server."""
+        """The URL of a single server as Flight expects it, with its port."""
         parts = parts_of(self.url, SCHEMES)
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         return f"{parts.scheme}://{host}:{parts.port or DEFAULT_PORT}"
@@ -74,7 +74,7 @@ class BulkAddress:
         return authorization_of(self.user, self.password, self.token)
 
     def ca_bytes(self) -> bytes | None:
-        """The authorities to trust. Raises InvalidInput where the file cannot be read."""
+        """The authorities to trust. Raises InvalidInput if the file cannot be read."""
         if self.ca_file is None:
             return None
         try:

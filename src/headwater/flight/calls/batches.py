@@ -1,4 +1,4 @@
-"""What a caller gives to be written - tables, batches, an iterator of them - as batches that a server takes."""
+"""Converts a caller's tables, batches, or iterator of batches into batches that a server accepts."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...core.errors import InvalidInput
 from ...core.limits import APPEND_EVENTS_MAX, show
 
 PIECE_BYTES = 16 * 1024 * 1024
-"""Larger batches go in pieces: a server takes four times as much, but has it in memory at once."""
+"""Larger batches are sent in pieces: a server accepts four times as much, but holds it all in memory."""
 
 Batches: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader | Iterable[pa.RecordBatch]
 
 
 def schema_and_batches(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema, and the batches one by one. Raises InvalidInput: nothing there, or something else."""
+    """The schema, and the batches one by one. Raises InvalidInput if `given` is empty or of another type."""
     schema, batches = _opened(given)
     plain = pa.schema([field.with_type(_plain(field.type)) for field in schema])
     return plain, batches if plain.equals(schema) else (_cast(batch, plain) for batch in batches)
@@ -41,7 +41,7 @@ def _opened(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type with each value in its row: a server takes no dictionaries and no views."""
+    """The plain type: a server accepts no dictionaries and no views."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_string_view(kind):
@@ -58,7 +58,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def pieces_of(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches, those cut that are too large for one append, and without those that have no rows."""
+    """The batches, split where too large for one append, without empty ones."""
     for batch in batches:
         rows = batch.num_rows
         if not rows:

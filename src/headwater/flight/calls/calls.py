@@ -1,4 +1,4 @@
-"""Calls to a server at one or several addresses, in turn: each has the log that was worked with, and all of it."""
+"""Calls to a server at one or several addresses, tried in turn: each must have the same log, and all of it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ T = TypeVar("T")
 Looked = TypeVar("Looked", Extent, LogInfo)
 
 FAILURES = (flight.FlightError, pa.ArrowException, EventLogError)
-"""What a call may end with that `Tries.failed` is to be told."""
+"""Errors of a call to pass to `Tries.failed`."""
 
 
 class Calls:
-    """The way to one server. Safe to use from any thread."""
+    """Calls one server. Thread-safe."""
 
     def __init__(self, address: BulkAddress) -> None:
-        """Nothing is sent yet."""
+        """Sends nothing yet."""
         self.address = address
         each = address.each
         self._connections = [FlightConnection(one, is_single=len(each) == 1) for one in each]
@@ -39,21 +39,21 @@ class Calls:
 
     @property
     def is_single(self) -> bool:
-        """Whether there is one address: then nothing is asked but what is meant."""
+        """Whether there is only one address: then no extra requests are made."""
         return self._endpoints.is_single
 
     @property
     def url(self) -> str:
-        """Of several addresses, the one in use."""
+        """The URL in use."""
         return self._endpoints.current.url
 
     def close(self) -> None:
-        """Close the connections; no more calls are taken."""
+        """Close the connections and refuse further calls."""
         for connection in self._connections:
             connection.close()
 
     def tries(self, *, may_lag: bool = True, is_read: bool = False) -> Tries:
-        """For one call; see Tries."""
+        """The attempts of one call; see Tries."""
         return Tries(self._endpoints, self.address.retries, may_lag=may_lag, is_read=is_read)
 
     def call(
@@ -65,11 +65,11 @@ class Calls:
         is_idempotent: bool = True,
         is_untouched: Callable[[], bool] = lambda: True,
     ) -> T:
-        """What the call answers, tried again while the server is away, if it may be, or wants another login.
+        """The call's answer; retries while the server is unreachable, if that is safe, or wants a new login.
 
-        With several addresses: `log` must be the log that it was, and all of it, before a server is called that is not
-        told so by the call itself. One that is another log at all of them is called all the same, unless the call
-        `has_positions` of the one before. `is_untouched` says whether a call that was refused has changed nothing.
+        With several addresses, give `log` if the call itself does not tell the server which log is meant: a server is
+        then checked first to have that log, and all of it. If all of them have another log, the call is made anyway,
+        unless it `has_positions` of the old one. `is_untouched` tells whether a refused call has changed nothing.
 
         Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
         """
@@ -104,7 +104,7 @@ class Calls:
                 return answer
 
     def once(self, call: Callable[[FlightConnection], T]) -> T:
-        """The same, tried once at the address in use."""
+        """As `call`, tried once at the address in use."""
         tries = self.tries()
         try:
             return call(tries.begin())
@@ -112,11 +112,11 @@ class Calls:
             raise tries.given_up(error) from None
 
     def reached(self, log: str, head: int) -> None:
-        """An append ended there at the address in use."""
+        """Record that an append at the address in use ended at that head."""
         self.seen.reached(self._endpoints.current, log, head)
 
     def look(self, shape: ActionShape[LogBody, Looked], log: str) -> Looked:
-        """What an action says of a log as it is now: at no address less than was known before."""
+        """An action's answer about the log as it is now, never older than what was seen before."""
 
         def look(connection: FlightConnection) -> Looked:
             failures = connection.failures
@@ -127,14 +127,14 @@ class Calls:
 
         try:
             return self.call(look)
-        except OtherEverywhere:  # the answer says which log it is now
+        except OtherEverywhere:  # the answer names the present incarnation
             self.seen.forget(log)
             return self.call(look)
 
     def look_at_many(self, logs: tuple[str, ...]) -> dict[str, Extent]:
-        """The extents of these logs at the address in use, without logs that it lacks, or has in part.
+        """The extents of these logs at the address in use, without logs that are missing or incomplete there.
 
-        It is empty where a server of 0.1.0 has no such action.
+        Empty for a 0.1.0 server, which lacks the action.
         """
 
         def look(connection: FlightConnection) -> dict[str, Extent]:

@@ -1,4 +1,4 @@
-"""One address of a server: Flight's own client there, who asks, and errors as the core's own."""
+"""One address of a server: Flight's client, the login, and errors translated to the core's."""
 
 from __future__ import annotations
 
@@ -22,22 +22,21 @@ from .address import BulkAddress
 T = TypeVar("T")
 
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
-"""A server that says nothing for so long is asked whether it is there; gRPC's takes it amiss more often than 300 s."""
+"""Ping a server that is silent for so long; gRPC servers punish pings more often than every 300 s."""
 CONNECTS_WITHIN_MS = 10_000
-"""How long a server may take to answer a connection, which is what gRPC makes of its shortest pause between attempts.
+"""How long a server may take to accept a connection: gRPC derives it from its minimum pause between attempts.
 
-One that refuses it is tried again much sooner; one that is busy would never be reached if it had less time than it
-takes.
+A refused connection is retried much sooner; a busy server would never be reached if the time were too short for it.
 """
 ONE_OF_SEVERAL_CONNECTS_WITHIN_MS = 5_000
-"""The same where there are others to turn to."""
+"""The same if there are other addresses to try."""
 
 
 class FlightConnection(Endpoint):
-    """The way to one address. Safe to use from any thread."""
+    """A connection to one address. Thread-safe."""
 
     def __init__(self, address: BulkAddress, *, is_single: bool = True) -> None:
-        """`address` names one server; nothing is sent yet. `is_single`: whether there is no other address."""
+        """`address` names one server; sends nothing yet. `is_single`: whether there is no other address."""
         super().__init__(address.url)
         self.address = address
         self._connects_within_ms = CONNECTS_WITHIN_MS if is_single else ONE_OF_SEVERAL_CONNECTS_WITHIN_MS
@@ -45,7 +44,7 @@ class FlightConnection(Endpoint):
         self._lock = threading.Lock()
         self._client: flight.FlightClient | None = None
         self.is_closed = False
-        """Whether no more calls are taken."""
+        """Whether further calls are refused."""
 
     def client(self) -> flight.FlightClient:
         """Flight's own client, connected when it is first used. Raises ServerUnreachable when closed."""
@@ -57,7 +56,7 @@ class FlightConnection(Endpoint):
             return self._client
 
     def close(self) -> None:
-        """Close the connection; no more calls are taken."""
+        """Close the connection and refuse further calls."""
         with self._lock:
             client, self._client, self.is_closed = self._client, None, True
         if client is not None:
@@ -69,17 +68,17 @@ class FlightConnection(Endpoint):
         return self._login.session
 
     def log_in_again(self, session: str) -> bool:
-        """A session is over; answers whether another try makes sense."""
+        """Drop an expired session. Returns whether another attempt makes sense."""
         return self._login.drop(session)
 
     def options(self, *, is_stream: bool = False) -> flight.FlightCallOptions:
-        """What each call is sent with; streams have no deadline."""
+        """The options of each call; streams have no deadline."""
         return flight.FlightCallOptions(timeout=None if is_stream else self.address.timeout_s)
 
     def act(
         self, shape: ActionShape[Body, Answer], body: Body, options: flight.FlightCallOptions | None = None
     ) -> Answer:
-        """What an action answers. Raises the errors of Flight, and ServerFault."""
+        """The answer to an action. Raises Flight's errors and ServerFault."""
         action = flight.Action(shape.name, encode(body))
         results = list(self.client().do_action(action, options or self.options()))
         return decoded(shape.answer, results[0].body.to_pybytes() if results else b"")
@@ -120,7 +119,7 @@ class FlightConnection(Endpoint):
 
 
 def decoded(kind: type[T], text: bytes) -> T:
-    """What the server says. Raises ServerFault where that is not understood."""
+    """Decode the server's answer. Raises ServerFault if it is not understood."""
     try:
         return json_decoder(kind).decode(text)
     except msgspec.MsgspecError as error:
@@ -128,7 +127,7 @@ def decoded(kind: type[T], text: bytes) -> T:
 
 
 class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]
-    """Shows the password until the server gives a session for it, and then that."""
+    """Sends the password until the server returns a session token, then the token."""
 
     def __init__(self, authorization: str | None) -> None:
         self._authorization = authorization
@@ -139,13 +138,13 @@ class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]
         return _Showing(self, self.session or self._authorization)
 
     def drop(self, session: str) -> bool:
-        """Log in again; answers whether that makes sense."""
+        """Forget a session to log in again. Returns whether that makes sense."""
         if self.session == session:
             self.session = None
         return self._authorization is not None
 
     def took(self, session: str) -> None:
-        """The server gave a session."""
+        """Keep the session that the server returned."""
         if self._authorization is not None and self._authorization.startswith("Basic "):
             self.session = session
 
@@ -164,6 +163,6 @@ class _Showing(flight.ClientMiddleware):  # type: ignore[misc]
                 self._given = values[0]
 
     def call_completed(self, exception: BaseException | None) -> None:
-        # A token is given before it is known whether the password is right; it is worth something only if it was.
+        # The server sends a token before it checks the password; the token is valid only if the password was right.
         if self._given is not None and exception is None:
             self._login.took(self._given)

@@ -1,4 +1,4 @@
-"""How far logs are known to go, so that another address takes nobody back, nor to another log. No I/O."""
+"""The known extent of each log, so that switching addresses never goes back in a log or to another log. No I/O."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ...core.log import LogInfo
 from ...formats.clients.endpoints import Endpoint
 
 LOGS_MAX = 10_000
-"""Logs that are remembered; a further one takes the place of the oldest."""
+"""How many logs are remembered; one more replaces the oldest."""
 
 
 class NotHereYet(EventLogError):
-    """A replica has not caught up yet with what is known of a log."""
+    """A replica has not yet caught up with the known extent of a log."""
 
     def __init__(self, log: str, url: str, wanted: int, head: int) -> None:
         self.log, self.url, self.wanted, self.head = log, url, wanted, head
@@ -24,29 +24,29 @@ class NotHereYet(EventLogError):
 
 
 class OtherEverywhere(PositionOfOtherIncarnation):
-    """All addresses say that it is another log now."""
+    """All addresses report another incarnation of the log."""
 
 
 @dataclass(slots=True)
 class _Seen:
     incarnation: str | None
-    """None: nobody said."""
+    """None: unknown."""
     head: int
     at: dict[Endpoint, tuple[int, int]] = field(default_factory=dict)
-    """Where it was found: the endpoint's failures then, and its head. After a failure, look again."""
+    """Where it was found: the endpoint's failure count then, and its head. After a failure, check again."""
 
 
 class SeenLogs:
-    """What one client has seen of logs at several addresses. Safe to use from any thread."""
+    """What one client has seen of logs at several addresses. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[str, _Seen] = {}
 
     def check(self, endpoint: Endpoint, failures: int, log: str, found: Extent | LogInfo) -> None:
-        """Take what an endpoint answers, which had failed so often when it was asked.
+        """Take an endpoint's answer; `failures` is its failure count when it was asked.
 
-        Raises PositionOfOtherIncarnation, NotHereYet: it has another log of that name, or not all of it.
+        Raises PositionOfOtherIncarnation, NotHereYet: the endpoint has another log of that name, or not all of it.
         """
         with self._lock:
             seen = self._of(log, found.incarnation)
@@ -66,26 +66,26 @@ class SeenLogs:
             seen.at[endpoint] = failures, found.head
 
     def is_checked(self, endpoint: Endpoint, log: str) -> bool:
-        """Whether all that is known of the log was found there, since it failed last."""
+        """Whether the endpoint has had the whole known log since its last failure."""
         with self._lock:
             seen = self._logs.get(log)
             failures, head = seen.at.get(endpoint, (-1, 0)) if seen is not None else (-1, 0)
             return seen is not None and failures == endpoint.failures and head >= seen.head
 
     def excuse(self, endpoint: Endpoint, failures: int, log: str) -> None:
-        """Whoever may only append is not told how far it goes."""
+        """Skip the check for a user who may only append, because such a user cannot read the extent."""
         with self._lock:
             self._of(log, None).at[endpoint] = failures, SEQUENCE_NUMBER_MAX
 
     def reached(self, endpoint: Endpoint, log: str, head: int) -> None:
-        """An append ended there, at that endpoint."""
+        """Record that an append at that endpoint ended at that head."""
         with self._lock:
             if (seen := self._logs.get(log)) is not None and endpoint in seen.at and head > seen.head:
                 seen.head = head
                 seen.at[endpoint] = endpoint.failures, max(head, seen.at[endpoint][1])
 
     def expect(self, log: str, incarnation: str, head: int) -> None:
-        """It is known from elsewhere that the log goes so far at least."""
+        """Record from another source that the log reaches at least that head."""
         with self._lock:
             seen = self._of(log, incarnation)
             if seen.incarnation != incarnation:
@@ -93,7 +93,7 @@ class SeenLogs:
             seen.head = max(seen.head, head)
 
     def forget(self, log: str) -> None:
-        """Whatever it is now, is right."""
+        """Forget the log: the next answer is accepted as it is."""
         with self._lock:
             self._logs.pop(log, None)
 

@@ -1,4 +1,4 @@
-"""Takes what a server of this machine lends: descriptors over a Unix socket, for a code that it gave over Flight."""
+"""Borrows file descriptors from a server on this machine, over a Unix socket, with a code that it sent over Flight."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...core.limits import show
 from ..wire import Lender
 
 WITHIN_S = 5.0
-"""How long a lender may take. Who waits in vain reads in another way."""
+"""How long to wait for a lender. After that, events are read in another way."""
 MESSAGE_BYTES_MAX = 64 * 1024
 DESCRIPTORS_MAX = 64
 _NAME = re.compile(r"headwater-[0-9a-f]{32}")
@@ -18,11 +18,12 @@ _CODE = re.compile(r"[0-9a-f]{64}")
 
 
 def take(lender: Lender) -> tuple[bytes, list[int]]:
-    """What is said of the descriptors, and they; to be closed by the caller. Nothing of both: it is not lent after all.
+    """The description of the descriptors, and the descriptors, which the caller must close. Both empty: nothing is
+    lent.
 
-    Raises OSError: there is no such socket (the server is on another machine, or in another network namespace), or it
-    does not answer; or the server names another socket, or a code, that is none of a lender: other programs of this
-    machine have sockets, too, and are sent nothing on its behalf.
+    Raises OSError: there is no such socket (the server is on another machine, or in another network namespace); it does
+    not answer; or the server names a socket or a code that is not a lender's: other programs on this machine have
+    sockets too, and nothing is sent to them on its behalf.
     """
     if not (_NAME.fullmatch(lender.socket) and _CODE.fullmatch(lender.code)):
         raise OSError(f"the server names {show(lender.socket)}, which is no lender's socket, or a code that is none")

@@ -1,4 +1,4 @@
-"""One call, at one address after the other, until one answers it or patience ends."""
+"""One call, tried at one address after another until one answers or the retries are used up."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from .connection import FlightConnection
 from .seen import NotHereYet, OtherEverywhere
 
 PASSING = (ServerUnreachable, Busy, *retry.PASSING)
-"""What may be better in a moment."""
+"""Errors that may pass shortly."""
 GOES_ELSEWHERE = (ServerUnreachable, core.Closed, core.StorageUnavailable)
-"""What another address may do better: it rests meanwhile. NotPrimary is a StorageUnavailable."""
+"""Errors that make the next address worth trying; this one rests meanwhile. NotPrimary is a StorageUnavailable."""
 DOUBTFUL = (core.LogNotFound, core.PositionOfOtherIncarnation, NotHereYet)
-"""What a replica may say that has not caught up yet, and is well otherwise. It is true if every address says so.
+"""Errors of a healthy replica that has not caught up yet. They count only if every address agrees.
 
-While one of them is away or busy, a log is not known to be gone, or to be another one.
+While one address is unreachable or busy, it is unknown whether a log is gone or has been recreated.
 """
 CATCHES_UP_S = 2.0
-"""How long all addresses may be behind."""
+"""How long all addresses may lag."""
 
 
 class Tries:
-    """The attempts of one call. For one thread."""
+    """The attempts of one call. Not thread-safe."""
 
     def __init__(
         self, endpoints: Endpoints[FlightConnection], retries: int, *, may_lag: bool, is_read: bool = False
     ) -> None:
-        """`may_lag`: whether a position above the head is one that an address need not have yet.
+        """`may_lag`: whether a position above the head may be one that an address has not received yet.
 
-        `is_read`: any address can do it, so one that is busy is left for another.
+        `is_read`: any address can serve it, so a busy one is left for another.
         """
         self._endpoints, self._may_lag, self._is_read = endpoints, may_lag, is_read
         self._attempts = Attempts(retries=retries * len(endpoints))
         self._doubts: dict[FlightConnection, core.EventLogError] = {}
-        """What addresses say for now that may lag."""
+        """The present answers of addresses that may lag."""
         self._setback: core.EventLogError | None = None
-        """Why the addresses could not settle it when they were last asked: one was away or busy, or they disagreed."""
+        """Why the last round was inconclusive: an address was unreachable or busy, or they disagreed."""
         self._doubted_at: float | None = None
 
     def begin(self) -> FlightConnection:
@@ -52,11 +52,11 @@ class Tries:
         return self._connection
 
     def succeeded(self) -> None:
-        """It was answered, or a part of it."""
+        """Record that the call was answered, at least in part."""
         self._connection.succeeded()
         self._attempts.succeeded()
         if self._doubts:
-            self._endpoints.current = self._connection  # it knows more than those that were asked before
+            self._endpoints.current = self._connection  # it knows more than those asked before
             self._doubts.clear()
             self._doubted_at = None
 
@@ -67,9 +67,9 @@ class Tries:
         is_idempotent: bool = True,
         is_untouched: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Returns when the call may be made again. Raises the core's error if not.
+        """Wait until the call may be repeated. Raises the core's error if it may not.
 
-        `is_untouched`: whether one that was refused has changed nothing.
+        `is_untouched`: whether a refused call has changed nothing.
         """
         known = self._connection.error_of(error)
         if self._connection.is_closed:
@@ -82,21 +82,21 @@ class Tries:
             self._turn(known, is_idempotent, is_untouched)
 
     def given_up(self, error: BaseException) -> core.EventLogError:
-        """The core's error; the next call goes elsewhere where that may do better."""
+        """The core's error; the next call goes to another address if that may help."""
         known = self._connection.error_of(error)
         if isinstance(known, GOES_ELSEWHERE) and not self._endpoints.is_single:
             self._endpoints.failed(self._connection, known)
         return known
 
     def _repeat(self, known: core.EventLogError, is_idempotent: bool) -> None:
-        is_refused = isinstance(known, Busy)  # who is refused a place has done nothing yet
+        is_refused = isinstance(known, Busy)  # a call without a place has done nothing yet
         if not (is_idempotent or is_refused) or not isinstance(known, PASSING):
             raise known from None
-        # A commit goes a bit further with each attempt while the index of the log falls behind: none has failed.
+        # While the log's index lags, each attempt moves a commit a bit further: none has failed.
         self._attempts.failed(known, is_busy=is_refused or isinstance(known, core.Overloaded))
 
     def _turn(self, known: core.EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
-        """Go on elsewhere."""
+        """Continue at another address."""
         is_refused = isinstance(known, core.NotPrimary)
         if self._is_doubtful(known):
             is_refused = True
@@ -117,7 +117,7 @@ class Tries:
             self._attempts.sleep(pause_s)
 
     def _ask_all_again(self) -> None:
-        """All say so, the primary too, or they disagree: then one of them may catch up, for a while."""
+        """Every address may lag. If they agree, or after a while, raise; else ask all again, since one may catch up."""
         assert self._doubted_at is not None
         said = list(self._doubts.values())
         are_others = all(isinstance(each, core.PositionOfOtherIncarnation) for each in said)
@@ -130,7 +130,7 @@ class Tries:
         self._attempts.failed(known)
 
     def _unsettled(self) -> core.EventLogError:
-        """What the call ends with where some addresses doubt, and another one does not answer."""
+        """The final error if some addresses may lag and another one does not answer."""
         for doubt in self._doubts.values():
             if isinstance(doubt, NotHereYet):
                 return doubt

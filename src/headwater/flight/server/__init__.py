@@ -1,1 +1,1 @@
-"""The Flight server, on a port to the logs."""
+"""The Flight server, written against an interface to the logs."""

@@ -1,4 +1,5 @@
-"""Actions: those that need no more than what is read here are done here, the others by the backend, body as it came."""
+"""Actions: those that need only the backend's read methods are handled here; the others go to it with their body as
+sent."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
 
 
 def logs_of(backend: Backend, user: User) -> list[str]:
-    """The logs that the user may read; the others are not told of, which is no refusal."""
+    """The logs that the user may read; the others are left out, which does not count as a refusal."""
     return _asked(backend, user, wire.LOGS, wire.Nothing()).logs
 
 
@@ -74,4 +75,4 @@ def _lend(backend: Backend, user: User, body: wire.LendBody) -> wire.Lender:
 HANDLERS: dict[str, Handler] = {
     wire.HEAD.name: _head, wire.HEADS.name: _heads, wire.COUNT.name: _count, wire.LEND.name: _lend,
 }  # fmt: skip
-"""Those that are done here."""
+"""The actions handled here."""

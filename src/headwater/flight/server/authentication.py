@@ -1,8 +1,8 @@
-"""Who calls: the Authorization header of each call, as a middleware, and the handshake.
+"""Authentication of calls: a middleware for the Authorization header, and the handshake.
 
-gRPC tells a middleware nothing of the peer, so that a header is only read here, and looked at by the call itself. A
-handshake never gets as far as a call of ours: its header is looked at here, and its peer is not known. So that nobody
-waits for what others show in theirs, one that would have to wait is looked at when its session is first used.
+gRPC does not give a middleware the peer, so the header is only read here and checked by the call itself. A handshake
+never reaches a call of ours: its header is checked here, and its peer is unknown. So that no handshake waits for the
+credentials of another, a check that would have to wait is made when the session is first used.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ MIDDLEWARE = "authentication"
 
 
 class Caller(flight.ServerMiddleware):  # type: ignore[misc]
-    """Who makes one call."""
+    """The caller of one call."""
 
     def __init__(self, authenticate: Callable[[str], User], token: str | None) -> None:
         self._authenticate, self._token = authenticate, token
         self._user: User | None = None
 
     def user(self, peer: str) -> User:
-        """Who it is. Raises Unauthenticated."""
+        """The authenticated user. Raises Unauthenticated."""
         if self._user is None:
             self._user = self._authenticate(peer)
         return self._user
 
     def sending_headers(self) -> Mapping[str, str]:
-        """Called by Flight. The token is worth nothing until the caller is authenticated."""
+        """Called by Flight. The token is not valid until the caller is authenticated."""
         return {} if self._token is None else {HEADER: f"Bearer {self._token}"}
 
 
@@ -58,7 +58,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         return caller
 
     def _shaken(self, caller: Caller, credentials: Credentials | None) -> Caller:
-        """The caller of a handshake, authenticated now, or with a session that is looked at when it is used."""
+        """The caller of a handshake, authenticated now, or with a session that is checked on first use."""
         try:
             caller.user("")
         except LoginNotChecked:
@@ -91,7 +91,7 @@ class Callers(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 
 class NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
-    """Flight refuses handshakes without one; what it does is done above."""
+    """Flight refuses handshakes without such a handler; the work is done above."""
 
     def authenticate(self, outgoing: flight.ServerAuthSender, incoming: flight.ServerAuthReader) -> None:
         """Called by Flight."""
@@ -102,7 +102,7 @@ class NoHandshake(flight.ServerAuthHandler):  # type: ignore[misc]
 
 
 def address_of(peer: str) -> str:
-    """The address in gRPC's name of a peer, which is another for each connection.
+    """The address in gRPC's name of a peer; that name differs for each connection.
 
     (`ipv4:10.0.0.1:5000`, `ipv6:%5B::1%5D:5000`)
     """

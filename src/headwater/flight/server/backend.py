@@ -1,4 +1,4 @@
-"""What the server needs of the rest: the logs, the users, and a place for staged batches.
+"""The interface that the server needs: logs, users, and storage for staged batches.
 
 All calls may block, come from many threads at once, and raise the errors of `core.errors` and `core.access`.
 """
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
 
 
 class Login(NamedTuple):
-    """Who was authenticated, and by what the backend knows whether that still counts."""
+    """An authenticated user, and the seal by which the backend knows whether the login is still valid."""
 
     user: User
     seal: str
 
 
 class LogPlace(NamedTuple):
-    """A log at one moment: how far it goes, by which settings, and where it lies."""
+    """A log at one moment: its extent, its settings and its location."""
 
     extent: Extent
     settings: LogSettings
     directory: str = ""
-    """Empty where it lies on no disk."""
+    """Empty if the log is not on disk."""
     may_append: bool = True
-    """Not at a replica: what is staged there, the primary could not commit."""
+    """False at a replica: the primary could not commit what is staged there."""
     distrusted: Sequence[tuple[int, int]] = ()
-    """Events that are damaged on the disk. They are not read, though memory may have them still."""
+    """Events damaged on disk. They are not read, even if memory still has them."""
 
 
 class Span(NamedTuple):
-    """The checked bounds of a read: the events in (after, upto], of that partition (None: of all)."""
+    """The checked bounds of a read: the events in (after, upto] of one partition (None: all)."""
 
     after: int
     upto: int
@@ -48,69 +48,69 @@ class Span(NamedTuple):
 
 
 class StageWriter(Protocol):
-    """A stage being written. Its owner calls `close` or `abort`, once; `write` and `close` raise DiskFull, TooLarge."""
+    """Writes a stage. Its owner calls `close` or `abort` once; `write` and `close` raise DiskFull, TooLarge."""
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch, of the schema that the stage was opened with."""
+        """Add a batch with the schema that the stage was opened with."""
 
     def close(self) -> Staged:
-        """Make it durable. From then on it can be committed."""
+        """Make the stage durable; it can then be committed."""
 
     def abort(self) -> None:
-        """Leave nothing of it. Raises nothing."""
+        """Delete the stage. Never raises."""
 
 
 class Sending(Protocol):
-    """A stream on its way to its reader, as the server knows of it. Nothing of it raises."""
+    """The server's record of a stream being sent to a reader. Its methods never raise."""
 
     end_reason: str | None
-    """Why it is to end before its end, if it is."""
+    """Why the stream must end early, if it must."""
 
     def sent(self, events: int) -> None:
-        """So many events were given to it."""
+        """Count events that were sent."""
 
     def end(self) -> None:
-        """It gets no more. To be called once it has all, or is refused the rest."""
+        """End it. Called once the reader has everything, or is refused the rest."""
 
     def forget(self) -> None:
-        """The same, from whatever code the interpreter happens to be in: nothing is waited for. More than once, too."""
+        """The same without waiting, safe in whatever code the interpreter interrupts. May be called repeatedly."""
 
 
 class Backend(Protocol):
-    """The logs as the server sees them. What a client sent has been checked for its shape, and the right to it.
+    """The logs as the server sees them. The shape of the request and the user's right are already checked.
 
     `act` checks both itself.
     """
 
-    # Who asks
+    # Users
 
     def authenticate(self, credentials: Credentials | None, peer: str) -> Login:
-        """See core.access.Guard. `peer` is empty where it is not known (in a handshake). Raises Unauthenticated."""
+        """See core.access.Guard. `peer` is empty if unknown (in a handshake). Raises Unauthenticated."""
 
     def user(self, name: str, seal: str, peer: str) -> User:
-        """The user of that name, as he is now, whom a session has authenticated.
+        """The present state of the user whom a session has authenticated.
 
-        Raises Unauthenticated: he is no more, or has another password, so that the seal of his login counts no more.
+        Raises Unauthenticated: the user was deleted or has another password, so that the seal of the login is invalid.
         """
 
     def authorize(self, user: User, right: Right, log: str) -> None:
-        """See core.access.Guard: raises Forbidden, and counts it. There need not be a log of that name."""
+        """See core.access.Guard: raises Forbidden, and counts it. The log need not exist."""
 
     # Reading
 
     def place(self, log: str) -> LogPlace:
-        """The log at present. Called for every read: it should be quick. Raises LogNotFound."""
+        """The log at present. Called for every read, so it should be fast. Raises LogNotFound."""
 
     def check_position(self, log: str, position: int) -> None:
         """See LocalLog. Called only for positions below the first retained event."""
 
     def count(self, log: str, span: Span) -> int:
-        """How many events are retained in the span."""
+        """The number of retained events in the span."""
 
     def splits(self, log: str, span: Span, query: Query, *, split_bytes: int, splits_min: int) -> Sequence[SplitSize]:
-        """The span in pieces, in order and without gaps, of about that size; none for an empty span.
+        """Split the span into pieces of about that size, in order and without gaps; none for an empty span.
 
-        They may be larger where few events match the query.
+        Pieces may be larger if few events match the query.
         """
 
     def scan(
@@ -118,33 +118,33 @@ class Backend(Protocol):
     ) -> Iterator[pa.RecordBatch]:
         """The events in order, in batches of `formats.arrow.tables.SCHEMA` restricted to `columns`, in the order given.
 
-        `batch_bytes` says about how many bytes the next batch may have; one row is one batch at least.
-        What is retained at the time of the call is given, the rest is absent; batches are made as they are asked for.
-        Closing the iterator, or forgetting it, ends the scan; another thread may close it than that which ran it.
+        `batch_bytes` returns about how many bytes the next batch may have; a batch has at least one row. Only events
+        retained at the time of the call are returned; batches are made on demand. Closing the iterator, or dropping it,
+        ends the scan; any thread may close it.
         """
 
     def sending(self, user: User, peer: str, ticket: Ticket) -> Sending:
-        """A stream to a reader begins."""
+        """Register a stream that begins for a reader."""
 
     def lender(self, user: User, body: LendBody) -> Lender:
-        """Where these segments are lent to a process of this machine, if they are."""
+        """The lender of these segments to a process on this machine, if they are lent."""
 
     # Writing
 
     def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
-        """Append a batch as one append, durably. Raises as EventLog.append, InvalidQuery.
+        """Append a batch durably as one append. Raises as EventLog.append, InvalidQuery.
 
-        The batch is valid, and of a schema that `formats.arrow.events.check_schema` takes; its rows were not looked at.
-        With `on_duplicate` = skip, events whose ids are stored are left out.
+        The batch is valid Arrow, with a schema that `formats.arrow.events.check_schema` accepts; its rows are
+        unchecked. With `on_duplicate` = skip, events whose ids are stored are left out.
         """
 
     def stage(self, user: User, command: StageCommand, schema: pa.Schema) -> StageWriter:
-        """Begin a stage. Raises LogNotFound, DiskFull, TooLarge, and Forbidden: the writer's name is another user's."""
+        """Begin a stage. Raises LogNotFound, DiskFull, TooLarge, and Forbidden if another user has that writer name."""
 
-    # All else
+    # Everything else
 
     def act(self, user: User, name: str, body: bytes) -> bytes:
-        """The answer to one of `wire.ACTIONS` that is not done here, whose body is as it came.
+        """The answer to one of `wire.ACTIONS` that the server does not handle itself; `body` is as sent.
 
         Raises InvalidInput, Forbidden (and counts it), and what the log raises.
         """

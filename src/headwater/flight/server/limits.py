@@ -1,4 +1,4 @@
-"""What one server lets its clients hold at the same time."""
+"""Limits on what the clients of one server hold at the same time."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .memory import PIECE_BYTES_MAX, ReadMemory
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """How many streams may be open, in all; one user has at most half of them (at least one)."""
+    """How many streams may be open in total; one user gets at most half of them (at least one)."""
 
     gets: int = 128
     puts: int = 64
 
 
 class StreamPlaces:
-    """The places for one kind of stream. Safe to use from any thread."""
+    """The places for one kind of stream. Thread-safe."""
 
     def __init__(self, kind: str, allowed: int) -> None:
         self._kind, self._allowed = kind, allowed
@@ -31,11 +31,11 @@ class StreamPlaces:
 
     @property
     def taken(self) -> int:
-        """How many are taken."""
+        """The number of places taken."""
         return self._taken.total()
 
     def take(self, holder: str) -> StreamPlace:
-        """A place for that holder. Raises Busy."""
+        """Take a place for that holder. Raises Busy."""
         with self._lock:
             if self._taken.total() >= self._allowed:
                 raise Busy(self._kind, self._allowed)
@@ -53,7 +53,7 @@ class StreamPlaces:
 
 
 class StreamPlace:
-    """A place that is taken, until it is released; releasing it again changes nothing."""
+    """A taken place, held until it is released; releasing it again does nothing."""
 
     def __init__(self, places: StreamPlaces, holder: str) -> None:
         self._places: StreamPlaces | None = places
@@ -63,11 +63,11 @@ class StreamPlace:
         """How large the next batch of a read may be."""
 
     def hold(self, memory: ReadMemory) -> None:
-        """Hold memory too, as a read. Raises Overloaded."""
+        """Also hold memory, as a read. Raises Overloaded."""
         self._held, self.piece_bytes = (memory, memory.begin()), memory.piece_bytes
 
     def release(self) -> None:
-        """Make room."""
+        """Release the place."""
         held, self._held = self._held, None
         if held is not None:
             held[0].end(held[1])

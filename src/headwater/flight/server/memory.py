@@ -1,7 +1,7 @@
-"""What the streams of one server hold in memory: parts of one budget, from which their pieces are cut.
+"""The memory budget shared by the streams of one server; it sets the size of their batches.
 
-A read holds room for two small batches from its start; its batches grow with the free bytes. A write holds its batch
-until that is laid down, and waits a while for room before it takes the next: meanwhile the client cannot send.
+A read reserves two small batches from its start; its batches grow with the free bytes. A write holds its batch until
+that is stored, and waits a while for room before it takes the next one, so that the client cannot send meanwhile.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from ...core.errors import Closed, EventLogError, TooLarge
 from ...core.shared_bytes import KIB, MIB, BytesPart, SharedBytes
 
 MEMORY_BYTES_MAX = 256 * MIB
-"""The budget of a server that is given none."""
+"""The default budget."""
 PIECE_BYTES_MIN, PIECE_BYTES_MAX = 256 * KIB, 4 * MIB
-"""Bounds of one batch of a read."""
+"""The bounds of one batch of a read."""
 CLIENT_BATCH_BYTES = 32 * MIB
 """The largest batches that Headwater's clients and Spark's sink send."""
 BATCHES = 2
-"""Of a read: one on its way to the client, and one that is made."""
+"""Batches per read: one being sent, and one being made."""
 WAIT_S, LOOK_S = 10.0, 0.02
-"""How long a write waits for room, and how often it looks."""
+"""How long a write waits for room, and how often it checks."""
 
 
 def never_fits(bytes_max: int) -> str | None:
-    """What Headwater's own clients send and a budget has never room for, as a warning at the start; None: nothing."""
+    """A startup warning if the budget never fits what Headwater's own clients send, else None."""
     if (most := SharedBytes(bytes_max).largest) >= CLIENT_BATCH_BYTES:
         return None
     return (
@@ -35,7 +35,7 @@ def never_fits(bytes_max: int) -> str | None:
 
 
 class ReadMemory:
-    """What the reads hold."""
+    """The memory held by reads."""
 
     def __init__(self, shared: SharedBytes) -> None:
         self._shared = shared
@@ -43,7 +43,7 @@ class ReadMemory:
         self._changing = threading.Lock()
 
     def begin(self) -> BytesPart:
-        """One more read; `end` it. Raises Overloaded."""
+        """Begin a read; call `end` when it is over. Raises Overloaded."""
         part = self._shared.part()
         part.claim(BATCHES * PIECE_BYTES_MIN, "ticket")
         with self._changing:
@@ -51,8 +51,8 @@ class ReadMemory:
         return part
 
     def end(self, part: BytesPart) -> None:
-        """A read is over. Called once; it may be called from whatever code the interpreter happens to be in."""
-        with self._changing:  # nothing inside makes an object
+        """End a read. Called once, possibly from whatever code the interpreter interrupts."""
+        with self._changing:  # nothing inside allocates an object
             self._readers -= 1
         part.give(part.bytes)
 
@@ -64,7 +64,8 @@ class ReadMemory:
 
 
 class WriteMemory:
-    """What one write holds. Its methods raise Overloaded where no room comes, Closed where the server stops."""
+    """The memory held by one write. Its methods raise Overloaded if no room becomes free, Closed if the server
+    stops."""
 
     def __init__(self, shared: SharedBytes, log: str, stopping: threading.Event, batch_bytes_max: int) -> None:
         self._part, self._log, self._stopping = shared.part(), log, stopping
@@ -72,18 +73,18 @@ class WriteMemory:
         self._last = 0
 
     def before(self) -> None:
-        """A batch is about to be read; it is taken to be as large as the last one."""
+        """Reserve memory for the next batch, assumed to be as large as the last one."""
         self._claim(self._last - self._part.bytes)
 
     def read(self, size: int, where: str) -> None:
-        """A batch of that size came. Raises TooLarge too."""
+        """Account for a received batch of that size. Also raises TooLarge."""
         if size > self._bytes_max:
             raise TooLarge(size, self._bytes_max, "bytes", where)
         self._claim(size - self._part.bytes)
         self._last = size
 
     def done(self) -> None:
-        """Nothing is held any more."""
+        """Release everything."""
         self._part.give(self._part.bytes)
 
     def _claim(self, more: int) -> None:

@@ -1,4 +1,4 @@
-"""Reads: tickets checked against the log, streams of batches, plans."""
+"""Reads: ticket checks, streams of batches, and plans."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .backend import Backend, Sending, Span
 from .limits import StreamPlace
 
 PLAN_BYTES_MAX = 64 * 1024 * 1024
-"""What the tickets of one plan may take: each repeats the query. At most one part in `PLAN_PART` of the memory."""
+"""The limit for the tickets of one plan, which all repeat the query; at most 1/`PLAN_PART` of the memory."""
 PLAN_PART = 4
 
 
 def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
-    """The bounds that a ticket asks for, checked, and how far the log goes.
+    """The checked bounds of a ticket, and the extent of the log.
 
     Raises LogNotFound, InvalidPosition, PositionTrimmed, PositionOfOtherIncarnation.
     """
@@ -60,7 +60,7 @@ def batches_of(
     stopping: threading.Event,
     took: Callable[[], None],
 ) -> flight.FlightDataStream:
-    """The stream that a ticket stands for; it holds its place until it ends, or is forgotten. Raises as `span_of`.
+    """The stream of a ticket; it holds its place until it ends or is dropped. Raises as `span_of`.
 
     `took` is called for each batch.
     """
@@ -68,17 +68,17 @@ def batches_of(
     query = query_of(ticket.query, "query")
     span, _ = span_of(backend, ticket)
     batches = backend.scan(ticket.log, span, query, shaping.columns, place.piece_bytes)
-    span_of(backend, ticket)  # again: what was trimmed, or made anew, in between would be missing in silence
+    span_of(backend, ticket)  # again: events trimmed, or a log recreated, in between would be missing silently
     sending = backend.sending(user, peer, ticket)
     stream = Batches(batches, shaping, place, stopping, ticket.log, sending, took)
-    written = pa.ipc.IpcWriteOptions(compression=ticket.compression, use_threads=False)  # the stream has a thread
+    written = pa.ipc.IpcWriteOptions(compression=ticket.compression, use_threads=False)  # the stream has its own thread
     return flight.GeneratorStream(shaping.schema, stream, written)
 
 
 class Batches(Iterator[pa.RecordBatch]):
-    """The batches of a stream. gRPC asks for the next one when the client has room for it.
+    """The batches of a stream. gRPC requests the next one when the client has room for it.
 
-    Not a generator: one that was never begun would not run its `finally`, and so keep its place.
+    Not a generator: one that never started would not run its `finally`, and so would keep its place.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Batches(Iterator[pa.RecordBatch]):
             raise flight_error_of(Closed(self._log), "a read")
         if (reason := self._sending.end_reason) is not None:
             self._finish()
-            raise flight.FlightServerError(f"a read of {show(self._log)} was {reason}")  # not to be tried again
+            raise flight.FlightServerError(f"a read of {show(self._log)} was {reason}")  # clients must not retry this
         try:
             batch = self._shaping.shape(next(self._batches))
             self._sending.sent(batch.num_rows)
@@ -159,7 +159,7 @@ def _info(
     extent: Extent,
     pieces: list[tuple[int, int, int, int]],
 ) -> flight.FlightInfo:
-    """No location is given, which stands for the server that was asked."""
+    """Without a location, which means the server that was asked."""
     endpoints = []
     for after, upto, events, size in pieces:
         piece = structs.replace(ticket, after=after, upto=upto, incarnation=extent.incarnation)

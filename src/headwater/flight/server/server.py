@@ -1,4 +1,4 @@
-"""The Flight server: each call's caller, its right, and its errors; what a call does is in the files beside."""
+"""The Flight server: authenticates and authorizes each call and maps errors; sibling modules do the work."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 
 class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
-    """Arrow Flight for the logs of a backend. It serves from when it is made, on threads of gRPC's own.
+    """Arrow Flight for the logs of a backend. It serves from construction on, on gRPC's threads.
 
     `location` is `grpc://HOST:PORT` (port 0: any; see `port`), or `grpc+tls://` with a certificate and its key (PEM).
     Call `stop` when done.
@@ -46,8 +46,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         memory: SharedBytes | None = None,
         took: Callable[[str], None] = lambda peer: None,
     ) -> None:
-        """`memory` is the budget of what streams hold (None: 256 MiB). `address_of` tells the address of a client from
-        gRPC's name of its peer. `took` is called with that name when a call of a user, or a batch of one, was taken.
+        """`memory` is the memory budget of the streams (None: 256 MiB). `address_of` maps gRPC's name of a peer to the
+        client's address. `took` is called with that name for each accepted call of a user and each accepted batch.
         """
         limits = limits or StreamLimits()
         self._backend, self._address_of, self._took = backend, address_of, took
@@ -55,7 +55,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         self.gets = StreamPlaces("reads", limits.gets)
         self.puts = StreamPlaces("writes", limits.puts)
         self.memory = memory or SharedBytes(MEMORY_BYTES_MAX)
-        """What streams hold."""
+        """The memory budget of the streams."""
         self._reading = ReadMemory(self.memory)
         self._stopping = threading.Event()
         super().__init__(
@@ -66,9 +66,9 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         )
 
     def stop(self, timeout_s: float = 5.0) -> bool:
-        """Take no more calls, end the streams, and wait for both; answers whether all came to their end in time.
+        """Refuse new calls, end the streams, and wait for both. Returns whether all ended in time.
 
-        A client that takes nothing from its stream holds it up, for ever if it likes; whoever stops ends the process.
+        A client that does not read its stream can block this forever, so the caller must end the process.
         """
         self._stopping.set()
         shutting = threading.Thread(target=self.shutdown, name="flight-shutdown", daemon=True)
@@ -76,7 +76,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         shutting.join(timeout_s)
         return not shutting.is_alive()
 
-    # What Flight calls
+    # Called by Flight
 
     def list_flights(self, context: flight.ServerCallContext, criteria: bytes) -> Iterator[flight.FlightInfo]:
         """The logs that the user may read, each as one endpoint."""
@@ -107,7 +107,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
         """The schema of what `get_flight_info` would answer.
 
-        pyarrow hands no error of Flight on from here, but takes it for a fault: only the text says what it is (`Told`).
+        pyarrow passes no Flight error on from here but reports a failure: only the text says which error it is
+        (`Told`).
         """
 
         def described(user: User) -> flight.SchemaResult:
@@ -126,7 +127,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             raise Told(str(error)) from None
 
     def do_get(self, context: flight.ServerCallContext, ticket: flight.Ticket) -> flight.FlightDataStream:
-        """The events that a ticket asks for."""
+        """The events of a ticket."""
 
         def read(user: User) -> flight.FlightDataStream:
             given = decode(Ticket, ticket.ticket, "ticket")
@@ -151,7 +152,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.FlightMetadataWriter,
     ) -> None:
-        """Batches to append, or to stage."""
+        """Append or stage batches."""
 
         def put(user: User) -> None:
             command = decode(PutCommand, descriptor.command or b"", "command")
@@ -177,7 +178,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         reader: flight.MetadataRecordBatchReader,
         writer: flight.MetadataRecordBatchWriter,
     ) -> None:
-        """Nothing is exchanged: it is refused. Without this, pyarrow would answer with its traceback."""
+        """Refuse the call: exchanges are not supported. Without this method, pyarrow would send its traceback."""
 
         def exchanged(user: User) -> None:
             raise InvalidInput("DoExchange is not served, use DoGet, DoPut or DoAction", "method")
@@ -185,7 +186,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         self._answer(context, "do_exchange", exchanged)
 
     def do_action(self, context: flight.ServerCallContext, action: flight.Action) -> list[bytes]:
-        """One of `wire.ACTIONS`."""
+        """Run one of `wire.ACTIONS`."""
 
         def acted(user: User) -> list[bytes]:
             check_size(action.body, action.type)  # before it is copied
@@ -194,11 +195,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         return self._answer(context, f"action {show(action.type)}", acted)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
-        """What there is to do, and the right that it takes."""
+        """The actions, with the right that each one needs."""
         return [flight.ActionType(name, f"{shape.right or 'no'} right is needed") for name, shape in ACTIONS.items()]
 
     def _answer(self, context: flight.ServerCallContext, doing: str, call: Callable[[User], T]) -> T:
-        """What the call answers for whoever makes it; every error as one of Flight."""
+        """The call's answer for its caller, with every error as a Flight error."""
         try:
             if self._stopping.is_set():
                 raise Closed("")
@@ -224,4 +225,4 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 def _log_of(descriptor: flight.FlightDescriptor) -> str:
     if len(descriptor.path) != 1:
         raise InvalidInput(f"a path of one part, the log's name, is expected, {len(descriptor.path)} given", "path")
-    return str(descriptor.path[0].decode())  # gRPC refuses what is not UTF-8 before it comes here
+    return str(descriptor.path[0].decode())  # gRPC has already refused invalid UTF-8

@@ -1,8 +1,7 @@
-"""Sessions: who shows a name and a password gets a token, and shows that from then on.
+"""Sessions: a client that sends a name and a password gets a token to send from then on.
 
-A session belongs to the user who authenticated; from time to time the backend is asked whether he still exists, with
-the same password, and with which grants. Tokens are random and kept as hashes, so that the time of looking one up tells
-nothing.
+A session belongs to the user who authenticated; the backend is asked regularly whether that user still exists with the
+same password, and with which grants. Tokens are random and stored as hashes, so that lookup time reveals nothing.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from .backend import Login
 
 TOKEN_PREFIX = "hws_"
 IDLE_S = 3600.0
-"""A session that is not used for so long is over."""
+"""A session ends when unused for this long."""
 LIFETIME_S = 12 * 3600.0
-"""However much it is used."""
+"""A session ends after this time even if it is used."""
 RECHECK_S = 1.0
-"""How long a right that was taken away, or a password that was changed, may still be used; as on other protocols."""
+"""How long a revoked right or a changed password may still be used; the same as in the other protocols."""
 SHOWN_S = 60.0
-"""How long the same credentials, shown again, find their session and need not be looked at."""
+"""How long the same credentials find their session again without being checked."""
 SESSIONS_MAX = 10_000
-"""Beyond, the one that was not used for longest goes."""
+"""Beyond this, the least recently used session is dropped."""
 PUT_OFF_MAX, PUT_OFF_S = 1000, 60.0
-"""Logins that are looked at when they are first used: how many there may be, and how long they may wait for that."""
+"""Logins that are checked on first use: how many there may be, and how long they may wait for it."""
 
 
 @dataclass(slots=True)
@@ -40,22 +39,22 @@ class Session:
 
     user: User
     seal: str
-    """By what the backend knows whether the login still counts."""
+    """By this the backend knows whether the login is still valid."""
     started_at: float
     used_at: float
     checked_at: float
     shown: bytes
-    """A keyed digest of the credentials that it came from, under which it is found again."""
+    """A keyed digest of the credentials, by which the session is found again."""
     token: str
     expires_at: float | None = None
-    """When the login ends (seconds since 1970), as the token said that it came from."""
+    """When the login ends (seconds since 1970), according to the token it came from."""
 
 
 class Sessions:
-    """The sessions of one server. Safe to use from any thread."""
+    """The sessions of one server. Thread-safe."""
 
     def __init__(self, recheck: Callable[[str, str, str], User], clock: Callable[[], float] = time.monotonic) -> None:
-        """`recheck` answers the user of a name and a seal, for a peer, as he is now; it raises Unauthenticated."""
+        """`recheck` returns the present user for a name, a seal and a peer; it raises Unauthenticated."""
         self._recheck, self._clock = recheck, clock
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
@@ -64,7 +63,7 @@ class Sessions:
         self._put_off: OrderedDict[bytes, tuple[Credentials, float]] = OrderedDict()
 
     def begin(self, token: str, credentials: Credentials, login: Login) -> None:
-        """From now on that token stands for the user of that login, who has shown these credentials."""
+        """Begin a session: the token now stands for the user of that login, who sent these credentials."""
         now = self._clock()
         shown, expires_at = self._digest(credentials), login.user.expires_at
         session = Session(login.user, login.seal, now, now, now, shown, token, expires_at)
@@ -76,7 +75,7 @@ class Sessions:
                 self._forget(next(iter(self._by_token)))
 
     def put_off(self, token: str, credentials: Credentials) -> None:
-        """That token stands for whoever these credentials turn out to be of, when it is first used: soon."""
+        """Begin a session whose credentials are checked when the token is first used, which is soon."""
         now = self._clock()
         with self._lock:
             self._put_off[_hash(token)] = credentials, now
@@ -86,13 +85,13 @@ class Sessions:
                 oldest = next(iter(self._put_off))
 
     def put_off_by(self, token: str) -> Credentials | None:
-        """The credentials that are still to be looked at, if that token stands for some; `begin` ends that."""
+        """The unchecked credentials of a token, if it has any; `begin` clears them."""
         with self._lock:
             credentials, at = self._put_off.get(_hash(token), (None, 0.0))
             return credentials if self._clock() - at < PUT_OFF_S else None
 
     def user(self, token: str, peer: str) -> User:
-        """Who it is. Raises Unauthenticated: no such session, or it is over, or the user is no more."""
+        """The user of a session. Raises Unauthenticated: no such session, or it has ended, or the user was deleted."""
         hashed = _hash(token)
         with self._lock:
             session = self._alive(hashed)
@@ -111,13 +110,13 @@ class Sessions:
         return session.user
 
     def end(self, name: str) -> None:
-        """The backend knows that user no more: his sessions are over before they would be looked at again."""
+        """End the sessions of a user whom the backend no longer knows, before their next check."""
         with self._lock:
             for hashed in [hashed for hashed, session in self._by_token.items() if session.user.name == name]:
                 self._forget(hashed)
 
     def token_of(self, credentials: Credentials) -> str | None:
-        """The token of a session that began with these credentials a short while ago, or None."""
+        """The token of a session that began recently with these credentials, or None."""
         with self._lock:
             session = self._by_shown.get(self._digest(credentials))
             if session is None or self._clock() - session.started_at >= SHOWN_S:
@@ -150,7 +149,7 @@ class Sessions:
 
 
 def new_token() -> str:
-    """A fresh one: 256 random bits."""
+    """A new token of 256 random bits."""
     return TOKEN_PREFIX + secrets.token_urlsafe(32)
 
 

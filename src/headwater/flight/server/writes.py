@@ -19,13 +19,13 @@ from .backend import Backend
 from .memory import WriteMemory
 
 BATCH_BYTES_MAX = APPEND_BYTES_MAX
-"""The largest batch that is taken, as it lies in memory."""
+"""The largest batch accepted, by its size in memory."""
 SCHEMA_BYTES_MAX = 1024 * 1024
-"""The largest schema, with all that a client says about its columns."""
+"""The largest schema, column metadata included."""
 
 
 class Incoming:
-    """The batches that a client sends, checked: also its buffers, because Arrow trusts their offsets."""
+    """The batches that a client sends, checked. Buffers are checked too, because Arrow trusts their offsets."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Incoming:
         memory: SharedBytes,
         took: Callable[[str], None],
     ) -> None:
-        """`memory`: what all streams hold; a batch is a part of it until the next one is asked for. `took`: see
+        """`memory` is the budget of all streams; a batch counts until the next one is requested. `took`: see
         BulkServer.
         """
         self._memory = WriteMemory(memory, command.log, stopping, BATCH_BYTES_MAX)
@@ -52,8 +52,8 @@ class Incoming:
         check_plain(self.schema)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Raises InvalidEvent, TooLarge, Overloaded; Closed where the server stops; FlightCancelledError where the
-        client left.
+        """Raises InvalidEvent, TooLarge, Overloaded; Closed if the server stops; FlightCancelledError if the client
+        left.
         """
         try:
             yield from self._batches()
@@ -79,7 +79,7 @@ class Incoming:
             yield batch
             del batch, chunk
             index += 1
-        # The end of a stream and the loss of its client look alike to the reader.
+        # The reader cannot tell the end of a stream from the loss of its client.
         if self._context.is_cancelled() or (self._command.marks_end and not has_ended):
             raise flight.FlightCancelledError("the stream broke off")
 
@@ -104,9 +104,9 @@ def _unreadable(error: BaseException, where: str) -> InvalidEvent:
 
 
 def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer: flight.FlightMetadataWriter) -> None:
-    """Append each batch as it comes and tell where it went; with a condition, all of them together at the end.
+    """Append each batch as it arrives and send its position; with a condition, append all of them together at the end.
 
-    Raises as EventLog.append. What was told of is durable, whatever becomes of the rest.
+    Raises as EventLog.append. Answered batches are durable, whatever happens to the rest.
     """
     condition = condition_of(command.condition)
     if command.partition is not None:
@@ -118,7 +118,7 @@ def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer:
 
 
 def _joined(incoming: Incoming) -> Iterator[pa.RecordBatch]:
-    """All batches as one. Raises TooLarge as soon as they are more than one append takes."""
+    """All batches as one. Raises TooLarge as soon as they exceed one append."""
     batches, rows, size = [], 0, 0
     for batch in incoming:
         rows, size = rows + batch.num_rows, size + batch.nbytes
@@ -135,7 +135,7 @@ def _joined(incoming: Incoming) -> Iterator[pa.RecordBatch]:
 def stage(
     backend: Backend, user: User, command: StageCommand, incoming: Incoming, writer: flight.FlightMetadataWriter
 ) -> None:
-    """Lay the batches down as a stage, and tell its name. Of a stream that breaks off nothing is left.
+    """Store the batches as a stage, and send its name. A broken stream leaves nothing.
 
     Raises LogNotFound, DiskFull, TooLarge, InvalidEvent, Forbidden.
     """
@@ -151,7 +151,7 @@ def stage(
 
 
 def tell(writer: flight.FlightMetadataWriter, answer: object) -> None:
-    """Send an answer. Raises FlightCancelledError where nobody is left to be told."""
+    """Send an answer. Raises FlightCancelledError if the client is gone."""
     try:
         writer.write(encode(answer))
     except (pa.ArrowException, OSError):

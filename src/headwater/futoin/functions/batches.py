@@ -1,4 +1,4 @@
-"""The events of an addEvents, decoded and checked in pieces, so that a message of 8M holds nobody up."""
+"""Decodes and checks the events of an addEvents in pieces, so that a message of 8M does not block others."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from ..messages.json_values import Walk, checked_json, encoded_json, json_text
 from ..messages.message import PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
 
 PACKED_FACTOR = 3
-"""How much longer than as JSON a value may be as MessagePack: `0.5` takes nine bytes."""
+"""How much longer a value may be in MessagePack than in JSON: `0.5` takes nine bytes."""
 BESIDE_BYTES_MAX = 2 * CUT_BYTES
-"""How long an event's type, key, names and white space may be in all."""
+"""The most bytes of an event's type, key, names and white space together."""
 STEP_VALUES = 8 * 1024
 _ARRAY = re.compile(rb"\s*+\[")
 
 
 class NewEvent(NamedTuple):
-    """One event to add, checked."""
+    """A checked event to add."""
 
     type: str
     data: bytes
     """JSON."""
     key: str | None
     trace: Mapping[str, str]
-    """Its members `traceparent` and `tracestate`, where they are given."""
+    """Its members `traceparent` and `tracestate`, if given."""
 
 
 class _Element(Struct, forbid_unknown_fields=True):
@@ -48,12 +48,12 @@ class _Element(Struct, forbid_unknown_fields=True):
     tracestate: str | None = None
 
     def new_event(self, data: bytes) -> NewEvent:
-        """The event, its data as JSON."""
+        """The event, with its data as JSON."""
         return NewEvent(self.type, data, self.key, _given(self.traceparent, self.tracestate))
 
 
 def _given(traceparent: str | None, tracestate: str | None) -> Mapping[str, str]:
-    """Those that are given, by their names."""
+    """The given ones, by name."""
     if traceparent is tracestate is None:
         return NO_ATTRIBUTES
     given = {TRACEPARENT: traceparent, TRACESTATE: tracestate}
@@ -66,9 +66,9 @@ _MISFIT = (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowErro
 
 
 def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
-    """The parameter `events`, element by element; None is a short step on the way to the next.
+    """The parameter `events`, element by element; None marks a short step before the next element.
 
-    Of an event that is longer than the log takes nothing is looked at. Raises FutoInError (InvalidRequest), TooLarge.
+    An event longer than the log accepts is not examined. Raises FutoInError (InvalidRequest), TooLarge.
     """
     given, function = call.parameters["events"], call.function
     allowed = function.parameters["events"].elements
@@ -95,7 +95,7 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
 
 
 def _decoded(call: Call, given: object, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
-    if not isinstance(given, Encoded):  # of a coder that takes only short messages, and has checked them
+    if not isinstance(given, Encoded):  # from a coder that takes only short messages, already checked
         assert isinstance(given, list)
         size = call.message.size
         return (_of_tree(each, size) for each in given)

@@ -1,4 +1,4 @@
-"""Stored events as FutoIn events, in pages that fit a message."""
+"""Renders stored events as FutoIn events, in pages that fit a message."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from ..outlet import Claim
 from ..settings import PAGE_EVENTS
 
 STEP_BYTES = 256 * 1024
-"""How much is read in one step; a page of 8M takes several."""
+"""The bytes read in one step; a page of 8M takes several."""
 _BETWEEN_BYTES = 1
-"""What a coder puts between two events."""
+"""The bytes that a coder puts between two events."""
 
 
 class Group(NamedTuple):
-    """Some events, encoded, and how far they reach in the log."""
+    """Some encoded events, and how far in the log they reach."""
 
     events: list[bytes]
     upto: int
-    """Everything up to this number is in the group, or in an earlier one, or not wanted."""
+    """Everything up to this number is in this group or an earlier one, or is not wanted."""
     last: int
     """The number of the last event; 0 if there is none."""
 
 
 def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: int = PAGE_EVENTS) -> Page:
-    """The wanted events after that number, of one bounded step through the log."""
+    """The wanted events after that number, from one bounded step through the log."""
     if selected.is_nothing:
         head = log.head()
         return Page((), max(after, head), head, True)
@@ -54,9 +54,9 @@ def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: i
 
 
 Read = Callable[[int, int, int], Page]
-"""`read` of one log and selection."""
+"""`read` for one log and selection."""
 Turn = Callable[[Callable[[], Page]], Awaitable[Page]]
-"""Does some work when it is its caller's turn (`core.loop.scheduler`)."""
+"""Runs some work when it is its caller's turn (`core.loop.scheduler`)."""
 
 
 async def group_after(
@@ -72,13 +72,12 @@ async def group_after(
     *,
     is_traced: bool = False,
 ) -> tuple[Group, bool]:
-    """The next wanted events, as many as fit into so many bytes, one at least (if need be as a stub), and at most
-    `events_max`; and whether there were no more in the log. None may be found in the steps that it takes: then `upto`
-    says how far it came.
+    """The next wanted events, as many as fit into `bytes_max`, but at least one (as a stub if necessary) and at most
+    `events_max`; and whether the log has no more. It may find none in its steps: then `upto` says how far it read.
 
-    Several have no more than `page_bytes` together, if that is less; with `is_traced` each says which trace it is in.
-    All of them are counted in `claim`, which has its turn. Others have their turn between a few and the next. Raises
-    NoMemory where there is no room for one.
+    Several events take at most `page_bytes` together, if that is less; with `is_traced` each names its trace. All are
+    counted in `claim`, which must have its turn. Other tasks get turns in between. Raises NoMemory if there is no room
+    for one event.
     """
     slices = Slices()
     encoded: list[bytes] = []
@@ -89,7 +88,7 @@ async def group_after(
         page = await turn(partial(read, after, room, events_max - len(encoded)))
         if page.large is not None:
             left = together - size - _BETWEEN_BYTES if encoded else bytes_max
-            await slices.turn()  # this takes some ms, and so does the message of it: each gets a turn of the loop
+            await slices.turn()  # this takes some ms, and so does its message: each gets a turn of the loop
             one = _encoded_large(page, coder, naming, claim, bytes_max, left, is_traced=is_traced)
             await slices.turn()
             if not one:
@@ -118,8 +117,8 @@ async def group_after(
 def _encoded_large(
     page: Page, coder: Coder, naming: Naming, claim: Claim, bytes_max: int, left: int, *, is_traced: bool
 ) -> bytes:
-    """The large event of a page, counted in `claim`; nothing where there is no room for it now, or it is longer than
-    `left`. Data that can never fit is not read: a stub comes in its place.
+    """The large event of a page, counted in `claim`; empty if there is no room for it now, or it is longer than `left`.
+    Data that can never fit is not read, but replaced by a stub.
     """
     event, data = large_handed_on(page)
     if len(data) > bytes_max:
@@ -128,14 +127,14 @@ def _encoded_large(
         return b""
     else:
         one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
-        claim.give(len(data))  # it counts as what came of it
+        claim.give(len(data))  # the encoded event counts instead
     return one if len(one) <= left and claim.take(len(one)) else b""
 
 
 def encode_event(
     event: SequencedEvent, coder: Coder, naming: Naming, bytes_max: int, *, is_traced: bool = False
 ) -> bytes:
-    """One event; one that is larger than that is a stub, so that it stalls nobody."""
+    """One event, encoded; a stub if it exceeds `bytes_max`, so that it does not block its consumers."""
     trace = headers_of(event.attributes) if is_traced else NO_ATTRIBUTES
     ts = timestamp(event.recorded_at // 1000)
     name = naming.name(event.type)
@@ -156,7 +155,8 @@ def _stub(event: SequencedEvent, size: int, coder: Coder, naming: Naming, bytes_
 
 
 def data_of(event: SequencedEvent, coder: Coder = JSON) -> bytes:
-    """The event's data as JSON: as it is, or {"data_base64": ...}, also for more values than the coder builds."""
+    """The event's data as JSON: unchanged, or {"data_base64": ...}, also if it has more values than the coder
+    builds."""
     is_few = coder is JSON or not holds_more(event.data, PACKED_VALUES_MAX)
     if event.encoding is Encoding.DATA and is_few and is_embeddable(event.data):
         return event.data

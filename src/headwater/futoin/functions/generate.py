@@ -22,12 +22,12 @@ from .batches import new_events
 
 
 async def ping(call: Call) -> bytes:
-    """futoin.ping: the number that was given (FTN4)."""
+    """futoin.ping: return the given number (FTN4)."""
     return call.coder.value({"echo": int(call.parameters["echo"])})
 
 
 async def add_event(call: Call) -> bytes:
-    """addEvent: durable when it is answered, with its number as EventID."""
+    """addEvent: the event is durable when answered, with its number as EventID."""
     opened = await call.log(Right.APPEND)
     append = _added(opened, _given_event(call))
     call.begun()
@@ -37,9 +37,9 @@ async def add_event(call: Call) -> bytes:
 def begin_add_event(
     host: Host, log_name: str, channel: Channel, message: Message
 ) -> asyncio.Future[AppendResult] | None:
-    """Where the event of an addEvent went, to come, if it can begin without waiting for anything; None says nothing.
+    """Begin an addEvent and return its future result, if it needs no waiting; None decides nothing.
 
-    Most messages are such, and come one by one: so they need no task of their own.
+    Most messages are like this and arrive one by one, so they need no task of their own.
     """
     try:
         caller = recall(host.guard, message.sec, channel.authorization)
@@ -49,21 +49,22 @@ def begin_add_event(
         call = checked(host, log_name, channel, Claim(channel.outlet), message, caller)
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
-            return None  # or refused, which is counted where it is told
+            return None  # or refused, which is counted where it is reported
         append = _added(opened, _given_event(call))
     except (FutoInError, EventLogError):
-        return None  # found, and told, again
+        return None  # found again and reported later
     host.statistics.calls[".".join(call.function.key)] += 1
     return append
 
 
 def _added(opened: Opened, event: Event) -> asyncio.Future[AppendResult]:
-    """Where an event went, to come. With a key of its own it goes alone: peers send on before they have a reply."""
+    """The future result of adding an event. One with a key is appended alone: peers send more before they get a
+    reply."""
     return opened.asynchronous.submit_one(event, alone=bool(event.id))
 
 
 async def add_events(call: Call) -> bytes:
-    """addEvents: all of them, under consecutive numbers, or none."""
+    """addEvents: add all events, with consecutive numbers, or none."""
     opened = await call.log(Right.APPEND)
     event_bytes_max = opened.log.settings.event_bytes_max
     slices, builder = Slices(), AppendBuilder(event_bytes_max)
@@ -78,7 +79,7 @@ async def add_events(call: Call) -> bytes:
     builder.add(some)
     columns = builder.columns()
     call.begun()
-    result = await opened.asynchronous.append_columns(columns)  # begins before anything else has its turn
+    result = await opened.asynchronous.append_columns(columns)  # begins before any other task gets a turn
     return call.coder.value([str(number) for number in range(result.first, result.last + 1)])
 
 
@@ -89,9 +90,9 @@ def _given_event(call: Call) -> Event:
 
 
 def _event(call: Call, type: str, data: bytes, key: str | None, given: Mapping[str, str]) -> Event:
-    """A key is the event's id, among the ids of its user: so a repeated call is recognised.
+    """The key becomes the event's id, scoped to its user, so that a repeated call is recognised.
 
-    Its trace is the one that is given with it, else that of the request.
+    Its trace is the given one, else that of the request.
     """
     trace = trace_of(given.get(TRACEPARENT), given.get(TRACESTATE)) or call.channel.trace
     if key is None:

@@ -1,7 +1,7 @@
-"""Registering consumers and polling (FTN18, 3.3.1), and headwater.evt.poll, which waits for events and tells traces.
+"""Registering consumers and polling (FTN18, 3.3.1), and headwater.evt.poll, which waits for events and returns traces.
 
-A consumer is known by its user and its component, and is a reliable consumer of the log: its `last_id` acknowledges.
-What is stored never moves back; a page starts after the `last_id` of its call.
+A consumer is identified by user and component, and is a reliable consumer of the log: its `last_id` acknowledges. The
+stored position never moves back; a page starts after the `last_id` of its call.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from ..naming import Selected
 from .events import Group, group_after, read
 
 LIVE = "LIVE"
-"""The component that is not registered, and of which nothing is stored (FTN18, 2.2.4)."""
+"""The component that is never registered and has no stored position (FTN18, 2.2.4)."""
 
 SIGNED_COPIES = 2
-"""Of a page that are there besides while its reply is signed: its values, and their text."""
+"""Extra copies of a page in memory while its reply is signed: its values and their text."""
 
 
 def check_reliable(call: Call) -> None:
-    """Raises FutoInError (SecurityError) where reliable consumers are switched off."""
+    """Raises FutoInError (SecurityError) if reliable consumers are disabled."""
     if not call.host.settings.allow_reliable:
         raise security(f"Only {LIVE} delivery is allowed here: futoin.allow_reliable is false")
 
 
 async def register_consumer(call: Call) -> bytes:
-    """registerConsumer: a new one begins at the oldest event; one that is known keeps its position.
+    """registerConsumer: a new consumer begins at the oldest event; a known one keeps its position.
 
-    To register anew takes the right to manage the log, because it holds trimming back; to repeat it, to read.
+    A new registration needs the right to manage the log, because it holds back trimming; repeating one needs the right
+    to read.
     """
     component = call.parameters["component"]
     if component == LIVE:
@@ -49,7 +50,7 @@ async def register_consumer(call: Call) -> bytes:
 
 
 async def poll_events(call: Call) -> bytes:
-    """pollEvents: the wanted events after `last_id`, or after the stored position where none is given."""
+    """pollEvents: the wanted events after `last_id`, or else after the stored position."""
     if not call.host.settings.allow_polling:
         raise security("Only event push is allowed here: futoin.allow_polling is false")
     given = call.parameters
@@ -64,7 +65,7 @@ async def poll_events(call: Call) -> bytes:
     selected = opened.view.select(given["want"])
     group = await _next_group(call, opened, selected, after, given.get("wait_ms", 0) / 1000)
     if component != LIVE and not group.events:
-        await _acknowledged(call, opened, component, group.upto)  # what is not wanted counts as delivered
+        await _acknowledged(call, opened, component, group.upto)  # unwanted events count as delivered
     size = SIGNED_COPIES * sum(map(len, group.events))
     if call.caller.signature is not None and not call.claim.take(size):
         raise call.claim.refusal(size)
@@ -73,7 +74,7 @@ async def poll_events(call: Call) -> bytes:
 
 
 async def _acknowledged(call: Call, opened: Opened, component: str, position: int | None) -> int:
-    """Where the page starts, once the acknowledgement is stored. Raises ConsumerNotFound."""
+    """Store the acknowledgement, and return where the page starts. Raises ConsumerNotFound."""
     owner = call.caller.owner
     consumer = opened.log.consumer(owner, component)
     if consumer is None:
@@ -86,7 +87,7 @@ async def _acknowledged(call: Call, opened: Opened, component: str, position: in
 
 
 async def _next_group(call: Call, opened: Opened, selected: Selected, after: int, wait_s: float) -> Group:
-    """The next wanted events; none only at the end of the log, after so long without any."""
+    """The next wanted events; empty only at the end of the log, after waiting `wait_s`."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + wait_s
     while True:
@@ -117,6 +118,6 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
 
 
 async def _is_done(next_commit: asyncio.Future[None], timeout_s: float, stopping: asyncio.Future[None]) -> bool:
-    """Wait for that commit; False if it did not come in time, or the server stops."""
+    """Wait for that commit; False if it did not happen in time, or the server stops."""
     await asyncio.wait((next_commit, stopping), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     return next_commit.done() and not stopping.done()

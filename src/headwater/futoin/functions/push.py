@@ -1,6 +1,6 @@
 """Pushing events over a connection that the consumer opened (FTN18, 3.3.2 and 3.3.3): reliable, and live.
 
-A push is a cursor and at most two groups on their way, never a queue of events: what waits, waits in the log.
+A push is a cursor and at most two unanswered groups, never a queue of events: events wait in the log.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ from .events import Group, group_after, read
 from .poll import LIVE, check_reliable
 
 LATE_MAX = 4
-"""Pushes of one `seq` whose answers are waited for; the oldest is given up for one more."""
+"""The most unanswered pushes of one `seq`; one more drops the oldest."""
 
 
 class Reach(NamedTuple):
-    """Which part of the log a push was about."""
+    """The part of the log that a push covers."""
 
     start: int
-    """What the consumer had acknowledged."""
+    """What the consumer had acknowledged before."""
     upto: int
-    """What it has acknowledged with a success."""
+    """What a success acknowledges."""
 
 
 class Step(NamedTuple):
-    """What one step through the log came to."""
+    """The result of one step through the log."""
 
     upto: int
-    """Everything up to this number was sent, or is not wanted."""
+    """Everything up to this number was sent or is not wanted."""
     sent: int
     """How many events were sent."""
     is_last: bool
-    """Whether there were no more in the log."""
+    """Whether the log has no more."""
     answer: asyncio.Future[str | None] | None
     """The answer to the events sent: the name of an error, or None for success."""
 
 
 class UnansweredPushes:
-    """The pushes of one `seq` to one consumer. The future of each is the name of an error, or None for success."""
+    """The pushes of one `seq` to one consumer. Each future's result is the name of an error, or None for success."""
 
     def __init__(self) -> None:
         self._reaches: dict[asyncio.Future[str | None], Reach] = {}
@@ -62,7 +62,7 @@ class UnansweredPushes:
         return bool(self._reaches)
 
     def add(self, answer: asyncio.Future[str | None], reach: Reach) -> None:
-        """Wait for one more."""
+        """Add a push to wait for."""
         if len(self._reaches) >= LATE_MAX:
             oldest = next(iter(self._reaches))
             del self._reaches[oldest]
@@ -70,14 +70,14 @@ class UnansweredPushes:
         self._reaches[answer] = reach
 
     def taken(self) -> Reach | None:
-        """Of those that were answered with success, what reaches furthest; all that were answered are forgotten."""
+        """The furthest reach among successful answers; forgets all answered pushes."""
         answered = [answer for answer in self._reaches if answer.done()]
         reaches = {answer: self._reaches.pop(answer) for answer in answered}
         successes = [reach for answer, reach in reaches.items() if not answer.cancelled() and answer.result() is None]
         return max(successes, key=lambda reach: reach.upto, default=None)
 
     async def success(self, timeout_s: float, answer: asyncio.Future[str | None] | None = None) -> Reach | None:
-        """Wait for the first success of any; None after that time, or when `answer` turns out to be an error."""
+        """Wait for the first success of any push; None after the timeout, or when `answer` is an error."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         while self._reaches and (left_s := deadline - loop.time()) > 0:
@@ -90,7 +90,7 @@ class UnansweredPushes:
         return None
 
     def forget(self) -> None:
-        """Wait for none of them any more."""
+        """Stop waiting for all of them."""
         for answer in self._reaches:
             answer.cancel()
         self._reaches.clear()
@@ -99,23 +99,23 @@ class UnansweredPushes:
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
 """futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
 LIVE_GROUPS_MAX = 2
-"""Groups of a live push that may be on their way at once."""
+"""The most unanswered groups of a live push."""
 PUSHES_MAX = 64
-"""Of one connection."""
+"""The most pushes of one connection."""
 PASSED_OVER_S = 1.0
-"""How often at most it is stored that a consumer passed over events that it does not want."""
+"""The minimum interval for storing that a consumer passed over unwanted events."""
 
 
 class Pushing:
-    """Begins pushes, and knows those of reliable consumers: of each the newest runs, and older ones stand by."""
+    """Begins pushes, and keeps those of reliable consumers: the newest of each consumer runs, older ones are paused."""
 
     def __init__(self) -> None:
         self.reliable: dict[tuple[object, ...], list[Push]] = {}
         """By log, owner and component; the newest last."""
 
     async def ready_to_receive(self, call: Call) -> bytes:
-        """readyToReceive: from its reply on, events are pushed. A newer call of the same consumer takes over, until its
-        connection ends: then the one before goes on.
+        """readyToReceive: push events from the reply on. A newer call of the same consumer takes over until its
+        connection ends; then the earlier one continues.
         """
         component, connection = call.parameters["component"], call.channel.connection
         assert connection is not None, "a constraint of the interface"
@@ -142,7 +142,7 @@ class Push(ABC):
     """The push to one consumer over one connection."""
 
     def __init__(self, call: Call, connection: CallbackConnection, opened: Opened, key: tuple[object, ...]) -> None:
-        """`key` tells it from others on its connection: two live ones with different wishes are two."""
+        """`key` identifies it on its connection: live pushes with different selections are separate."""
         self.connection, self.opened, self.key = connection, opened, key
         self.owner, self.component = call.caller.owner, call.parameters["component"]
         self._may_act = call.host.may_act
@@ -155,7 +155,7 @@ class Push(ABC):
         """Where a live push begins."""
         expires_at = call.caller.user.expires_at
         self._login_s = None if expires_at is None else max(0.0, expires_at - time.time())
-        """For how long the login of its caller holds; None = for ever."""
+        """How long the login of its caller stays valid; None = forever."""
         self._task: asyncio.Task[None] | None = None
         self._readers, want = call.host.readers, call.parameters["want"]
         client = call.channel.scope.get("client")
@@ -170,9 +170,9 @@ class Push(ABC):
             position=self._begin,
         )
         self._forget: Callable[[], None] | None = None
-        """From `start` to `stop`."""
+        """Set from `start` to `stop`."""
         self._on_the_way = 0
-        """Groups without an answer."""
+        """The number of unanswered groups."""
 
     def start(self) -> None:
         """Begin, in place of an older push of the same consumer on this connection."""
@@ -183,7 +183,7 @@ class Push(ABC):
         self.resume()
 
     def stop(self) -> None:
-        """End, wherever it is; what was not acknowledged will be pushed again."""
+        """Stop at any point; unacknowledged events will be pushed again."""
         self.pause()
         if self._forget is not None:
             self._forget()
@@ -191,21 +191,21 @@ class Push(ABC):
             del self.connection.pushes[self.key]
 
     def resume(self) -> None:
-        """Go on where it was paused."""
+        """Continue after a pause."""
         self._task = asyncio.create_task(self._run())
 
     def pause(self) -> None:
-        """Push nothing until it is resumed, or stopped."""
+        """Push nothing until resumed or stopped."""
         if self._task is not None:
             self._task.cancel()
             self._task = None
 
     def _end(self, reason: str) -> None:
-        """An operator ends it, and with it the connection: so its consumer comes to know."""
+        """Called when an operator ends it: closes the connection too, so that the consumer notices."""
         self.connection.close(reason)
 
     async def _run(self) -> None:
-        """Push, until it cannot go on; then the connection is closed, so that the consumer comes to know of it."""
+        """Push until that fails, then close the connection, so that the consumer notices."""
         try:
             async with asyncio.timeout(self._login_s) as login:
                 await self._push()
@@ -224,10 +224,11 @@ class Push(ABC):
 
     @abstractmethod
     async def _push(self) -> None:
-        """Push, until the log is closed."""
+        """Push until the log is closed."""
 
     async def _send(self, seq: int, group: Group) -> asyncio.Future[str | None]:
-        """Send a group; the future is the name of the error that answers it, or None for success. Raises NotPrimary."""
+        """Send a group; the future's result is the name of the error in the answer, or None for success. Raises
+        NotPrimary."""
         if not self._may_act():
             raise NotPrimary(self.opened.log.name)
         self.statistics.pushes[LIVE.lower() if self.component == LIVE else "reliable"] += 1
@@ -242,15 +243,15 @@ class Push(ABC):
         return answer
 
     def _on_answer(self, answer: asyncio.Future[str | None]) -> None:
-        """A group was answered, or nobody waits for that any more."""
+        """Handle the answer to a group, or the end of the wait for it."""
         self._on_the_way -= 1
         if not self._on_the_way:
             self.reader.waits(Waiting.EVENTS)
 
     async def _step(self, seq: int, cursor: int, events_max: int) -> Step:
-        """Send the next group when the peer has taken the one before, and there is room for it.
+        """Send the next group once the peer has taken the previous one and there is room for it.
 
-        The group is forgotten at once: if it has to be sent again, it is read again.
+        The group is not kept: to send it again, it is read again.
         """
         outlet = self.connection.outlet
         if outlet.is_full:
@@ -276,10 +277,10 @@ class Push(ABC):
 
 
 class ReliablePush(Push):
-    """One group at a time, until it is acknowledged; after a failure its first half again, under the same `seq`.
+    """Pushes one group at a time until it is acknowledged; after a failure, its first half again under the same `seq`.
 
-    So a consumer that cannot deal with a whole group in its time (the reference's own library gives it 5 s) comes to
-    one that it can; from there on groups grow by an event with each success.
+    So a consumer that cannot process a whole group in time (the reference library allows 5 s) gets one that it can;
+    from then on groups grow by one event per success.
     """
 
     def __init__(
@@ -295,14 +296,14 @@ class ReliablePush(Push):
         self.reader.position = self._consumer().acknowledged
         self._seq = 0
         self._unanswered = UnansweredPushes()
-        """Of this `seq`."""
+        """The pushes of this `seq`."""
         self._failures = 0
-        """In a row."""
+        """Consecutive failures."""
         self._events_max = self._group_events = min(self.settings.reliable_group_events, self.settings.max_chunk_events)
-        """How many events a group may have, and how many the next one has at most."""
+        """The most events in any group, and in the next one."""
 
     def start(self) -> None:
-        """Begin; what is pushed to the consumer over other connections stands by until this one ends."""
+        """Begin; pushes to the consumer over other connections pause until this one ends."""
         super().start()
         others = self._reliable.setdefault(self._consumer_key, [])
         if others:
@@ -310,7 +311,7 @@ class ReliablePush(Push):
         others.append(self)
 
     def stop(self) -> None:
-        """End; the one before goes on, if there is one."""
+        """End; the previous push continues, if there is one."""
         super().stop()
         self._unanswered.forget()
         others = self._reliable.get(self._consumer_key, [])
@@ -324,7 +325,7 @@ class ReliablePush(Push):
             others[-1].resume()
 
     async def _push(self) -> None:
-        if (reach := self._unanswered.taken()) is not None:  # answered while it stood by
+        if (reach := self._unanswered.taken()) is not None:  # answered while paused
             await self._succeed(reach)
         while not self.opened.log.is_closed:
             start = self._consumer().acknowledged
@@ -333,14 +334,14 @@ class ReliablePush(Push):
                 await self._deliver(start, step, step.answer)
 
     def _consumer(self) -> Consumer:
-        """The consumer as it stands: polls and operators move it too. Raises ConsumerNotFound."""
+        """The consumer's present state: polls and operators move it too. Raises ConsumerNotFound."""
         consumer = self.opened.log.consumer(self.owner, self.component)
         if consumer is None:
             raise ConsumerNotFound(self.owner, self.component)
         return consumer
 
     async def _next_group(self, start: int) -> Step:
-        """Send the next events; none if the consumer's position moved meanwhile, or the log is closed."""
+        """Send the next events; none if the consumer's position moved meanwhile or the log is closed."""
         loop = asyncio.get_running_loop()
         log, cursor = self.opened.log, start
         stored_at = loop.time()
@@ -358,7 +359,7 @@ class ReliablePush(Push):
             if self._consumer().acknowledged != start or log.is_closed:
                 return step
             if has_time_passed:
-                await self._acknowledge(cursor)  # also tells that the consumer is alive
+                await self._acknowledge(cursor)  # also records that the consumer is alive
                 return step
 
     async def _wait(self, next_commit: asyncio.Future[None]) -> bool:
@@ -366,7 +367,7 @@ class ReliablePush(Push):
         return bool(done)
 
     async def _deliver(self, start: int, step: Step, answer: asyncio.Future[str | None]) -> None:
-        """Wait for an answer to the events sent, or to events sent before it under the same `seq`, late."""
+        """Wait for the answer to the events sent, or a late answer to an earlier push of the same `seq`."""
         if self._failures:
             self.statistics.redeliveries += 1
         self._unanswered.add(answer, Reach(start, step.upto))
@@ -379,7 +380,7 @@ class ReliablePush(Push):
             await self._succeed(reach)
 
     async def _success_in_pause(self) -> Reach | None:
-        """Wait before a group is sent again, longer with each failure in a row; a success ends that."""
+        """Pause before a group is sent again, longer after each consecutive failure; a success ends the pause."""
         pause_s = min(self.settings.retry_s * 2 ** min(self._failures - 1, 30), self.settings.answer_s)
         if self._unanswered:
             return await self._unanswered.success(pause_s)
@@ -387,7 +388,7 @@ class ReliablePush(Push):
         return None
 
     async def _succeed(self, reach: Reach) -> None:
-        """Acknowledge, unless an operator has moved the consumer back since; and go on under the next `seq`."""
+        """Acknowledge, unless an operator has since moved the consumer back, and continue with the next `seq`."""
         self._seq += 1
         self._failures = 0
         self._unanswered.forget()
@@ -401,7 +402,8 @@ class ReliablePush(Push):
 
 
 class LivePush(Push):
-    """From now on, two groups on their way at most; who is too slow misses the oldest, and sees a gap in `seq`."""
+    """Pushes new events, with at most two unanswered groups; a slow consumer misses the oldest and sees a gap in
+    `seq`."""
 
     async def _push(self) -> None:
         log = self.opened.log
@@ -434,7 +436,7 @@ class LivePush(Push):
                 task.cancel()
 
     async def _answered(self, answer: asyncio.Future[str | None]) -> None:
-        """Wait for an answer, but not for ever: an error is as good as success."""
+        """Wait for an answer with a timeout; an error counts like a success."""
         done, _ = await asyncio.wait((answer,), timeout=self.settings.answer_s)
         if not done:
-            answer.cancel()  # nobody waits for it any more
+            answer.cancel()  # no longer awaited

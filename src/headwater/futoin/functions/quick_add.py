@@ -1,6 +1,6 @@
-"""The addEvent that most peers send, begun without a message being made of it: one pass, and nothing that waits.
+"""A fast path for plain addEvent messages: one pass, without building a message and without waiting.
 
-What is begun here is what `calls.answer` would do. Whatever is not plain is nothing here, for that to do or to refuse.
+It does what `calls.answer` would do. Everything else is left to `calls.answer`, to do or to refuse.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class _Addition(NamedTuple):
 
 
 Then = Callable[[str, AppendResult | BaseException], None]
-"""Takes the `rid` of an addition, and where its event is once it is durable, or why it is nowhere."""
+"""Receives the `rid` of an addition, and its result once the event is durable, or the error."""
 _decode = msgspec.json.Decoder(_Request).decode
 _decode_data = msgspec.json.Decoder().decode
 
 
 def begin(host: Host, log_name: str, channel: Channel, body: bytes, then: Then) -> Adding | None:
-    """Begin the addition that a message asks for, if it is a plain one, in JSON; None says nothing."""
+    """Begin the addition in a message if it is a plain one, in JSON; None decides nothing."""
     if body[:1] != b"{" or len(body) > PLAIN_BYTES or host.stopping.done():
         return None
     try:
         if not body.isascii():
-            body.decode()  # the decoder skips over what it keeps raw
+            body.decode()  # the decoder does not check what it keeps raw
         given = _decode(body)
         data = bytes(given.p.data)
         _decode_data(data)
@@ -88,13 +88,13 @@ def begin(host: Host, log_name: str, channel: Channel, body: bytes, then: Then) 
 
 
 def reply_to(rid: str, number: int) -> bytes:
-    """What goes back, in JSON, when the number is there."""
+    """The reply, in JSON, once the number is known."""
     return b'{"r":"%d","rid":"%b"}' % (number, rid.encode())
 
 
 @cache
 def _additions() -> dict[str, _Addition]:
-    """The functions that add one event, by what `f` says of them."""
+    """The functions that add one event, by their name in `f`."""
     return {
         function.name: _Addition(
             function.parameters["type"].check, "SecureChannel" in function.requires, ".".join(function.key)

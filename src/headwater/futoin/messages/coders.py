@@ -1,6 +1,6 @@
-"""The three coders of FutoIn messages: JSON, MessagePack (`MPCK`) and CBOR, told apart by a message's first bytes.
+"""The three coders of FutoIn messages: JSON, MessagePack (`MPCK`) and CBOR, recognised by a message's first bytes.
 
-A reply is put together from encoded pieces, so that a page of a thousand events is never built as a tree of values.
+A reply is assembled from encoded pieces, so that a page of a thousand events is never built as a tree of values.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from .json_values import checked_json, json_text, portable
 from .message import ENVELOPE_BYTES_MAX, PLAIN_BYTES, SIGNED_VALUES_MAX, Coder, Encoded, Message
 
 CBOR_BYTES_MAX = 64 * 1024
-"""CBOR is decoded as a whole before it is known who sent it, so that it is taken in the default size only."""
+"""CBOR is decoded whole before the sender is known, so only the default size is accepted."""
 _MAGIC_BYTES = 4
 _UNDEFINED = b"\xf7"
-"""In CBOR (RFC 8949, 3.3); JavaScript's clients send it for whatever they leave out."""
+"""`undefined` in CBOR (RFC 8949, 3.3); JavaScript clients send it for missing values."""
 
 
 def coder_of(body: bytes) -> Coder:
-    """The coder of a message. Raises FutoInError (InvalidRequest) where no coder's message begins so."""
+    """The coder of a message. Raises FutoInError (InvalidRequest) if it begins like no coder's message."""
     magic = body[:_MAGIC_BYTES]
     if magic == MPCK.magic:
         return MPCK
@@ -61,7 +61,7 @@ class _Raw(Struct):
 
 
 def _checked(raw: _Raw, decode: Callable[[bytes], Any]) -> _Envelope:
-    """The envelope, of which nothing is built that is longer than any that is fit."""
+    """The decoded envelope; members longer than any valid one are not built."""
     envelope = _Envelope(p=raw.p, r=raw.r)
     for name in ("f", "rid", "sec", "e"):
         value = bytes(getattr(raw, name))
@@ -74,12 +74,12 @@ def _checked(raw: _Raw, decode: Callable[[bytes], Any]) -> _Envelope:
 
 @lru_cache
 def _fields(names: Collection[str]) -> type[Struct]:
-    """Parameters of a long message: those that may be there, none of them decoded."""
+    """A type for the possible parameters of a long message, all undecoded."""
     return msgspec.defstruct("p", [(name, Raw, Raw()) for name in names], forbid_unknown_fields=True)
 
 
 def _raw_fields(decode: Callable[..., Struct], text: Raw, names: Collection[str]) -> dict[str, Any]:
-    """Those that are there. Raises as the decoder."""
+    """The parameters that are present. Raises as the decoder."""
     given = decode(text, type=_fields(frozenset(names)))
     return {name: Encoded(raw) for name in names if len(raw := getattr(given, name))}
 
@@ -102,7 +102,7 @@ def _message(coder: Coder, size: int, envelope: _Envelope, parameters: Any, tree
 
 
 def _misfit(error: Exception) -> FutoInError:
-    """The parameters are malformed; of long ones it is found here, too, that there is an unknown one among them."""
+    """The error for malformed parameters; in long messages, unknown parameters end up here too."""
     return invalid(
         f"Invalid req.p: {show(str(error), 200)}" if isinstance(error, msgspec.ValidationError) else "Invalid req.p"
     )
@@ -117,7 +117,7 @@ def _malformed(coder: str) -> FutoInError:
 
 
 class JsonCoder(Coder):
-    """Text; data of events passes as it is written."""
+    """JSON text; event data is passed through as written."""
 
     media_type = b"futoin+json"
 
@@ -131,7 +131,7 @@ class JsonCoder(Coder):
         size = len(body)
         try:
             if not body.isascii():
-                body.decode()  # the decoder skips over what it keeps raw
+                body.decode()  # the decoder does not check what it keeps raw
             if size > PLAIN_BYTES:
                 envelope = _checked(self._raw_envelope.decode(body), msgspec.json.decode)
             else:
@@ -280,7 +280,7 @@ class CborCoder(Coder):
 
     def value(self, value: object) -> bytes:
         try:
-            _packer.encode(value)  # which finds integers that are too large much faster than `portable` does
+            _packer.encode(value)  # finds too large integers much faster than `portable`
         except (OverflowError, TypeError):
             value = portable(value)
         return cbor2.dumps(value)
@@ -306,7 +306,7 @@ class CborCoder(Coder):
 
 
 def _defined(value: Any) -> Any:
-    """The value without `undefined`, as JavaScript writes JSON: no such member, and null as an element."""
+    """The value without `undefined`, as JavaScript writes JSON: members are dropped, elements become null."""
     if isinstance(value, dict):
         return {name: _defined(member) for name, member in value.items() if member is not cbor2.undefined}
     if isinstance(value, list):
@@ -333,14 +333,15 @@ def _cbor_length(count: int, kind: int) -> bytes:
 
 
 def _tagged(value: object, immutable: bool) -> object:
-    """Tags stand for what JSON has no value for (a date): refused where it is looked at, and so with its `rid`."""
+    """Tags stand for values that JSON lacks (such as dates); refused when the value is used, so that the `rid` is
+    known."""
     return cbor2.CBORTag(0, value)
 
 
 _AS_TAGS: dict[int, Any] = dict.fromkeys(
     (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004), _tagged
 )
-"""What the library gives a meaning: some of them cost far more than their bytes."""
+"""Tags that the library interprets: some cost far more than their bytes."""
 
 _packer = msgspec.msgpack.Encoder()
 JSON, MPCK, CBOR = JsonCoder(), MessagePackCoder(), CborCoder()

@@ -1,7 +1,7 @@
-"""FTN3 interface definitions: loaded from `interfaces/`, and compiled into checks of what a request may hold.
+"""FTN3 interface definitions: loaded from `interfaces/` and compiled into checks of requests.
 
-A definition is the JSON of the standard (FTN3 1.9, 2). Imports and inheritance are resolved once; `find` answers which
-function a request names, and `Function.check` whether its parameters fit.
+A definition is the JSON of the standard (FTN3 1.9, 2). Imports and inheritance are resolved once; `find` returns the
+function that a request names, and `Function.check` checks its parameters.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .message import Encoded
 from .types import Check, Elements, TypeTable
 
 MESSAGE_BYTES_MAX = 64 * 1024
-"""Of a request or a reply whose definition names no other size (FTN3, 1.8)."""
+"""The default size limit of a request or reply (FTN3, 1.8)."""
 _UNITS = {"B": 1, "K": 2**10, "M": 2**20}
 _SUFFIX = "-iface.json"
 
@@ -34,7 +34,8 @@ SERVED = (
     "headwater.evt.poll:1.0",
     "headwater.evt.poll:1.1",
 )
-"""What a peer may call. The other definitions are there to be imported, or are the peer's own (the receiver)."""
+"""The interfaces that a peer may call. The other definitions are only imported, or implemented by the peer (the
+receiver)."""
 
 
 class Parameter(NamedTuple):
@@ -42,20 +43,20 @@ class Parameter(NamedTuple):
 
     check: Check
     is_text: bool
-    """Whether it is a string, which a query string holds as it is (FTN5, 3.3)."""
+    """Whether it is a string, which a query string holds unquoted (FTN5, 3.3)."""
     is_required: bool
     default: object
     elements: Elements | None
-    """Of an array: what its elements must be."""
+    """The rules for the elements of an array."""
 
 
 class Function(NamedTuple):
     """One function of one version of an interface."""
 
     name: str
-    """As in `f`: interface, version and function."""
+    """The name as in `f`: interface, version and function."""
     key: tuple[str, str]
-    """What implements it: the interface's name without version, and the function's."""
+    """The key of its handler: the interface's name without version, and the function's."""
     version: tuple[int, int]
     parameters: Mapping[str, Parameter]
     throws: frozenset[str]
@@ -63,16 +64,16 @@ class Function(NamedTuple):
     reply_bytes_max: int
     requires: frozenset[str]
     any_parameters: frozenset[str]
-    """Those that may hold any JSON, and are handed on as its text."""
+    """Parameters that may hold any JSON, passed on as JSON text."""
 
     encoded_parameters: frozenset[str]
-    """Those that may be too long to be decoded at once; whoever decodes them checks them."""
+    """Parameters that may be too long to decode at once; their decoder checks them."""
 
     is_traced: bool
-    """Whether the events of its result say which trace they are in."""
+    """Whether the events of its result name their trace."""
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The parameters, defaults filled in; what is Encoded is not looked at. Raises FutoInError (InvalidRequest)."""
+        """The parameters with defaults filled in; Encoded ones are not checked. Raises FutoInError (InvalidRequest)."""
         parameters = self.parameters
         taken = dict(given)
         for name in given:
@@ -92,7 +93,7 @@ class Function(NamedTuple):
         return taken
 
     def mismatch(self, name: str, value: object) -> FutoInError:
-        """A parameter, or an element of it (`events[3]`), is not of its type."""
+        """The error for a parameter, or an element of it (`events[3]`), of the wrong type."""
         return invalid(f"Type mismatch for parameter: {self.name}({name}) = {_shown(value)}")
 
     @staticmethod
@@ -101,7 +102,7 @@ class Function(NamedTuple):
 
 
 def find(name: str) -> Function:
-    """The function that `f` names: interface, any version up to the one that is served, and function.
+    """The function named by `f`: interface, any version up to the served one, and function.
 
     Raises FutoInError: InvalidRequest, UnknownInterface, NotSupportedVersion.
     """
@@ -117,13 +118,13 @@ def served() -> Collection[Function]:
 
 
 def request_bytes_max(name: object) -> int:
-    """How long a message may be in which `f` is that; of what is not known, as long as most."""
+    """The size limit of a message with that `f`; the default if it is unknown."""
     function = _functions().get(name) if isinstance(name, str) else None
     return MESSAGE_BYTES_MAX if function is None else function.request_bytes_max
 
 
 def file_text(file_name: str) -> bytes | None:
-    """The definition of that file name (`futoin.evt.gen-1.1-iface.json`), or None."""
+    """The definition in that file (`futoin.evt.gen-1.1-iface.json`), or None."""
     return _definitions().get(file_name)
 
 
@@ -160,7 +161,7 @@ def _definition(name: str) -> dict[str, Any]:
 
 @cache
 def _functions() -> dict[str, Function]:
-    """Every function that may be called, by what `f` says of it."""
+    """Every function that may be called, by its name in `f`."""
     return {function.name: function for name in SERVED for function in _compiled(name)}
 
 
@@ -194,7 +195,7 @@ def _compiled(name: str) -> list[Function]:
 
 
 def _merged(name: str) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
-    """Types, functions and constraints of a definition with all that it imports and inherits (FTN3, 2.4)."""
+    """The types, functions and constraints of a definition, imports and inheritance included (FTN3, 2.4)."""
     definition = _definition(name)
     types: dict[str, Any] = {}
     functions: dict[str, Any] = {}
@@ -224,7 +225,7 @@ def _size(given: str | None) -> int:
 
 
 def _shown(value: object) -> str:
-    if isinstance(value, bytes):  # JSON that was left as it came
+    if isinstance(value, bytes):  # JSON kept as received
         value = value.decode("utf-8", "replace")
         return value if len(value) <= 60 else f"{value[:60]}..."
     try:

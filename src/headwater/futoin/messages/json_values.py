@@ -1,7 +1,6 @@
-"""Values of a message as JSON: what MessagePack and CBOR can say besides is refused, and bounded by the message's size.
+"""Converts a message's values to JSON: values that JSON lacks are refused, and the size is bounded by the message's.
 
-CBOR's references let a few bytes stand for very many values; a value that is larger than the message that it came in is
-such a case.
+CBOR's references let a few bytes stand for very many values; a value larger than its message is such a case.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from ..errors import invalid
 
 _STEPS = 2**16
 INT_MIN, INT_MAX = -(2**63), 2**64 - 1
-"""What MessagePack has integers for."""
+"""The range of MessagePack's integers."""
 
 
 def json_text(value: object, size_max: int) -> bytes:
-    """The value as JSON. Raises FutoInError (InvalidRequest) if it is none, or larger than `size_max`."""
+    """The value as JSON. Raises FutoInError (InvalidRequest) if it is not JSON, or larger than `size_max`."""
     walk = Walk(value, size_max)
     while not walk.go_on(_STEPS):
         pass
@@ -29,7 +28,7 @@ def json_text(value: object, size_max: int) -> bytes:
 
 
 def encoded_json(value: object) -> bytes:
-    """A value that was walked through, as JSON. Raises FutoInError (InvalidRequest) if there is none."""
+    """A walked value as JSON. Raises FutoInError (InvalidRequest) if it has no JSON form."""
     try:
         return msgspec.json.encode(value)
     except (TypeError, ValueError, UnicodeEncodeError):
@@ -37,7 +36,7 @@ def encoded_json(value: object) -> bytes:
 
 
 def checked_json(text: bytes) -> bytes:
-    """The text itself, if it is JSON that events are given with as it is. Raises FutoInError (InvalidRequest)."""
+    """The text itself, if it is JSON that events can carry unchanged. Raises FutoInError (InvalidRequest)."""
     if not is_embeddable(text):
         raise invalid(
             "a value must be JSON that every parser takes: this is malformed, has a number beyond a double, such as "
@@ -47,7 +46,7 @@ def checked_json(text: bytes) -> bytes:
 
 
 def portable(value: Any) -> Any:
-    """The value with integers that MessagePack has no room for as floating-point numbers, as JavaScript has them."""
+    """The value, with integers too large for MessagePack as floating-point numbers, as in JavaScript."""
     if isinstance(value, int) and not INT_MIN <= value <= INT_MAX:
         return float(value) if abs(value) < 10**308 else math.copysign(1.7976931348623157e308, value)
     if isinstance(value, list):
@@ -58,15 +57,16 @@ def portable(value: Any) -> Any:
 
 
 class Walk:
-    """One walk through a value, some values at a time, with what it may still cost."""
+    """A walk through a value, some values at a time, with its remaining budget."""
 
     def __init__(self, value: object, size_max: int) -> None:
         self._left = size_max
         self._open: list[Iterator[object]] = [iter((value,))]
-        """What is left of each array and map that the walk is in."""
+        """The rest of each array and map that the walk is in."""
 
     def go_on(self, steps: int) -> bool:
-        """Look at about so many values; whether that was all. Raises FutoInError (InvalidRequest) if one is no JSON."""
+        """Check about so many values. Returns whether the walk is done. Raises FutoInError (InvalidRequest) if one is
+        not JSON."""
         inside = self._open
         for _ in range(steps):
             value = next(inside[-1], _END)

@@ -1,6 +1,6 @@
-"""A long message: how many values it holds is found in slices before it is decoded, since no decoder stops half way.
+"""Counts the values of a long message in slices before it is decoded, because no decoder can pause.
 
-A decoder that only steps over a value takes a few ns for each that is in it: 40 ms for 8M of small ones.
+A decoder that only skips a value takes a few ns per value inside it: 40 ms for 8M of small ones.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from .message import PACKED_VALUES_MAX, VALUES_MAX
 _PIECE_BYTES = 128 * 1024
 _LEVELS = 4
 _ELEMENTS_MAX = 2048
-"""Of an array or a map that is opened: more than addEvents takes."""
+"""The most elements of an opened array or map: more than addEvents takes."""
 _OPENED_MAX = 2048
 _MAGIC_BYTES = len(MPCK.magic)
 _BACKSLASH, _QUOTE = b"\\", b'"'
 
 
 async def check_long(body: bytes) -> None:
-    """Raises FutoInError (InvalidRequest) for a message of more than VALUES_MAX values, or of no coder."""
+    """Raises FutoInError (InvalidRequest) for a message with more than VALUES_MAX values, or of no known coder."""
     coder, slices = coder_of(body), Slices()
     if coder is JSON:
         is_too_much = await _holds_more(body, slices)
@@ -42,11 +42,11 @@ async def _holds_more(text: bytes, slices: Slices) -> bool:
 
 
 async def _holds_more_outside_strings(text: bytes, slices: Slices) -> bool:
-    """The same where many commas and brackets are seen, which may be in strings."""
+    """The exact check for a text with many commas and brackets, which may be inside strings."""
     start, values, is_inside = 0, 0, False
     while start < len(text) and values <= VALUES_MAX:
         end = start + _PIECE_BYTES
-        while text[end - 1 : end] == _BACKSLASH:  # what it escapes belongs to the same piece
+        while text[end - 1 : end] == _BACKSLASH:  # keep the escaped character in the same piece
             end += 1
         piece = text[start:end].replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(_QUOTE)
@@ -58,14 +58,14 @@ async def _holds_more_outside_strings(text: bytes, slices: Slices) -> bool:
 
 
 def _openings(text: bytes) -> int:
-    """How many values begin there: one behind each comma and each opening bracket."""
+    """How many values begin there: one after each comma and each opening bracket."""
     return text.count(b",") + text.count(b"[") + text.count(b"{")
 
 
 async def _packed_holds_more(body: bytes, slices: Slices) -> bool:
-    """Also where one value within an event has more than an event may have.
+    """Also true if one value within an event has more values than an event may have.
 
-    The envelope, `p`, an array in it and its events are opened; what is within them is stepped over as a whole.
+    Opens the envelope, `p`, an array in it and its events; the values inside those are skipped whole.
     """
     at, values, opened, left = _MAGIC_BYTES, 0, 0, [1]
     while left and values <= VALUES_MAX:
@@ -80,14 +80,14 @@ async def _packed_holds_more(body: bytes, slices: Slices) -> bool:
         else:
             at, more, unseen = packed_walk(body, at, PACKED_VALUES_MAX)
             if unseen or at > len(body):
-                return unseen <= len(body) - at  # else it ends too early, as the decoder is going to say
+                return unseen <= len(body) - at  # else it is truncated, which the decoder will report
             values += more
         await slices.pause()
     return values > VALUES_MAX
 
 
 def _elements(body: bytes, at: int) -> tuple[int, int]:
-    """How many values stand in the array or map there, 0 if it is none, and where the first of them begins."""
+    """How many values the array or map there has (0 if it is neither), and where the first one begins."""
     count, inside = array_at(body, at)
     if count is None:
         members, inside = map_at(body, at)

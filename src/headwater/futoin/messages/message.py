@@ -1,4 +1,4 @@
-"""One FutoIn message as it came in, and what a coder is that makes it of bytes (FTN3 1.9, 1.4 and 1.5)."""
+"""A received FutoIn message, and the interface of the coders that decode it (FTN3 1.9, 1.4 and 1.5)."""
 
 from __future__ import annotations
 
@@ -11,32 +11,34 @@ from ..errors import invalid
 
 RID_CHARS_MAX = 64
 PLAIN_BYTES = 16 * 1024
-"""A message so short is decoded as it is: whatever it holds is built within a few ms."""
+"""Messages up to this size are decoded whole: any content is built within a few ms."""
 ENVELOPE_BYTES_MAX = 4 * 1024
-"""Of each member of a longer message but `p` and `r`."""
+"""The most bytes of each member of a longer message, except `p` and `r`."""
 SIGNED_BYTES_MAX = 2**20
 SIGNED_VALUES_MAX = 2**16
-"""Of a message with a message authentication code, which is built and computed before it is known who sent it."""
+"""The most values of a message with a message authentication code, which is built and computed before the sender is
+known."""
 VALUES_MAX = 2**20
-"""Of a message, names of members in MessagePack included: any decoder steps over so many within some ms."""
+"""The most values of a message, member names in MessagePack included: any decoder skips so many within some ms."""
 PACKED_VALUES_MAX = 2**16
-"""Of one event in MessagePack, which are made to be written as JSON; data in JSON may have as many as a message.
+"""The most values of one event in MessagePack, since they are built to be written as JSON; JSON data may have as many
+as a message.
 
-Data of more values goes out as base64 in MessagePack and CBOR, since all of them are made before one is written."""
+Data with more values is sent as base64 in MessagePack and CBOR, because all values are built before one is written."""
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
 
 
 def is_rid(text: str) -> bool:
-    """Whether a text is the identity of a request: one that can be repeated in its reply."""
+    """Whether a text is a valid request id, one that can be repeated in the reply."""
     return len(text) <= RID_CHARS_MAX and _RID.fullmatch(text) is not None
 
 
 class Encoded(bytes):
-    """A parameter as it came: an array that is decoded in pieces."""
+    """An undecoded array parameter, to be decoded in pieces."""
 
 
 class Message:
-    """A request, or the reply to one. Nothing but its envelope is decoded until somebody asks."""
+    """A request, or the reply to one. Only its envelope is decoded in advance."""
 
     __slots__ = ("_parameters", "_tree", "coder", "error", "f", "is_reply", "rid", "sec", "size")
 
@@ -56,28 +58,28 @@ class Message:
         self.coder, self.size = coder, size
         self.f, self.sec = f, sec
         self.rid = rid if isinstance(rid, str) and is_rid(rid) else None
-        """The request's identity on its connection, or None where there is none that could be repeated."""
+        """The request's id on its connection, or None if there is none that can be repeated."""
         self.error = error
-        """Of a reply: the name of the error, or None."""
+        """The name of a reply's error, or None."""
         self.is_reply = is_reply
         self._parameters, self._tree = parameters, tree
 
     def function_name(self) -> str:
-        """What `f` says. Raises FutoInError (InvalidRequest)."""
+        """The value of `f`. Raises FutoInError (InvalidRequest)."""
         if not isinstance(self.f, str) or not self.f:
             raise invalid("Missing req.f")
         return self.f
 
     def parameters(self, as_json: Container[str], as_encoded: Collection[str] = ()) -> dict[str, Any]:
-        """`p`, decoded; those named by `as_json` as the text of their JSON, and those by `as_encoded` as Encoded,
-        unless the coder takes only short messages. Raises FutoInError (InvalidRequest).
+        """`p`, decoded; parameters in `as_json` as JSON text, and those in `as_encoded` as Encoded, unless the coder
+        takes only short messages. Raises FutoInError (InvalidRequest).
         """
         return self._parameters(as_json, as_encoded)
 
     def tree(self) -> object:
-        """The whole message as plain values: what a signature is computed of. Raises FutoInError (InvalidRequest).
+        """The whole message as plain values, to compute a signature. Raises FutoInError (InvalidRequest).
 
-        Nothing is built of one that is longer than SIGNED_BYTES_MAX, or holds more than SIGNED_VALUES_MAX.
+        Nothing is built of a message longer than SIGNED_BYTES_MAX, or with more than SIGNED_VALUES_MAX values.
         """
         if self.size > SIGNED_BYTES_MAX:
             allowed = f"at most {SIGNED_BYTES_MAX} are taken with a signature"
@@ -89,16 +91,17 @@ class Coder(Protocol):
     """One encoding of messages."""
 
     media_type: bytes
-    """Behind `application/` or `application/vnd.`."""
+    """The part after `application/` or `application/vnd.`."""
 
     def decode(self, body: bytes) -> Message:
-        """The message in those bytes. Raises FutoInError (InvalidRequest)."""
+        """Decode a message. Raises FutoInError (InvalidRequest)."""
 
     def value(self, value: object) -> bytes:
         """A plain value, encoded."""
 
     def event(self, id: int, type: bytes, data: bytes, ts: bytes, trace: Mapping[str, str] = NO_ATTRIBUTES) -> bytes:
-        """An event (FTN18, 3.1), encoded; its data is JSON. `trace` are members of headwater.evt.poll besides."""
+        """An event (FTN18, 3.1), encoded; its data is JSON. `trace` has the additional members of
+        headwater.evt.poll."""
 
     def array(self, elements: Sequence[bytes]) -> bytes:
         """An array of encoded values."""

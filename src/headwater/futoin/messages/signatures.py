@@ -1,4 +1,4 @@
-"""Message authentication codes: what is signed of a message, and with which algorithms (FTN6 1.3, FTN8 0.2 and 8.1)."""
+"""Message authentication codes: the signed text of a message, and the algorithms (FTN6 1.3, FTN8 0.2 and 8.1)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import NamedTuple
 from ...core.loop.slices import Slices
 
 Mac = Callable[[bytes, bytes], bytes]
-"""Key and message in, code out."""
+"""Takes key and message, returns the code."""
 _DEPTH_MAX = 250
 _PIECES_AT_ONCE = 1024
-"""So many are made within about 0.5 ms."""
+"""So many pieces take about 0.5 ms."""
 
 
 def _hmac(name: str) -> Mac:
@@ -23,7 +23,7 @@ def _hmac(name: str) -> Mac:
 
 
 def _kmac128(key: bytes, text: bytes) -> bytes:
-    from Crypto.Hash import KMAC128  # here: it takes 50 ms to load, and few sign with it
+    from Crypto.Hash import KMAC128  # imported here: it takes 50 ms to load, and is rarely used
 
     return KMAC128.new(key=key, mac_len=32, data=text).digest()
 
@@ -37,7 +37,7 @@ def _kmac256(key: bytes, text: bytes) -> bytes:
 LEGACY_ALGORITHMS: Mapping[str, Mac] = {
     name: _hmac(name.lower()) for name in ("MD5", "SHA224", "SHA256", "SHA384", "SHA512")
 }
-"""Of `-hmac` (FTN6, 1.3.3)."""
+"""The algorithms of `-hmac` (FTN6, 1.3.3)."""
 ALGORITHMS: Mapping[str, Mac] = {
     "HMD5": _hmac("md5"),
     "HS256": _hmac("sha256"),
@@ -46,34 +46,34 @@ ALGORITHMS: Mapping[str, Mac] = {
     "KMAC128": _kmac128,
     "KMAC256": _kmac256,
 }
-"""Of `-smac` (FTN8, MACAlgo)."""
+"""The algorithms of `-smac` (FTN8, MACAlgo)."""
 
 
 class Signature(NamedTuple):
-    """How a request was signed, and so how its reply is."""
+    """How a request was signed; its reply is signed the same way."""
 
     mac: Mac
     key: bytes
 
     def of(self, tree: object) -> str:
-        """The code of a message as plain values, in base64."""
+        """The code of a message given as plain values, in base64."""
         return self.of_base(base(tree))
 
     def of_base(self, text: bytes) -> str:
-        """The code of what `base` answers of a message."""
+        """The code of a text returned by `base`."""
         return base64.b64encode(self.mac(self.key, text)).decode()
 
 
 def base(tree: object) -> bytes:
-    """What is signed of a message (FTN6, 1.3.1). `sec` at its top is left out, and so is what is null.
+    """The signed text of a message (FTN6, 1.3.1), without its top-level `sec` and without nulls.
 
-    Raises ValueError for what has no such form.
+    Raises ValueError for values without such a form.
     """
     return b"".join(_pieces(tree))
 
 
 async def base_in_slices(tree: object) -> bytes:
-    """The same of a message of any length: others have their turn between its parts. Raises ValueError."""
+    """The same for a message of any length, with turns for other tasks in between. Raises ValueError."""
     slices, pieces, found = Slices(), _pieces(tree), list[bytes]()
     while some := list(islice(pieces, _PIECES_AT_ONCE)):
         found += some
@@ -82,7 +82,7 @@ async def base_in_slices(tree: object) -> bytes:
 
 
 def _pieces(tree: object) -> Iterator[bytes]:
-    """The text, piece by piece. Each value costs the same, however deep it is: one generator walks them all."""
+    """The text, piece by piece. Each value costs the same at any depth, because one generator walks all of them."""
     if not isinstance(tree, dict):
         raise ValueError("a message is a map")
     levels = [_in_order({key: value for key, value in tree.items() if key != "sec"})]
@@ -105,14 +105,14 @@ def _pieces(tree: object) -> Iterator[bytes]:
 
 
 def _in_order(container: dict[object, object] | list[object]) -> Iterator[tuple[object, object]]:
-    """The members of a map by their names, the elements of an array by their indexes, as text either way."""
+    """The members of a map sorted by name, or the elements of an array sorted by index, both compared as text."""
     if isinstance(container, list):
         return ((index, container[index]) for index in sorted(range(len(container)), key=str))
     return ((key, container[key]) for key in sorted(container, key=_order))
 
 
 def _order(key: object) -> bytes:
-    """As JavaScript sorts strings: by UTF-16 code units."""
+    """The sort key of JavaScript strings: UTF-16 code units."""
     return str(key).encode("utf-16-be", "surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""FTN3 types as checks: whether a decoded value is of a type of an interface definition (FTN3 1.9, 2.1)."""
+"""Checks whether a decoded value has a type of an interface definition (FTN3 1.9, 2.1)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Check = Callable[[object], bool]
 
 
 class Elements(NamedTuple):
-    """What the elements of an array type must be, and how many there are."""
+    """The rules for the elements of an array type, and their number."""
 
     check: Check
     at_least: int
@@ -18,14 +18,14 @@ class Elements(NamedTuple):
 
 
 class TypeTable:
-    """The types of one definition, standard ones included."""
+    """The types of one definition, including the standard types."""
 
     def __init__(self, types: Mapping[str, Any]) -> None:
         self._types = types
         self._checks: dict[str, Check] = {}
 
     def check(self, name: str) -> Check:
-        """The check of a type, by its name."""
+        """The check for a type, by name."""
         if name in _STANDARD:
             return _STANDARD[name]
         if name not in self._checks:
@@ -40,7 +40,7 @@ class TypeTable:
         return name
 
     def elements(self, name: str) -> Elements | None:
-        """What an array type says of its elements, if it bounds their number."""
+        """The rules for the elements of an array type, if it bounds their number."""
         given = self._types.get(name)
         if not isinstance(given, dict) or not given.keys() >= {"elemtype", "maxlen"}:
             return None
@@ -92,7 +92,7 @@ class TypeTable:
 
 
 def _matching(regex: str) -> Callable[[Any], bool]:
-    """JavaScript's `$` is the end of the text, Python's is also before a last line break."""
+    """JavaScript's `$` matches only the end of the text; Python's also matches before a final line break."""
     expression = re.compile(regex.removesuffix("$"), re.ASCII)
     search = expression.fullmatch if regex.startswith("^") and regex.endswith("$") else re.compile(regex).search
     return lambda value: search(value) is not None
@@ -115,4 +115,4 @@ _STANDARD: Mapping[str, Check] = {
     "map": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
 }
-"""Those that our definitions use; `enum`, `set` and `data` are not among them."""
+"""The standard types that our definitions use; `enum`, `set` and `data` are not among them."""
