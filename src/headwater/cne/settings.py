@@ -94,7 +94,7 @@ class Settings:
     owner_subscriptions_max: int = setting(
         1000, whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have"
     )
-    """How many of each one user or one client certificate may have; without either, callers cannot be told apart."""
+    """How many of each one user or one client certificate may have; without either, callers cannot be distinguished."""
 
     states_max: int = setting(
         20_000, whole_number(1, 1_000_000), "how many resource addresses have a current state; known ones stay"

@@ -394,7 +394,7 @@ REFUSAL = EntityType(
             "`forbidden`",
         ),
         _text("protocol", "of a connection: `amqp` or `http`; null for others"),
-        _text("user", "the name that was given, or the user who lacks a right; null: of more than are told apart"),
+        _text("user", "the name that was given, or the user who lacks a right; null: of more than are distinguished"),
         _text("peer", "the peer's address; null for accesses"),
         _text("right", "of an access: the right that the user lacked last"),
         _text("log", "and on which log, or `*`"),
