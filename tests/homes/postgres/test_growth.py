@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import psycopg
 import pytest
 
 from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.schema import make_tables
 from headwater.storage.frames.frame_log import Head, nobody
 
 from ...waiting import eventually
-from ..postgres_server import fresh_home
+from ..postgres_server import Postgres, fresh_home
 from .test_home import KEY, frames
 
 CYCLES = 10
@@ -78,9 +80,56 @@ def test_an_old_transaction_is_told_with_the_rows_that_it_keeps(home: PostgresHo
             connection.execute("VACUUM headwater.log")
             connection.execute("SELECT pg_stat_force_next_flush()")
         told = home.growth()
-        assert told.snapshot_s > 0
+        assert told.snapshot_s > 0 and told.snapshot_transactions >= 20
         assert told.dead_rows["log"] >= 20
         assert set(told.sizes) == {"frame", "log", "staged"}
+
+
+KEPT = {"": "SELECT count(backend_xmin) FROM pg_stat_replication",
+        "db_1": "SELECT count(xmin) FROM pg_replication_slots"}  # fmt: skip
+"""How many standbys keep something, by the slot that they have."""
+
+
+@pytest.mark.parametrize("slot", KEPT)
+def test_what_a_standby_keeps_is_told(slot: str) -> None:
+    with ExitStack() as closing:
+        primary, home = primary_home(closing)
+        asking = closing.enter_context(psycopg.connect(primary.url, autocommit=True))
+        if slot:
+            asking.execute("SELECT pg_create_physical_replication_slot(%s)", (slot,))
+        feedback = f"hot_standby_feedback = on\nwal_receiver_status_interval = 1s\nprimary_slot_name = '{slot}'"
+        standby = Postgres(feedback, standby_of=primary)
+        closing.callback(standby.close)
+        with psycopg.connect(standby.url) as old:
+            old.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            old.execute("SELECT 1")
+            eventually(lambda: asking.execute(KEPT[slot]).fetchone() == (1,))
+            append(home, 20)
+            assert home.growth().snapshot_transactions >= 20
+
+
+def test_what_a_prepared_transaction_keeps_is_told() -> None:
+    with ExitStack() as closing:
+        primary, home = primary_home(closing, "max_prepared_transactions = 1")
+        asking = closing.enter_context(psycopg.connect(primary.url, autocommit=True))
+        for statement in ("BEGIN", "CREATE TABLE prepared ()", "PREPARE TRANSACTION 'old'"):
+            asking.execute(statement)
+        append(home, 20)
+        told = home.growth()
+        assert told.snapshot_s > 0 and told.snapshot_transactions >= 20
+
+
+def primary_home(closing: ExitStack, further: str = "") -> tuple[Postgres, PostgresHome]:
+    """A home on a database server of its own."""
+    primary = Postgres(further)
+    closing.callback(primary.close)
+    with psycopg.connect(primary.url, autocommit=True) as connection:
+        make_tables(connection)
+    home = PostgresHome(primary.url)
+    closing.callback(home.close)
+    home.begin_term()
+    home.create(KEY, 0)
+    return primary, home
 
 
 def test_a_commit_goes_on_where_another_statement_moved_the_row_of_the_head(home: PostgresHome, url: str) -> None:

@@ -113,6 +113,9 @@ def home_metrics(membership: Membership | None) -> Iterator[Metric]:
         yield gauge("home_bytes", "What tables of the home take at its database.", sizes, ["table"])
         yield gauge("home_dead_rows", "Rows that wait for a vacuum there.", dead_rows, ["table"])
         yield gauge("home_snapshot_seconds", "Age of the oldest transaction that keeps them.", growth.snapshot_s)
+        yield gauge(
+            "home_snapshot_transactions", "Transactions since the oldest that keeps them.", growth.snapshot_transactions
+        )
 
 
 def thread_metrics(threads: Threads) -> Iterator[Metric]:
