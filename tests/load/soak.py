@@ -195,7 +195,6 @@ class Soak(OneServer):
             self.faults.append(f"the exactly-once writer is at {state}, {batches} batches are acknowledged")
 
     def report(self) -> Iterator[Table | str]:
-        """With memory and open files."""
         rows = [
             (first.role, f"{last.events - first.events:,}", f"{first.rss_mib:.1f} to {last.rss_mib:.1f}",
              f"{first.connections} to {last.connections}", f"{first.files} to {last.files}")

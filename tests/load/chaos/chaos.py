@@ -37,10 +37,8 @@ TIMEOUT_S = 20.0
 PAUSE_S = (0.5, 4.0)
 """Between two faults, from when all go on."""
 GOES_ON_S = 60.0
-"""So soon each writer is answered again."""
 CATCH_UP_S = 180.0
 LOST = 5
-"""So many events an asynchronous standby lacks."""
 
 
 class Chaos(Run):

@@ -20,7 +20,6 @@ from . import peers
 from .peers import Crowd, Peer
 
 PUSH_S = 60.0
-"""Peers send for so long at most."""
 LARGE, HUGE = "large", "huge"
 """The log of 60 events of 1 MB, and the one with an event of 64 MiB."""
 _ALL = b'{"query": "all"}'

@@ -1,9 +1,9 @@
 """The remembered state of one log's receivers: sources that outlive their links, positions of consumer groups, epochs.
 
-It is kept in memory, loaded once from the `StateStore`, and written behind. Only `load` and `store` block; call them in
-a thread: the node takes `changes()` on its event loop, has a thread `store` them, one such call at a time, and then
-calls `stored(changes)`; what failed, or changed meanwhile, is among the next changes. Positions are not durable until
-the store is flushed; epochs are when `store` returns, and only then may their owner be named.
+It is kept in memory, loaded once from the `StateStore`, and written behind. Only `load`, `load_group`, `remembers` and
+`store` block; call them in a thread. The node takes `changes()` on its event loop, has a thread `store` them, one such
+call at a time, and then calls `stored(changes)`; failed or newer changes are among the next ones. Positions
+are not durable until the store is flushed; epochs are when `store` returns, and only then may their owner be named.
 
 Entries of the store are of the kind `reader/INCARNATION`, with keys of three lines: `amqp-terminus`, container and link
 name; `amqp-group` or `amqp-epoch`, group and partition.

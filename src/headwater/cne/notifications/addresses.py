@@ -3,7 +3,7 @@
 Addresses match by whole segments. In the pattern of a subscription
 
 - `*` inside a segment matches any run of characters except a slash (`node*`),
-- a segment that is exactly `.` is the subscriber's own cluster, site or node,
+- a segment that is exactly `.` is this server's own cluster, site or node,
 - a dot inside a longer segment is a dot (nodes are named by their DNS names),
 - an address includes everything below it: `/sync` matches itself and everything below; with `/*` at its end, only what
   is below matches.

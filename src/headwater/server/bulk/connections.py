@@ -34,8 +34,8 @@ SLACK_BYTES = 32 * MIB
 CUT_BYTES = 4096
 """The TCP segment size before a login, so that little arrives between two looks; the peer sends the rest again."""
 TURN_S, TURN_S_MAX = 0.25, 5.0
-"""One stranger at a time may send long segments: the next one after the first time, or after the second if the previous
-one goes on.
+"""One stranger at a time may send long segments. The next one may after TURN_S, or after TURN_S_MAX if the previous one
+still sends.
 """
 KEPT = 4
 """If peers hold too much, connections are ended until one part in this many of the bound is held."""

@@ -23,9 +23,9 @@ LINE_INTERVAL_S = 1.0
 TICK_INTERVAL_S = 10.0
 """If lines are kept, one shows progress after so long without a finished batch; the first one at once."""
 OFFSETS = ("endOffset", "latestOffset")
+"""The fields of a source's progress for the end of a batch, and for the end of the data."""
 BEHIND = "behind"
 """What a stream of logs adds to its latest offset, besides positions: see `lag`."""
-"""The fields of a source's progress for the end of a batch, and for the end of the data."""
 
 
 class Progress(StrEnum):
