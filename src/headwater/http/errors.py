@@ -37,6 +37,10 @@ UNREADY_RETRY: Header = (b"retry-after", b"5")
 """For a server that is not ready: sent to clients and to readiness probes."""
 
 
+class BrokenOff(RuntimeError):
+    """An answer ends before it is complete, for a reason that cannot be sent any more: the connection ends with it."""
+
+
 class Disconnected(Exception):
     """The client went away, or has received all it asked for: there is no answer to send."""
 

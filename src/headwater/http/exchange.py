@@ -16,7 +16,15 @@ from ..core.loop.memory import MemoryAccount, Share
 from ..formats.problem import MEDIA_TYPE, Problem
 from .asgi import DONE, HELD, MEMORY, Header, Receive, Scope, Send
 from .body_memory import SMALL_BYTES, largest_within, memory_of
-from .errors import BodyTooLarge, CodedBody, Disconnected, HttpVersionTooOld, InvalidParameter, UnsupportedMediaType
+from .errors import (
+    BodyTooLarge,
+    BrokenOff,
+    CodedBody,
+    Disconnected,
+    HttpVersionTooOld,
+    InvalidParameter,
+    UnsupportedMediaType,
+)
 
 DROPS_AT_MOST = "drops_at_most"
 """The parameter of requests that may drop events."""
@@ -293,14 +301,14 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def answer_problem(self, problem: Problem) -> None:
-        """Answer with a problem document. Raises RuntimeError as `check_unanswered`."""
+        """Answer with a problem document. Raises BrokenOff as `check_unanswered`."""
         self.check_unanswered(problem.detail)
         await self.answer(problem.status, problem.to_json(), PROBLEM, problem.headers)
 
     def check_unanswered(self, problem: str) -> None:
-        """Raises RuntimeError if an answer has begun: it is broken off, so that it does not look complete."""
+        """Raises BrokenOff if an answer has begun: it is broken off, so that it does not look complete."""
         if self.has_started:
-            raise RuntimeError(f"the answer broke off: {problem}")
+            raise BrokenOff(f"the answer broke off: {problem}")
 
     async def start(
         self,

@@ -77,7 +77,7 @@ class FrontEnd(Generic[H, E]):
         self._host.close()
 
     async def refuse(self, exchange: E, error: Exception) -> None:
-        """Answer an error raised by a handler, or before it. Raises RuntimeError if an answer has begun."""
+        """Answer an error raised by a handler, or before it. Raises BrokenOff if an answer has begun."""
         problem = problem_of(error)
         if problem is None:
             self._logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 
@@ -72,3 +73,22 @@ def test_a_commit_goes_on_when_one_that_waits_for_it_is_cancelled() -> None:
         assert await stays == 1
 
     asyncio.run(test())
+
+
+def test_a_commit_that_fails_for_callers_that_are_gone_is_no_error_of_the_loop() -> None:
+    async def test() -> list[object]:
+        heard: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda loop, context: heard.append(context["message"]))
+        held = Held()
+        gone = asyncio.ensure_future(GroupCommit(held).committed())
+        await held.begins(1)
+        gone.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await gone
+        held.begun[0].set_exception(OSError("away"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        return heard
+
+    assert asyncio.run(test()) == []

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from headwater.core import Event
+from headwater.core.errors import StorageUnavailable
 from headwater.futoin.functions.push import LATE_MAX
 from headwater.futoin.settings import Settings
 from headwater.futoin.websocket import FutoinConnection
@@ -626,3 +627,21 @@ def test_what_a_push_acknowledges_is_durable_before_the_next_group(peer_of: Any)
         socket.leave()
 
     peer.run(scenario())
+
+
+def test_where_no_position_can_be_stored_the_consumer_hears_why(peer_of: Any, caplog: pytest.LogCaptureFixture) -> None:
+    store = VolatileStore()
+    store.create(LOG)
+    peer = peer_of(store=store)
+    append(peer, "A")
+
+    async def scenario() -> None:
+        socket = await ready(peer)
+        _, _, rid = await pushed(socket)
+        store.volatile.failure = StorageUnavailable("the home does not answer")
+        socket.say({"r": True, "rid": rid})
+        frame = await socket.frame()
+        assert frame["type"] == "websocket.close" and "positions cannot be stored" in frame["reason"]
+
+    peer.run(scenario())
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

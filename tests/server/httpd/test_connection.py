@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from headwater.http.asgi import Send
+from headwater.http.errors import BrokenOff
 from headwater.server.config.settings import Http
 from headwater.server.httpd import connection as connection_module
 from headwater.server.httpd.server import HttpServer
@@ -116,6 +118,32 @@ def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> 
 
     asyncio.run(scenario())
     assert len(messages) > 2 and messages[-1] == "http.disconnect"
+
+
+@pytest.mark.parametrize("error", [BrokenOff("another server is the primary"), ValueError("wrong")])
+def test_an_answer_that_breaks_off_for_a_known_reason_is_no_fault_of_the_server(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def application(scope: object, receive: object, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+        raise error
+
+    async def scenario() -> bytes:
+        sockets = listen("127.0.0.1", 0, "--http-port")
+        http = HttpServer(application, sockets, Http(), None)  # type: ignore[arg-type]
+        await http.start()
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        writer.write(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        await http.stop()
+        return answer
+
+    answer = asyncio.run(scenario())
+    assert b"begun" in answer and not answer.endswith(b"0\r\n\r\n")
+    errors = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert len(errors) == (not isinstance(error, BrokenOff))
 
 
 def test_the_head_of_a_closed_connection_is_not_kept_until_a_collection() -> None:

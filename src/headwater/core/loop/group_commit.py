@@ -25,9 +25,16 @@ class GroupCommit(Generic[T]):
         """The result of a commit that begins after this call; raises what the commit raises."""
         if self._next is None:
             self._next = asyncio.create_task(self._run())
+            self._next.add_done_callback(_is_heard)
         return await asyncio.shield(self._next)
 
     async def _run(self) -> T:
         async with self._turn:
             self._next = None
             return await self._commit()
+
+
+def _is_heard(task: asyncio.Task[T]) -> None:
+    """Mark the outcome as retrieved: every caller may be cancelled before a commit fails."""
+    if not task.cancelled():
+        task.exception()

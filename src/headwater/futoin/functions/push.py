@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ...core.access import Right
 from ...core.consumer import Consumer
-from ...core.errors import ConsumerNotFound, NotPrimary
+from ...core.errors import ConsumerNotFound, NotPrimary, OutcomeUnknown, StorageUnavailable
 from ...core.readers import Reader, Waiting
 from ...core.shared_bytes import NoMemory
 from ..calls import ENVELOPE_BYTES, Call, CallbackConnection
@@ -215,6 +215,8 @@ class Push(ABC):
             self.connection.close(f"consumer {self.component} is not registered any more")
         except NotPrimary:
             self.connection.close("another server pushes by now")
+        except (StorageUnavailable, OutcomeUnknown):
+            self.connection.close("positions cannot be stored at the moment; connect again")
         except OSError:  # the peer has left
             self.connection.close("")
         except Exception:

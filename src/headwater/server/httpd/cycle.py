@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from ...http import Application, Message, Scope
 from ...http.asgi import DONE, HELD, MEMORY, Later
+from ...http.errors import BrokenOff
 from .heads import Head
 
 logger = logging.getLogger("headwater.server")
@@ -132,6 +133,9 @@ class HttpCycle:
         """Run the application. If it fails, the client gets 500 or the response breaks off; the error is logged."""
         try:
             await application(self.scope, self.receive, self.send)
+        except BrokenOff as why:
+            logger.info("%s %s: %s", self.scope["method"], self.scope["path"], why)
+            await self._fail()
         except BaseException as error:  # including a cancellation: nothing else answers this client
             logger.error("the application failed", exc_info=error)
             await self._fail()
