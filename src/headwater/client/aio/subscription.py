@@ -24,8 +24,7 @@ LASTING_S = 5.0
 class RemoteSubscription(Subscription):
     """Iterate it for the events; at the end of the log it waits for new ones, or until it is closed.
 
-    Raises PositionTrimmed if a trim overtook its cursor, so that no event is skipped silently. An async context
-    manager.
+    Raises PositionTrimmed if a trim overtook its cursor, so that no event is skipped silently. A context manager.
     """
 
     def __init__(
