@@ -12,7 +12,7 @@ import pytest
 
 from headwater.core import LogSettings
 from headwater.core.errors import StorageUnavailable
-from headwater.homes import refill as refilling
+from headwater.homes import refill as refill_module
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.members import Member
 from headwater.homes.postgres.schema import set_promotion
@@ -21,8 +21,8 @@ from headwater.homes.refill import Refilled, refill
 from headwater.homes.stopped_copy import StoppedCopy
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.frames.frame_log import Term
-from headwater.storage.home import beyond
-from headwater.storage.home.beyond import Beyond, add
+from headwater.storage.home import surplus
+from headwater.storage.home.surplus import Surplus, add
 from headwater.storage.home.witness import HELD_NAME, Evidence, Witness
 from headwater.storage.segments.meta import Meta, read_meta
 from headwater.storage.state.journal import NAME
@@ -189,7 +189,7 @@ def report_replica(scene: Scene) -> None:
 
 
 def test_a_refill_that_was_interrupted_anywhere_is_repeated(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(beyond, "FETCHED_BYTES", 1)  # each frame is a commit
+    monkeypatch.setattr(surplus, "FETCHED_BYTES", 1)  # each frame is a commit
     steps = 0
     while interrupted(ahead, steps + 1, monkeypatch):
         steps += 1
@@ -399,13 +399,13 @@ def accept(scene: Scene, target: Path, expected: int = 0) -> str:
 def test_what_a_refill_added_before_it_was_given_up_is_exported_too(
     ahead: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def all_but_the_state(found: Beyond) -> None:
+    def all_but_the_state(found: Surplus) -> None:
         if found.name == NAME:
             raise KeyboardInterrupt
         add(found)
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
-        stopped.setattr(refilling, "add", all_but_the_state)
+        stopped.setattr(refill_module, "add", all_but_the_state)
         ahead.refill()
     target = ahead.directory / "given-up"
     told = accept(ahead, target)

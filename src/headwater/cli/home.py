@@ -154,7 +154,7 @@ def refill(file: Path | None, **flags: object) -> None:
     again.
     """
     from ..homes.refill import refill as fill
-    from .beyond import described
+    from .surplus import described
 
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
@@ -189,7 +189,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
     A database that lacks nothing needs no such command: as soon as every server has compared its copy with it, one of
     them goes on. A server that never comes back is removed by headwater home forget.
     """
-    from .beyond import copy_of, export_given_up
+    from .surplus import copy_of, export_given_up
 
     config = load_config(file, flags)
     with _opened(_address(file, flags)) as opened:
@@ -201,11 +201,9 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
         hosts = _of_hosts(opened)
         for each in hosts:
             click.echo(each.text)
-        if hosts or standing.is_weakened or _keeps_from_accepting(opened.servers()):
-            click.echo("nothing is accepted")
-            click.get_current_context().exit(REFUSED)
         copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
-        if _has_more(opened.members(), copy):
+        is_refused = hosts or standing.is_weakened or _keeps_from_accepting(opened.servers())
+        if is_refused or _has_more(opened.members(), copy):
             click.echo("nothing is accepted")
             click.get_current_context().exit(REFUSED)
         is_ahead = copy is not None and export_given_up(opened, config.data, export)

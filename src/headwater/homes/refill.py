@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ..core.errors import NotPrimary, StorageUnavailable
 from ..storage.catalog.incarnations import losses_to_heed
 from ..storage.frames.frame_log import HeadMoved
-from ..storage.home.beyond import Beyond, add
 from ..storage.home.port import History
+from ..storage.home.surplus import Surplus, add
 from .postgres.home import PostgresHome
 from .postgres.hosts import both_write
 from .postgres.lease import LeaseStanding
@@ -34,7 +34,7 @@ _UNPROVED = _MARK + (
 class Refilled(NamedTuple):
     """What a refill did."""
 
-    added: list[Beyond]
+    added: list[Surplus]
     """The events that were committed again, by log."""
     obstacle: str
     """Why the home gives no lease yet; empty: it does."""
@@ -49,7 +49,7 @@ def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
     with StoppedCopy(home, directory) as copy:
         server = next((each.name for each in home.members() if each.evidence.id == copy.id), server)
         mark = _UNFINISHED.format(server)
-        found, standing = copy.beyond(), home.standing()
+        found, standing = copy.surplus(), home.standing()
         proves = _has_newest(copy, standing)
         is_stopped = bool(standing.went_back or standing.contradiction)
         if not found and not (is_stopped and (proves or standing.went_back == mark)):
@@ -57,7 +57,7 @@ def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
         _refuse(copy, found)
         _begin(copy, server, mark, proves=proves)
         try:
-            for each in copy.beyond():
+            for each in copy.surplus():
                 add(each)
         except (HeadMoved, NotPrimary):
             raise StorageUnavailable("another server or refill took the home meanwhile; run this again") from None
@@ -68,7 +68,7 @@ def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
     return Refilled(found, home.standing().obstacle)
 
 
-def _refuse(copy: StoppedCopy, found: Sequence[Beyond]) -> None:
+def _refuse(copy: StoppedCopy, found: Sequence[Surplus]) -> None:
     """Raises StorageUnavailable where a refill would be wrong."""
     home = copy.home
     if losses_to_heed(copy.engine.state, home) is not None:
@@ -129,6 +129,6 @@ def _end(copy: StoppedCopy, *, proves: bool) -> History:
     return follower.compared
 
 
-def _apart(found: Beyond) -> str:
+def _apart(found: Surplus) -> str:
     end = "is not there" if found.home_head is None else f"ends with {found.home_head.number} there"
     return f"log {found.name} {end}, and the copy alone has {found.size} behind {found.after}, up to {found.last}"

@@ -14,7 +14,6 @@ import uvloop
 from headwater.amqp.connections.transport import Transport
 from headwater.amqp.protocol.frames import AMQP_HEADER, frame
 from headwater.amqp.protocol.performatives import Open, encode_performative
-from headwater.core.loop import turn_reads
 from headwater.core.loop.turn_reads import READ_BYTES
 
 from ...server.running import SILENCE_S_MAX
@@ -29,7 +28,6 @@ OPENING = AMQP_HEADER + frame(0, encode_performative(Open(container_id="c")))
 
 
 def test_of_many_peers_that_send_much_a_bounded_part_is_read_in_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_reads, "TURN_BYTES", 2 * READ_BYTES)
     monkeypatch.setattr(asyncio, "new_event_loop", uvloop.new_event_loop)
     read, turn, received = Counter[int](), 0, Transport.data_received
 
@@ -50,6 +48,7 @@ def test_of_many_peers_that_send_much_a_bounded_part_is_read_in_a_turn(monkeypat
         for peer in peers:
             peer.sendall(OPENING)
         eventually(lambda: len(served.container.connections) == PEERS)
+        next(iter(served.container.connections)).shared.reads.turn_bytes = 2 * READ_BYTES
         served.loop.call_soon_threadsafe(time.sleep, 0.2)  # so that much waits for it
         senders = [threading.Thread(target=peer.sendall, args=(EMPTY * (SENT // len(EMPTY)),)) for peer in peers]
         for each in senders:

@@ -20,10 +20,9 @@ class TurnReads:
 
     __slots__ = ("_bytes", "turn_bytes")
 
-    def __init__(self, turn_bytes: int = 0) -> None:
-        """`turn_bytes`: overrides TURN_BYTES."""
+    def __init__(self, turn_bytes: int = TURN_BYTES) -> None:
         self._bytes = 0
-        self.turn_bytes = turn_bytes or TURN_BYTES
+        self.turn_bytes = turn_bytes
 
     def are_over(self, size: int) -> bool:
         """A connection has read that many bytes: whether it must stop until the next turn."""

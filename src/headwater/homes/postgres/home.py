@@ -28,7 +28,7 @@ from ...storage.home.port import (
     KeptHeads,
     StandbysChanged,
 )
-from . import lease, members, refilling, servers, staged
+from . import lease, members, refill_term, servers, staged
 from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
 from .connections import HomeConnection, Prepared
 from .growth import Growth, growth
@@ -260,7 +260,7 @@ class PostgresHome(Home):
         Fence the term next. Raises StorageUnavailable: it cannot be asked, or is of version 1.
         """
         with self._statements.asking() as connection:
-            granted = refilling.begin(connection.psycopg, server, mark, secrets.randbits(62), seen)
+            granted = refill_term.begin(connection.psycopg, server, mark, secrets.randbits(62), seen)
             self._statements.confirm_if_needed(connection)
         return granted
 
@@ -270,7 +270,7 @@ class PostgresHome(Home):
         Raises StorageUnavailable, NotPrimary.
         """
         with self._statements.asking() as connection:
-            is_ended = refilling.end(connection.psycopg, self._term, mark)
+            is_ended = refill_term.end(connection.psycopg, self._term, mark)
             self._statements.confirm_if_needed(connection)
         if not is_ended:
             raise NotPrimary(JOURNAL_KEY)

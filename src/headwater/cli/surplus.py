@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from ..core.local import LocalLog
     from ..homes.postgres.home import PostgresHome
     from ..homes.stopped_copy import StoppedCopy
-    from ..storage.home.beyond import Beyond
+    from ..storage.home.surplus import Surplus
 
 
-def described(found: Beyond) -> str:
+def described(found: Surplus) -> str:
     """How many events, or changes of the state, and their numbers."""
     from ..storage.state.journal import NAME
 
@@ -59,7 +59,7 @@ def export_given_up(home: PostgresHome, data: Path, target: Path | None) -> bool
     return bool(found)
 
 
-def _write_all(copy: StoppedCopy, found: list[Beyond], target: Path) -> None:
+def _write_all(copy: StoppedCopy, found: list[Surplus], target: Path) -> None:
     from ..storage.disk.system import make_directory, sync_directory
     from ..storage.state.data_directory import is_empty
     from ..storage.state.journal import NAME

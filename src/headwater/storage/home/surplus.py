@@ -15,7 +15,7 @@ from ..frames.frame_log import Head, nobody
 from .replicated_log import FETCHED_BYTES, ReplicatedLog
 
 
-class Beyond(NamedTuple):
+class Surplus(NamedTuple):
     """The events of one log that its copy has and its home lacks."""
 
     name: str
@@ -34,7 +34,7 @@ class Beyond(NamedTuple):
     """Whether the home ends at `after`, so that they can be added to it."""
 
 
-def beyond(name: str, frames: ReplicatedLog, home_head: Head | None) -> Beyond | None:
+def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surplus | None:
     """What a copy has beyond a home whose log ends at `home_head`; None: nothing.
 
     Each of the frames is verified. Raises StorageCorrupted, StorageUnavailable.
@@ -51,10 +51,10 @@ def beyond(name: str, frames: ReplicatedLog, home_head: Head | None) -> Beyond |
     size = sum(frame.count for frame in frames.read(after))
     if not size and home_head is not None:
         return None
-    return Beyond(name, frames, home_head, after, frames.last, size, continues)
+    return Surplus(name, frames, home_head, after, frames.last, size, continues)
 
 
-def add(found: Beyond) -> None:
+def add(found: Surplus) -> None:
     """Commit the copy's extra frames at the home, in the term begun for this process.
 
     If this fails midway, committed frames are not beyond the home the next time. Raises HeadMoved, NotPrimary,
