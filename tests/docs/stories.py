@@ -30,9 +30,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 from headwater.server.config.sources import load
 from tests.server.starting import Process, inherited, start
+from tests.waiting import eventually
 
 from .documents import NOT_RUN, ROOT, text_of
 
@@ -67,6 +70,7 @@ _SERVE = re.compile(r"^headwater serve\b([^#\n&]*)", re.MULTILINE)
 SPARK = re.compile(r"^from headwater\.spark(\.pipelines)? import", re.MULTILINE)
 """What a program of Spark has, which is run by itself: its Java would live as long as this process."""
 _REQUIRED = re.compile(r"require\('([^']+)'\)")
+_ALLOWED = "headwater user allow-everybody"
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")
 _VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
 _PRELUDE = """\
@@ -149,6 +153,17 @@ class Story:
         self._variables |= set(_VARIABLE.findall(block.code))
         keep = [f"declare -p {' '.join(sorted(self._variables))} > variables"] if self._variables else []
         self.said = self._command(["bash", "-c", _PRELUDE + "\n".join([*lines, *keep])], where)
+        if _ALLOWED in block.code and self._server is not None:
+            eventually(self._is_open, lambda: f"{where}: the server still asks for a user")
+
+    def _is_open(self) -> bool:
+        """Whether the server answers without a user: it applies changes of users within a second, not at once."""
+        try:
+            with urlopen(f"http://127.0.0.1:{self.ports['http']}/metrics"):
+                return True
+        except HTTPError as error:
+            with error:
+                return False
 
     def _python(self, block: Block, where: str) -> None:
         if SPARK.search(block.code):
