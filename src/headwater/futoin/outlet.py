@@ -9,7 +9,7 @@ import asyncio
 from typing import Protocol
 
 from ..core.errors import EventLogError
-from ..core.loop.memory import Share
+from ..core.loop.memory import PIECE_BYTES_MIN, Share
 
 
 class Writer(Protocol):
@@ -104,12 +104,12 @@ class Claim:
 
     def take(self, size: int) -> bool:
         """Add `size` bytes, unless they exceed a piece and do not fit. Returns whether they were added."""
-        share = self._outlet.share
-        if self._bytes + size <= share.piece_bytes:
+        share, total = self._outlet.share, self._bytes + size
+        if total <= PIECE_BYTES_MIN or total <= share.piece_bytes:
             share.hold(size)
         elif not share.take(size):
             return False
-        self._bytes += size
+        self._bytes = total
         return True
 
     def give(self, size: int) -> None:

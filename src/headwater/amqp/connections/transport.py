@@ -18,7 +18,7 @@ from ...core.client_subnet import place_of
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError
 from ...core.local import LocalLog
-from ...core.loop.memory import Share
+from ...core.loop.memory import PIECE_BYTES_MIN, Share
 from ...core.loop.scheduler import BatchSizer, Flow
 from ...core.loop.slices import Slices
 from ...core.loop.turn_reads import READ_BYTES
@@ -352,7 +352,8 @@ class Transport(asyncio.BufferedProtocol):
         """Write the engine's output now; of large deliveries, one piece each time the peer accepts one."""
         if self._is_lost:
             return
-        if data := self.engine.data_to_send(self.share.piece_bytes if self.has_room else 0):
+        large_bytes = self.share.piece_bytes if self.engine.has_large and self.has_room else 0
+        if data := self.engine.data_to_send(large_bytes):
             self.bytes_sent += len(data)
             self._transport.write(data)
             if not self.has_room:
@@ -369,7 +370,8 @@ class Transport(asyncio.BufferedProtocol):
 
     def flush_soon(self) -> None:
         """Write after the current step, or at once if there is much output, to keep `has_room` true."""
-        if self.engine.bytes_to_send > min(WRITE_BYTES_MAX, self.share.piece_bytes):
+        waiting = self.engine.bytes_to_send
+        if waiting > PIECE_BYTES_MIN and waiting > min(WRITE_BYTES_MAX, self.share.piece_bytes):
             self.flush()
         elif not self._is_flushing:
             self._is_flushing = True

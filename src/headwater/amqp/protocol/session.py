@@ -411,17 +411,21 @@ class Session:
                 by_link.setdefault(link, []).append(context)
         if self._covered - len(self._sent) > _SURPLUS:
             self._uncover()
-        answer = None if is_settled else Disposition(role=False, first=first, last=last, settled=True, state=state)
-        owing = () if answer is None else [link for link in by_link if link.owner_settles]
-        waiting: dict[Sending, int] = {link: len(by_link[link]) for link in owing}
-        settlement = Settlement(self.send, answer, waiting) if answer is not None and waiting else None
+        if is_settled:
+            for link, contexts in by_link.items():
+                link.unsettled -= len(contexts)
+                self.tell(OutcomesReceived(link, contexts, state))
+            return
+        answer = Disposition(role=False, first=first, last=last, settled=True, state=state)
+        waiting: dict[Sending, int] = {link: len(its) for link, its in by_link.items() if link.owner_settles}
+        settlement = Settlement(self.send, answer, waiting) if waiting else None
         for link, contexts in by_link.items():
             if link in waiting:
                 self.tell(OutcomesReceived(link, contexts, state, settlement))
                 continue
             link.unsettled -= len(contexts)
             self.tell(OutcomesReceived(link, contexts, state))
-        if by_link and answer is not None and settlement is None:
+        if by_link and settlement is None:
             self.send(answer)
 
     def _on_settled(self, first: int, last: int) -> None:
