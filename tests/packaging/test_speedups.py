@@ -13,7 +13,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def test_a_build_asks_for_nothing_but_hatchling() -> None:
-    assert PROJECT["build-system"]["requires"] == ["hatchling"]
+    assert PROJECT["build-system"]["requires"] == ["hatchling>=1.28"]
     assert not PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["hooks"]["custom"].get("dependencies")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import sysconfig
@@ -57,6 +58,17 @@ def test_wheel_holds_what_is_not_python_and_the_module_by_which_spark_finds_it(w
     assert wheel.name.endswith("-py3-none-any.whl") is (build == "pure Python")
     assert "pyspark_headwater/__init__.py" in names
     assert not [name for name in names if name.startswith(("tests/", "demo/", "benchmarks/"))]
+
+
+def test_wheel_lists_the_works_of_others_in_it(wheel: Path) -> None:
+    archive = zipfile.ZipFile(wheel)
+    [name] = [name for name in archive.namelist() if ".dist-info/sboms/" in name]
+    materials = json.loads(archive.read(name))
+    product, [theirs] = materials["metadata"]["component"], materials["components"]
+    assert (product["version"], product["purl"]) == (__version__, f"pkg:pypi/headwater@{__version__}")
+    told = {file["name"]: file["hashes"][0]["content"] for file in theirs["components"]}
+    files = [name for name in archive.namelist() if re.search(r"/futoin\.[^/]+-iface\.json$", name)]
+    assert told == {name: hashlib.sha256(archive.read(name)).hexdigest() for name in files} != {}
 
 
 def sources() -> set[str]:
