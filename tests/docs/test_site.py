@@ -24,10 +24,28 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 PAGES = {
-    "failover": "docs/guides/lease-and-standby.html",
-    "quorum": "docs/guides/lease-and-standby.html",
+    "backpressure": "docs/guides/operations.html",
+    "CQRS": "docs/concepts.html",
+    "disaster recovery": "docs/guides/disaster-recovery.html",
+    "downgrade": "docs/guides/upgrading.html",
+    "failover": "docs/guides/high-availability.html",
+    "getting started": "docs/start.html",
+    "high availability": "docs/guides/high-availability.html",
+    "log rotation": "docs/guides/production.html",
+    "migration": "docs/guides/import.html",
+    "mTLS": "docs/security.html",
+    "optimistic concurrency": "docs/concepts.html",
+    "quickstart": "docs/start.html",
+    "quorum": "docs/guides/high-availability.html",
+    "rate limit": "docs/reference/limits.html",
+    "RBAC": "docs/security.html",
     "reload": "docs/guides/operations.html",
+    "rollback": "docs/guides/upgrading.html",
+    "rolling upgrade": "docs/guides/upgrading.html",
+    "split brain": "docs/guides/high-availability.html",
     "throughput": "docs/benchmarks-amqp.html",
+    "troubleshooting": "docs/guides/troubleshooting.html",
+    "tutorial": "docs/start.html",
 }
 """Words that readers search for, each with the page that answers."""
 FIRST = 3

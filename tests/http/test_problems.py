@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from importlib.resources import files
-from unittest.mock import MagicMock
 
 import yaml
 
@@ -14,8 +12,7 @@ from headwater.core.access import IssuerUnavailable
 from headwater.formats.problem import TYPE_PREFIX
 from headwater.http import problems
 from headwater.http.errors import HttpError, HttpVersionTooOld, NumberNotHereYet, Stopping, Unready
-from headwater.management import wire
-from tests.docs.documents import ROOT
+from tests.docs.troubleshooting import sent_problems
 
 SERVERS_OWN = {
     core.EventLogError, core.StorageCorrupted, core.StorageUnavailable, core.Overloaded, core.Closed, core.DiskFull,
@@ -53,40 +50,12 @@ def test_what_passes_by_itself_says_when_to_come_again() -> None:
     assert stopping is not None and stopping.headers == ((b"retry-after", b"2"), (b"connection", b"close"))
 
 
-def sent() -> dict[str, tuple[int, frozenset[str]]]:
-    """Every problem that the server can send: by its code its status, and all members that it may have."""
-    found: dict[str, tuple[int, frozenset[str]]] = {}
-    for row in problems._TABLE.values():
-        members = frozenset(row.members(MagicMock()))
-        status, others = found.get(row.code, (row.status, frozenset()))
-        assert status == row.status, row.code
-        found[row.code] = (status, others | members)
-    assert problems.INTERNAL.code in found and not problems.INTERNAL.members
-    for http_status, code, _ in wire._PROBLEMS.values():
-        found.setdefault(code, (http_status, frozenset()))
-    return found
-
-
-def told() -> Iterator[tuple[str, tuple[int, frozenset[str]]]]:
-    """The same as the table of the reference has it."""
-    page = (ROOT / "docs/reference/http.md").read_text(encoding="utf-8").partition("## Problems")[2]
-    for status, codes, more in re.findall(r"^\| (\d{3}) \| (.*?) \| ?(.*?) ?\|$", page, re.MULTILINE):
-        members = frozenset(re.findall(r"`([a-z_]+)`", more))
-        for code in re.findall(r"`([a-z_]+)`", codes):
-            yield code, (int(status), members)
-
-
-def test_the_reference_has_every_problem_with_its_status_and_members() -> None:
-    table = list(told())
-    assert dict(table) == sent()
-    assert len(table) == len(sent()), "each once"
-
-
 def test_the_openapi_document_names_every_problem_and_has_every_member() -> None:
     text = files("headwater.dcb").joinpath("openapi.yaml").read_text()
-    assert [code for code in sent() if f"`{code}`" not in text] == []
+    sent = sent_problems()
+    assert [code for code in sent if f"`{code}`" not in text] == []
     properties = yaml.safe_load(text)["components"]["schemas"]["Problem"]["properties"]
-    members = frozenset().union(*(members for _, members in sent().values()))
+    members = frozenset().union(*(each.members for each in sent.values()))
     assert set(properties) == {"type", "title", "status", "detail"} | members
     pattern = re.compile(properties["type"]["pattern"])
-    assert all(pattern.match(each) for each in ("about:blank", *(TYPE_PREFIX + code for code in sent())))
+    assert all(pattern.match(each) for each in ("about:blank", *(TYPE_PREFIX + code for code in sent)))

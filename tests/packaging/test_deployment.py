@@ -149,7 +149,8 @@ def test_unit_goes_on_where_memory_runs_out_and_the_bulk_process_is_ended() -> N
 
 
 def test_unit_does_not_start_again_what_a_restart_does_not_mend() -> None:
-    codes = dict(re.findall(r"^\| (\d+) \| (.*?)\. \|$", (ROOT / "docs/reference/cli.md").read_text(), re.MULTILINE))
+    page = (ROOT / "docs/guides/troubleshooting.md").read_text(encoding="utf-8")
+    codes = dict(re.findall(r"^\| (\d+) \| (.*?)\. \|$", page, re.MULTILINE))
     told = [codes[code] for code in option("RestartPreventExitStatus").split()]
     assert told == ["Wrong usage, or a wrong configuration", "The storage is damaged"]
 

@@ -149,7 +149,7 @@ class Application(FrontEnd[Host, Exchange]):
         """See FrontEnd. O-RAN's own routes of v2 give the reason only in a header field."""
         refused = errors.refusal_of(error)
         if refused is None or refused.status == 500:
-            _logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])
+            _logger.exception("%s %s failed: internal error", exchange.scope["method"], exchange.scope["path"])
         refused = refused or RequestRefused(500, "internal error; see the server's log")
         exchange.check_unanswered(refused.detail)
         headers = (*refused.headers, refused.to_header())

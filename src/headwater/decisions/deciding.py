@@ -82,7 +82,7 @@ def _found(log: str, projection: Projection[Any]) -> Steps[Found]:
     try:
         yield load
     except Exception as error:
-        report("a snapshot cannot be loaded", key, error)
+        report("cannot be loaded", key, error)
     return Found(keeping, key, unpacked(keeping, key, load.found))
 
 
@@ -103,7 +103,7 @@ def _resumed(plan: Plan, states: States, index: int, found: Found, head: int | N
     except (core.PositionTrimmed, core.PositionOfOtherIncarnation) as error:
         if snapshot is None:
             raise
-        report("a snapshot is of events that are not there, and was not used", key, error)
+        report("is of events that are not there, and was not used", key, error)
     else:
         if resuming.is_proved:
             yield from _saved(keeping, key, resuming, states.values[index])
@@ -119,7 +119,7 @@ def _saved(keeping: Keeping, key: str, resuming: Resuming, state: object) -> Ste
     try:
         yield Save(keeping.store, key, packed(key, resuming.last, state))
     except Exception as error:
-        report("a snapshot cannot be saved", key, error)
+        report("cannot be saved", key, error)
 
 
 E = TypeVar("E")

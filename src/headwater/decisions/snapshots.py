@@ -134,13 +134,13 @@ def unpacked(keeping: Keeping, key: str, found: bytes | None) -> Snapshot | None
             raise ValueError("it belongs to another key")
         return Snapshot(kept.number, kept.id, msgpack_decoder(keeping.state).decode(kept.state))
     except (ValueError, msgspec.MsgspecError) as error:
-        report("a snapshot is damaged and was not used", key, error)
+        report("is damaged and was not used", key, error)
         return None
 
 
 def report(what: str, key: str, error: Exception) -> None:
-    """Log a snapshot's error, which is harmless."""
-    _logger.warning("%s: %s: %s", what, key, error)
+    """Log a snapshot's error, which is harmless; `what` continues the words "a snapshot"."""
+    _logger.warning("a snapshot %s: %s: %s", what, key, error)
 
 
 def _digest(body: bytes) -> bytes:

@@ -57,11 +57,11 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, core.EventLogError):
-        _logger.error("%s failed", doing, exc_info=error)
+        _logger.error("%s failed: internal error", doing, exc_info=error)
         error = INTERNAL
     row = _row_of(error)
     if error is not INTERNAL and row.code in ("internal", "storage_corrupted"):
-        _logger.error("%s: %s", doing, error)
+        _logger.error("%s failed in the storage: %s", doing, error)
     text = row.text(error) if callable(row.text) else row.text or str(error)
     extra = {"error": row.code, "message": text, **row.fields(error)}
     return row.kind(f"{row.code}: {text}", msgspec.json.encode(extra))

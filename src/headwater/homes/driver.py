@@ -271,7 +271,7 @@ class Driver:
                 if (why := both_write(found)) == told:
                     continue
                 if why is not None:
-                    logger.error("%s", why)
+                    logger.error("two databases take writes: %s", why)
                 self._events.put(events.OneHostWrites() if why is None else events.TwoHostsWrite(why))
                 told = why
 
@@ -316,7 +316,7 @@ class Driver:
             case actions.AcceptAppends(term, timeline):
                 logger.info("this server is the primary of its home, term %d on timeline %d", term[0], timeline)
             case actions.RefuseAppends(why):
-                logger.warning("this server is the primary no more: %s", why)
+                logger.warning("this server is no longer the primary: %s", why)
             case actions.StopCoordinators():
                 self._end_turn()
             case actions.ReleaseLease(term, _):
@@ -432,7 +432,7 @@ class Driver:
             answer = ask()
         except StorageUnavailable as error:
             if not self.is_away:
-                logger.warning("%s", error)
+                logger.warning("the home is away: %s", error)
                 self.is_away, self._free_since = True, None
                 self._events.put(events.HomeUnreachable())
             return None

@@ -78,11 +78,11 @@ class FrontEnd(Generic[H, E]):
 
     async def refuse(self, exchange: E, error: Exception) -> None:
         """Answer an error raised by a handler, or before it. Raises BrokenOff if an answer has begun."""
-        problem = problem_of(error)
+        problem, asked = problem_of(error), (exchange.scope["method"], exchange.scope["path"])
         if problem is None:
-            self._logger.exception("%s %s failed", exchange.scope["method"], exchange.scope["path"])
+            self._logger.exception("%s %s failed: internal error", *asked)
         elif problem.status == 500:
-            self._logger.error("%s %s: %s", exchange.scope["method"], exchange.scope["path"], error)
+            self._logger.error("%s %s failed in the storage: %s", *asked, error)
         await exchange.answer_problem(problem or INTERNAL)
 
     async def _end(self) -> None:

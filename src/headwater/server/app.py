@@ -131,7 +131,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
         manager = ending.enter_context(closing(ServiceManager(os.environ.get(ADDRESS_VARIABLE))))
         waiting = SharedBytes(MemoryShares.of(config.memory).threads)
         if (warning := never_fits(waiting)) is not None:
-            logger.warning("%s", warning)
+            logger.warning("too little memory for a large append: %s", warning)
         if config.home is None:
             with asyncio.Runner(loop_factory=EventLoop) as runner:
                 runner.run(ServerRun(config, announce, hangups, manager, waiting).run())

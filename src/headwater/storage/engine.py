@@ -620,7 +620,7 @@ class Engine(LogStore, Closing):
             self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=shown_ms, homed=self._homed
         )
         for problem in state.mended:
-            logger.error("%s", problem)
+            logger.error("the state was repaired: %s", problem)
         return state
 
     def _served_identity(self) -> ServedIdentity | None:
@@ -656,7 +656,7 @@ class Engine(LogStore, Closing):
         try:
             self.close()
         except (core.EventLogError, OSError) as error:
-            logger.warning("%s: it was not closed in order: %s", self.directory, error)
+            logger.warning("%s: it was not closed cleanly: %s", self.directory, error)
 
     def _close_soon(self, _: LockLost) -> None:
         """Close in another thread: closing may wait for the thread that found the lock lost."""
@@ -764,7 +764,7 @@ class Engine(LogStore, Closing):
         for name, error in self._stopped.items():
             logger.error("log %s is stopped: %s", name, error)
         for path in left_over(self.directory, self.state):
-            logger.warning("%s: the state does not know this directory; remove it if nobody needs it", path)
+            logger.warning("%s: the state does not know this directory; remove it if you need nothing from it", path)
 
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)

@@ -54,7 +54,7 @@ def watch(
         try:
             run_until_exceeded()
         except BaseException:
-            logger.exception("the memory of the bulk process is not looked at any more; it ends")
+            logger.exception("the memory of the bulk process cannot be watched; it ends")
             exceeded()
 
     def run_until_exceeded() -> None:

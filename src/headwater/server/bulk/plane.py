@@ -88,7 +88,7 @@ class BulkPlane:
         config = self._config
         memory_bytes_max = MemoryShares.of(config.memory).flight
         if (warning := never_fits(memory_bytes_max)) is not None:
-            logger.warning("%s", warning)
+            logger.warning("too little memory for Arrow Flight: %s", warning)
         settings = BulkSettings(
             host=self._reservation.host,
             port=self._reservation.port,

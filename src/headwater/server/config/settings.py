@@ -201,8 +201,8 @@ class Limits:
         7 * 86_400_000, duration_ms(0, 10**12), "how often all files are read from the disk again; 0 = only by command"
     )
     """How often all files of the data directory are [read from the disk again and
-    verified](../guides/operations.md#the-scrub). A pass takes at most 3 % of a core, so with much data it may take
-    longer. 0: only after `headwater scrub --now`.
+    verified](../guides/disaster-recovery.md#the-scrub). A pass takes at most 3 % of a core, so with much data it may
+    take longer. 0: only after `headwater scrub --now`.
     """
     stop_ms: int = setting(
         10_000, duration_ms(0, 600_000), "how long running requests may take to finish when the server stops"

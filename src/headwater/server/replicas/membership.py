@@ -209,7 +209,7 @@ class Membership:
     def lost(self, error: Exception) -> None:
         """Appending or following failed for that reason: see `storage.home.replicated_log.Homed`."""
         if isinstance(error, CopyOutlived):
-            logger.warning("%s; the copy is opened anew", error)
+            logger.warning("%s; the copy is reopened", error)
             self._is_to_reopen = True  # whether it waits for its turn by now or not yet
         else:
             self.driver.lost(error)

@@ -99,7 +99,7 @@ def _lose(options: ReadOptions, log: str, after: int, upto: int, first_retained:
     loss = DataLoss(log, after + 1, last, first_retained, options.archive)
     if options.fails_on_loss:
         raise loss
-    logger.warning("%s", loss)
+    logger.warning("events are skipped: %s", loss)
     return last
 
 

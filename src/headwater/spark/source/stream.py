@@ -309,7 +309,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         error = LogRecreated(log, extent.incarnation, at.incarnation)
         if self.options.fails_on_loss:
             raise error
-        logger.warning("%s", error)
+        logger.warning("a recreated log is read from its start: %s", error)
 
     def _should_wait(self, backlogs: dict[str, Backlog], events_min: int) -> bool:
         """Whether there is too little yet. Events that exist when a query starts, or up to its end, never wait."""

@@ -458,7 +458,7 @@ class Sequencer:
                     flight.requests.clear()
                 return self._stop_appending(f"what is appended cannot be read here any more ({error})")
             except OSError as error:
-                logger.critical("log %s: writing failed, what is on the disk is unknown: %s", self._name, error)
+                logger.critical("log %s: writing failed, the content of the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
                 raise
             self._count_commit(time.perf_counter() - begin)

@@ -81,9 +81,9 @@ class ServedIdentity:
             problem = _served_too(directory, None if is_where_it_was else known)
             if not is_where_it_was:
                 raise InUse(problem)
-            logger.warning("%s", problem)  # the other one is the copy, and was refused
+            logger.warning("another process serves a copy: %s", problem)  # the other one is the copy, and was refused
         elif known is not None and not is_where_it_was:
-            logger.warning("%s", _told(directory, known, identity))
+            logger.warning("the data directory was copied or moved: %s", _told(directory, known, identity))
         if found != known:
             _store(directory, found)
 

@@ -202,7 +202,7 @@ class HeldLock:
             self._problem = problem
             on_lost = self._on_lost
         lost = LockLost(self._path, problem)
-        logger.error("%s", lost)
+        logger.error("the lock of the data directory is lost: %s", lost)
         if on_lost is not None:
             on_lost(lost)
 

@@ -308,7 +308,7 @@ def open_copy(
                              first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
     except StorageCorrupted as error:
         give_up(directory.parent, str(error))
-        logger.warning("%s; what is missing is fetched from the home", error)
+        logger.warning("%s; the missing part is fetched from the home", error)
     require_directory(directory)
     _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)
     for each in index_directory.iterdir() if index_directory != directory else ():

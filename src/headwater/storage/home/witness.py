@@ -122,7 +122,7 @@ class Witness:
         """
         with self._lock:
             if self._remove():
-                logger.warning("%s: %s; the copy is no witness of its home any more", self._directory, why)
+                logger.warning("%s: %s; the copy no longer proves anything about its home", self._directory, why)
 
     def close(self) -> None:
         """Record that the copy was synced and does not change until `open`. Raises OSError."""
@@ -151,7 +151,7 @@ class Witness:
         except FileNotFoundError:
             return None
         except (StorageCorrupted, WrittenByNewer) as error:
-            logger.warning("%s", error)
+            logger.warning("HELD cannot be read: %s", error)
             return None
         is_own = mark is not None and mark.id == held.id and mark.is_at(self._directory)
         return held if is_own and (held.is_closed or held.boot == boot_id() != "") else None

@@ -262,7 +262,7 @@ class Follower:
                 return meta.floor, 0
             return self._copies.open(name).end
         except (StorageCorrupted, OSError) as error:
-            logger.warning("log %s: %s", name, error)
+            logger.warning("log %s: its copy cannot be read: %s", name, error)
             return -1, 0  # following it opens it and reports the error
 
 

@@ -312,7 +312,7 @@ class Scrub:
                     segment.trust(each.first, each.last)
         for each in found:
             if each not in known:
-                logger.error("%s: %s", path, told(each, has_home=self._mending is not None))
+                logger.error("%s is damaged: %s", path, told(each, has_home=self._mending is not None))
                 self._tell(NotificationType.SCRUB_DAMAGED, each)
         if segment is not None:
             _distrust_all(segment, found)

@@ -61,7 +61,7 @@ class Trash:
             return remove_log_directory(self._logs, directory, name)
         except (StorageCorrupted, StorageUnavailable) as error:
             self._not_removed.add(directory)
-            logger.error("%s", error)
+            logger.error("a deleted log cannot be removed: %s", error)
             return False
 
 

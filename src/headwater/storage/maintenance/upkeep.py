@@ -88,7 +88,7 @@ class Upkeep:
         """Warn once if a log's number of writers is near the limit."""
         trouble = log.writer_table.trouble()
         if trouble is not None and not log.has_told_of_writers:
-            logger.warning("log %s: %s", log.name, trouble)
+            logger.warning("log %s: too many writers: %s", log.name, trouble)
         log.has_told_of_writers = trouble is not None
 
     def index_urgently(self, logs: Sequence[StoredLog], backlog: Backlog, goes_on: Callable[[], bool]) -> bool:

@@ -413,9 +413,9 @@ class SegmentLog(FrameLog):
             if isinstance(error, DiskFull) or error.errno in NO_SPACE:
                 logger.warning("no room for the next segment: %s", error)
             else:
-                logger.error("%s", refusal_of(error, self._directory, _CANNOT_PREPARE))
+                logger.error("no next segment: %s", refusal_of(error, self._directory, _CANNOT_PREPARE))
         except EventLogError as error:
-            logger.error("%s", error)
+            logger.error("no next segment: %s", error)
 
     def _prepare(self, wanted: int, needed: int = 0) -> None:
         """Make the file of the next segment: as large as `wanted`, or smaller if there is less room.

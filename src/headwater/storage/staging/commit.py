@@ -118,7 +118,7 @@ def drop_committed(log: LocalLog, directory: Path) -> None:
         try:
             found = batches.read_manifest(manifest.parent)
         except (StorageCorrupted, StorageUnavailable) as error:  # its commit raises it too; others can go on
-            logger.error("log %s: %s", log.name, error)
+            logger.error("log %s: a staged batch cannot be read: %s", log.name, error)
             continue
         if found is not None and _applied(log, found.writer, found.batch) is not None:
             batches.remove_committed(directory, manifest.parent)

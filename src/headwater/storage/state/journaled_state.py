@@ -48,7 +48,8 @@ def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Con
             try:
                 return method(self, *args, **kwargs)
             except OSError as error:
-                logger.critical("%s: writing failed, what is on the disk is unknown: %s", self.journal.directory, error)
+                where = self.journal.directory
+                logger.critical("%s: writing failed, the content of the disk is unknown: %s", where, error)
                 self._fatal(f"the state: writing failed: {error}")
                 raise refusal_of(error, self.journal.directory, "the journal cannot be written") from error
 
