@@ -28,6 +28,7 @@ from headwater.core.mark import BATCH_MAX, Mark
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.statements import HomeUnavailable
 from headwater.storage import Engine
+from headwater.storage.backup import backup, restore
 from headwater.storage.disk.locks import LOCK
 from headwater.storage.disk.system import Disk
 from headwater.storage.frames.layout import MAGIC
@@ -857,3 +858,14 @@ def test_what_is_removed_is_decided_when_it_is_known_which_logs_there_are(
         assert again.engine.open("late").append([event()]).first == 1
     else:
         assert heads == {"$state"} and again.engine.names() == []
+
+
+def test_a_backup_of_a_copy_goes_on_without_the_home(serve: Serve, tmp_path: Path) -> None:
+    served = serve("a")
+    add(served.orders, 3)
+    backup(served.directory, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "alone")
+    with Engine(tmp_path / "alone") as engine:
+        alone = engine.open("orders")
+        assert contents(alone) == [b"0", b"1", b"2"]
+        assert alone.append([Event("E")]).last > served.orders.head()
