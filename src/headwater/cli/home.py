@@ -87,14 +87,20 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 @home.command(epilog=examples("headwater home status --home postgresql://headwater@db.example/headwater --json"))
 @json_option
 @config_option
-@setting_options("home")
+@setting_options("home", "home_lease_ms")
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Show which server is the primary, how far behind the others are, and how far the logs go."""
-    from ..homes.postgres.hosts import both_write
+    """Show which server is the primary, how far behind the others are, and how far the logs go.
 
+    It also says whether the database answers too late for the lease of --home-lease-ms, as seen from this machine.
+    """
+    from ..homes.postgres.hosts import both_write
+    from ..homes.roles.lease import LeaseTimes
+
+    times = LeaseTimes(load_config(file, flags).home_lease_ms / 1000)
     with _opened(_address(file, flags)) as opened:
         standing, heads, servers, members = opened.standing(), opened.heads(), opened.servers(), opened.members()
         incarnation, writable = opened.incarnation, both_write(opened.writable_hosts())
+    slowness = times.too_slow(standing.round_trip_s)
     if as_json:
         shown = {
             "home": incarnation,
@@ -109,6 +115,8 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "went_back": standing.went_back or None,
             "obstacle": standing.obstacle or None,
             "two_hosts_write": writable,
+            "round_trip_s": standing.round_trip_s,
+            "slowness": slowness,
             "servers": [each._asdict() for each in servers],
             "members": [_as_json(each) for each in members],
             "logs": {key: head.number for key, head in sorted(heads.items())},
@@ -130,6 +138,8 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
         click.echo(_proved(members, standing.term.number))
     if writable is not None:
         click.echo(f"no server may append: {writable}")
+    if slowness is not None:
+        click.echo(f"note: {slowness}")
     for each in servers:
         click.echo(f"server {each.name}: {_described(each)}")
     for member in members:

@@ -118,7 +118,7 @@ def test_a_primary_that_slept_through_an_upgrade_is_fenced_off(connection: Conne
     upgrade(connection)
     assert (head := home.head(JOURNAL_KEY)) is not None
     assert head.term.number == term.number + 1
-    assert not home.renew_lease(term, 5)
+    assert not home.renew_lease(term, 5).is_given
     assert home.begin_term().number == term.number + 2
     home.close()
 
@@ -157,7 +157,7 @@ def test_a_home_of_version_1_is_served_until_it_is_upgraded_under_its_servers(co
     try:
         assert "run headwater home upgrade first" in command("home", "promotion", "managed", "--home", url, expected=4)
         granted = home.try_lease("one", {}, 1, 60, member="a copy")
-        assert granted is not None and home.renew_lease(granted.term, 60)
+        assert granted is not None and home.renew_lease(granted.term, 60).is_given
         assert home.standing().is_vouched and not home.knows_cluster()
         home.know_cluster()
         member = Member("one", Evidence("a copy", 1, 2, "boot", granted.term, granted.term))
@@ -168,7 +168,7 @@ def test_a_home_of_version_1_is_served_until_it_is_upgraded_under_its_servers(co
         assert home.accept(0) == [] and home.standing().is_vouched
         home.tell_of(server("one", SCHEMA_VERSION))
         assert upgrade(connection) == (1, SCHEMA_VERSION)
-        assert not home.renew_lease(granted.term, 60)
+        assert not home.renew_lease(granted.term, 60).is_given
         assert home.standing().is_vouched and not home.knows_cluster()
         assert home.try_lease("one", {}, 2, 60, member="a copy") is None
         home.enter_member(member)

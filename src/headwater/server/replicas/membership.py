@@ -137,7 +137,8 @@ class Membership:
             return f"the home changed: {standing.obstacle}; an operator must look"
         address = standing.addresses.get("http", "")
         known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
-        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
+        slowness = filter(None, [self.driver.slowness])
+        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values()), *slowness])
 
     def _has_lapsed(self) -> bool:
         """Whether this server is a primary whose lease has expired, by a clock that counts sleep: its data is old."""
