@@ -162,10 +162,13 @@ class PostgresHome(Home):
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
 
-    def writable_hosts(self) -> list[str]:
-        """The hosts of the address that take writes, where it names several; two are two databases."""
+    def writable_hosts(self) -> tuple[list[str], list[str]]:
+        """The hosts of the address that take writes, where it names several, and the silent ones.
+
+        Two that take writes are two databases.
+        """
         with closing(WritableHosts(self.url)) as hosts:
-            return hosts.look()
+            return hosts.look(), hosts.silent
 
     def check(self, clock_off_s_max: float) -> list[Finding]:
         """The same, and what shows when it is tried out: see `schema.tried`. Raises StorageUnavailable."""
