@@ -14,7 +14,7 @@ import pytest
 from headwater.core.errors import StorageUnavailable
 from headwater.core.watch.threads import Threads
 from headwater.homes import driver
-from headwater.homes.postgres.lease import Granted, LeaseStanding
+from headwater.homes.postgres.lease import Granted, LeaseStanding, Renewal
 from headwater.homes.roles import events
 from headwater.homes.roles.lease import LeaseTimes
 from headwater.server.replicas.membership import Membership
@@ -53,14 +53,14 @@ class Home:
             raise StorageUnavailable("no answer")
         return Granted(self.term, 1)
 
-    def renew_lease(self, term: Term, length_s: float) -> bool:
+    def renew_lease(self, term: Term, length_s: float) -> Renewal:
         if not self.answers.is_set():
             self.asks.set()
             self.answers.wait(WAIT_S)
         self.renewals += self.is_given and term == self.term
         if self.is_slow:
             raise StorageUnavailable("no answer")
-        return self.is_given and term == self.term
+        return Renewal(self.is_given and term == self.term, self.standing())
 
     def release_lease(self, term: Term) -> None:
         self.released.append(term)
@@ -152,8 +152,7 @@ def test_a_lease_whose_renewal_was_answered_too_late_counts_from_when_the_home_g
     monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
     one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
     one._renew(home.term, driver.boot_time_s())
-    told = [one._events.get_nowait() for _ in range(one._events.qsize())]
-    [renewed] = [each for each in told if isinstance(each, events.LeaseRenewed)]
+    renewed = one._renewed.get_nowait()
     assert renewed.term == home.term
     assert renewed.sent_at <= driver.boot_time_s() - (TIMES.length_s - home.remaining_s)
 
@@ -199,4 +198,4 @@ def test_a_server_whose_turn_ended_before_it_was_the_primary_reads_nothing_old()
     driver = SimpleNamespace(caught_up=lambda: None, wait_until_primary=lambda: False, may_act=lambda: True)
     its: Any = SimpleNamespace(driver=driver, _is_primary=False, _is_deposed=False)
     assert not asyncio.run(Membership.begin(its))
-    assert Membership._has_lapsed(its)
+    assert Membership.has_lapsed(its)

@@ -295,7 +295,7 @@ def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Pat
 
 def test_no_home_is_refilled_while_two_of_its_hosts_take_writes(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ahead.home.heads(), ahead.home.standing()[:6]
-    monkeypatch.setattr(PostgresHome, "writable_hosts", lambda self: ["db-1:5432", "db-2:5432"])
+    monkeypatch.setattr(PostgresHome, "writable_hosts", lambda self: (["db-1:5432", "db-2:5432"], []))
     with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 take writes"):
         ahead.refill()
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before

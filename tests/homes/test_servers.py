@@ -346,8 +346,17 @@ def is_served(url: str) -> bool:
         return False
 
 
-def test_no_client_is_refused_while_a_primary_becomes_a_replica(join: Join) -> None:
-    first = join("a")
+@pytest.fixture
+def with_flight(join: Join, url: str, tmp_path: Path) -> Iterator[tuple[Member, int]]:
+    """A server, and its port of Arrow Flight."""
+    [port] = free_ports(1)
+    member = Member(url, tmp_path / "a", "--flight-port", str(port), "--flight-start", "at_once")
+    yield member, port
+    member.close()
+
+
+def test_no_client_is_refused_while_a_primary_becomes_a_replica(join: Join, with_flight: tuple[Member, int]) -> None:
+    first, flight_port = with_flight
     first.comes()
     second = join("b")
     eventually(second.answers)
@@ -362,7 +371,8 @@ def test_no_client_is_refused_while_a_primary_becomes_a_replica(join: Join) -> N
                 refused.append(port)
 
     callers = [
-        threading.Thread(target=connect_to, args=(port,)) for port in (first.port, first.amqp_port, first.read_port)
+        threading.Thread(target=connect_to, args=(port,))
+        for port in (first.port, first.amqp_port, first.read_port, flight_port)
     ]
     first.process.send_signal(signal.SIGSTOP)
     eventually(second.is_primary)

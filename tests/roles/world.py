@@ -6,7 +6,7 @@ import base64
 import http.client
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
@@ -85,11 +85,12 @@ class Answer(NamedTuple):
 class World:
     """The server and its addresses; a context manager that ends it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *more: str, program: Sequence[str] | None = None) -> None:
+        """`more`: further arguments of the server; `program`: see RunningServer."""
         (folder / "config.toml").write_text(_configuration())
         self._ending = ExitStack()
-        arguments = ("--config", "config.toml", "--data", "data", *WITH_FLIGHT)
-        self.server = self._ending.enter_context(RunningServer(*arguments, cwd=folder))
+        arguments = ("--config", "config.toml", "--data", "data", *WITH_FLIGHT, *more)
+        self.server = self._ending.enter_context(RunningServer(*arguments, cwd=folder, program=program))
         self.url = self.server.url
         self.amqp_url, self.flight_url = self.server.further_url("amqp"), self.server.further_url("grpc")
         self._numbers = itertools.count(1)

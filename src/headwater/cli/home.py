@@ -87,14 +87,21 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 @home.command(epilog=examples("headwater home status --home postgresql://headwater@db.example/headwater --json"))
 @json_option
 @config_option
-@setting_options("home")
+@setting_options("home", "home_lease_ms")
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Show which server is the primary, how far behind the others are, and how far the logs go."""
-    from ..homes.postgres.hosts import both_write
+    """Show which server is the primary, how far behind the others are, and how far the logs go.
 
+    It also says whether the database answers too late for the lease of --home-lease-ms, as seen from this machine.
+    """
+    from ..homes.postgres.hosts import both_write, unknown_hosts
+    from ..homes.roles.lease import LeaseTimes
+
+    times = LeaseTimes(load_config(file, flags).home_lease_ms / 1000)
     with _opened(_address(file, flags)) as opened:
         standing, heads, servers, members = opened.standing(), opened.heads(), opened.servers(), opened.members()
-        incarnation, writable = opened.incarnation, both_write(opened.writable_hosts())
+        incarnation, (writing, silent) = opened.incarnation, opened.writable_hosts()
+    writable, unknown = both_write(writing), unknown_hosts(silent)
+    slowness = times.too_slow(standing.round_trip_s)
     if as_json:
         shown = {
             "home": incarnation,
@@ -109,6 +116,9 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "went_back": standing.went_back or None,
             "obstacle": standing.obstacle or None,
             "two_hosts_write": writable,
+            "silent_hosts": silent,
+            "round_trip_s": standing.round_trip_s,
+            "slowness": slowness,
             "servers": [each._asdict() for each in servers],
             "members": [_as_json(each) for each in members],
             "logs": {key: head.number for key, head in sorted(heads.items())},
@@ -130,6 +140,10 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
         click.echo(_proved(members, standing.term.number))
     if writable is not None:
         click.echo(f"no server may append: {writable}")
+    if unknown is not None:
+        click.echo(f"note: {unknown}")
+    if slowness is not None:
+        click.echo(f"note: {slowness}")
     for each in servers:
         click.echo(f"server {each.name}: {_described(each)}")
     for member in members:
@@ -202,7 +216,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
         for each in hosts:
             click.echo(each.text)
         copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
-        is_refused = hosts or standing.is_weakened or _keeps_from_accepting(opened.servers())
+        is_refused = _has_problem(hosts) or standing.is_weakened or _keeps_from_accepting(opened.servers())
         if is_refused or _has_more(opened.members(), copy):
             click.echo("nothing is accepted")
             click.get_current_context().exit(REFUSED)
@@ -393,10 +407,12 @@ def _address(file: Path | None, flags: dict[str, object]) -> str:
 
 def _of_hosts(opened: PostgresHome) -> list[Finding]:
     """What `check` says of the hosts that the address names."""
-    from ..homes.postgres.hosts import both_write
+    from ..homes.postgres.hosts import both_write, unknown_hosts
     from ..homes.postgres.schema import Finding
 
-    return [] if (why := both_write(opened.writable_hosts())) is None else [Finding(True, why)]
+    writing, silent = opened.writable_hosts()
+    found = ((True, both_write(writing)), (False, unknown_hosts(silent)))
+    return [Finding(is_problem, why) for is_problem, why in found if why is not None]
 
 
 def _has_problem(found: list[Finding]) -> bool:

@@ -136,10 +136,10 @@ class _Stream:
         self._queue.close()
 
     async def run(self) -> None:
-        """Send until the login ends, or the reader stops reading."""
+        """Send until the login ends, the reader stops reading, or this server is the primary no more."""
         await self._send(b"retry: 1000\n\n")
         measured = self._host.live.next
-        while self._is_logged_in():
+        while self._is_logged_in() and not self._host.store.has_lapsed():
             self._woken.clear()
             if measured.done():
                 measured = self._host.live.next

@@ -79,6 +79,9 @@ class LocalLog(PagedLog):
     def head(self) -> int:
         """The number of the last durable event; 0 in an empty log."""
 
+    def check_current(self) -> None:
+        """Raises NotPrimary: this server was the primary until its lease ended (see `LogStore.has_lapsed`)."""
+
     @abstractmethod
     def check_position(self, position: int) -> None:
         """Raises PositionTrimmed or PositionOfOtherIncarnation if a read cannot start at that number."""

@@ -61,6 +61,12 @@ class LogStore(Protocol):
         another may have taken over. The answer may change within a moment.
         """
 
+    def has_lapsed(self) -> bool:
+        """Whether this server was the primary until its lease ended: its data may be old, and is not read.
+
+        Asked where something is read; for events, the log itself does.
+        """
+
     def unavailable(self) -> Mapping[str, str]:
         """Logs that cannot be used, and logs with damage found by a read: by name, reason and remedy; opens none."""
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from ..core.access import Right
 from ..core.actor import act_as
-from ..core.errors import EventLogError
+from ..core.errors import EventLogError, NotPrimary
 from ..core.loop.memory import Share
 from ..http.host import USER_KEY, own
 from .errors import INTERNAL, FutoInError, futoin_error_of, invalid, is_fault, security, stopping, unknown_interface
@@ -219,6 +219,8 @@ async def answer(
         act_as(user)
         channel.scope[USER_KEY] = user
         call = checked(host, log_name, channel, claim, message, caller)
+        if host.has_lapsed():
+            raise NotPrimary(log_name)
         name = ".".join(call.function.key)
         host.statistics.calls[name] += 1
         host.turns.activity.what = "futoin", name

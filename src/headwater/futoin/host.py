@@ -57,6 +57,7 @@ class Host:
         self.readers = readers or Readers()
         self.turns = turns or FairScheduler()
         self.guard, self.settings, self.may_act = guard, settings, store.may_act
+        self.has_lapsed = store.has_lapsed
         self.statistics = Statistics()
         self.stopping: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         """Done when the server stops: connections end, and new requests are refused."""

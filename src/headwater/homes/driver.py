@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from queue import Empty, SimpleQueue
@@ -35,8 +34,6 @@ from .roles.machine import Role, Roles
 logger = logging.getLogger("headwater.homes")
 
 _T = TypeVar("_T")
-LEASE_CONNECT_S = 2
-"""Who waits for longer than that for a connection has no use for a lease."""
 LOOK_S = 0.2
 """A home is asked so often, by who waits for it, whether its lease was given back, or somebody vouched for it."""
 FAILED_S = 2.0
@@ -74,10 +71,16 @@ class Driver:
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._copy_id, self._told = last_lease, copy_id, told
-        self.asked = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=LEASE_CONNECT_S)
+        self.asked = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=times.connect_s)
         """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[events.RoleEvent] = SimpleQueue()
+        self._renewals: SimpleQueue[Term | None] = SimpleQueue()
+        """Terms whose lease the thread renews; None ends it."""
+        self._renewed: SimpleQueue[events.LeaseRenewed] = SimpleQueue()
+        """Told before all other events: a lease that was renewed is not over because something else took its time."""
+        self._noting = threading.Lock()
+        """Held while it is noted whether the home answers."""
         self._changed = threading.Condition()
         self._turn: Granted | None = None
         """The lease that was got, from when the copy is to catch up until its coordinators are to stop."""
@@ -103,6 +106,8 @@ class Driver:
         """Who had the lease when the home was asked last."""
         self.round_trip_s: float | None = None
         """How long the home took to answer that."""
+        self.slowness: str | None = None
+        """Why no lease is kept at a home that answers so late, and the remedy; None: it is."""
         self.obstacle: Callable[[], str | None] = lambda: None
         """Why this server should not be the primary, though its copy was written until now; None: it may."""
         home.may_act = self.may_act
@@ -114,6 +119,7 @@ class Driver:
     def start(self, threads: Threads) -> None:
         """Begin to look who has the lease."""
         threads.start("roles", self._run, self._stopping)
+        threads.start("renewals", self._renew_all, self._ended)
         threads.start("roles-time", self._watch_time, self._ended)
         if (hosts := WritableHosts(self._home.url)).are_several:
             threads.start("hosts", lambda: self._watch_hosts(hosts), self._ended)
@@ -248,10 +254,20 @@ class Driver:
                 event = self._looked()
             self._receive(event)
         self._ended.set()
+        self._renewals.put(None)
         with self._changed:
             self._is_over = True
             self._turn = None
             self._changed.notify_all()
+
+    def _renew_all(self) -> None:
+        """Renew leases as the roles ask for it, however long the home takes for all else that they ask."""
+        self._answer_of(self._stands)  # so that there is a connection
+        while (term := self._renewals.get()) is not None:
+            while not self._renewals.empty():  # they were asked for meanwhile
+                if (term := self._renewals.get()) is None:
+                    return
+            self._renew(term, boot_time_s())
 
     def _watch_time(self) -> None:
         """End the turn when the lease has ended by time, though the home has yet to answer what it was asked.
@@ -292,8 +308,10 @@ class Driver:
         return events.Tick()
 
     def _receive(self, event: events.RoleEvent) -> None:
-        for action in self._roles.receive(event, boot_time_s()):
-            self._do(action)
+        told: list[events.RoleEvent] = [self._renewed.get() for _ in range(self._renewed.qsize())]
+        for each in (*reversed(told), event):  # the newest first
+            for action in self._roles.receive(each, boot_time_s()):
+                self._do(action)
         with self._changed:
             self._changed.notify_all()
 
@@ -301,8 +319,8 @@ class Driver:
         match action:
             case actions.TryLease(nonce, sent_at):
                 self._try(nonce, sent_at)
-            case actions.RenewLease(term, sent_at):
-                self._renew(Term(*term), sent_at)
+            case actions.RenewLease(term, _):
+                self._renewals.put(Term(*term))
             case actions.EndSessions(term):
                 self._ask(self.asked.end_sessions, events.SessionsEnded(term))
             case actions.FenceJournal(term, timeline):
@@ -332,19 +350,22 @@ class Driver:
                 pass  # who waits for the role starts them; nobody is told directly; and `_run` ends
 
     def _try(self, nonce: int, sent_at: float) -> None:
+        if self.standing is None:  # the clocks are compared first
+            self._answer_of(self._stands)
         granted = self._answer_of(
             lambda: self.asked.try_lease(
                 self._server, self._addresses, nonce, self._times.length_s, member=self._copy_id()
             )
         )
+        if granted is not None:
+            self._waited_for, self._free_since = granted.waited_for, None
+            self._events.put(events.LeaseGot(granted.term, granted.timeline, sent_at))
+            return
         before = boot_time_s()
         standing = self._answer_of(self._stands)
         if standing is None:
             return  # it is asked again
-        if granted is not None:
-            self._waited_for = granted.waited_for
-            self._events.put(events.LeaseGot(granted.term, granted.timeline, sent_at))
-        elif self._is_given(standing, nonce):
+        if self._is_given(standing, nonce):
             self._waited_for = standing.waited_for
             self._events.put(events.LeaseGot(standing.term, standing.timeline, self._given_at(standing, before)))
         elif not standing.is_vouched:
@@ -353,22 +374,25 @@ class Driver:
             self._events.put(events.LeaseRefused(standing.holder, standing.remaining_s))
 
     def _renew(self, term: Term, sent_at: float) -> None:
-        is_renewed = self._answer_of(lambda: self.asked.renew_lease(term, self._times.length_s))
-        if is_renewed is None:
+        renewal = self._answer_of(lambda: self.asked.renew_lease(term, self._times.length_s))
+        if renewal is None:
             before = boot_time_s()
             standing = self._answer_of(self._stands)
             if standing is not None and standing.term == term and self._is_given(standing, term.nonce):
-                self._events.put(events.LeaseRenewed(term, self._given_at(standing, before)))
+                self._tell_renewed(term, self._given_at(standing, before))
             return
-        if is_renewed:
-            self._events.put(events.LeaseRenewed(term, sent_at))
-        if (standing := self._answer_of(self._stands)) is None:
-            return
+        if renewal.is_given:
+            self._tell_renewed(term, sent_at)
+        standing = self._seen(renewal.standing)
         waited_for, now = self._waited_for, standing.waited_for
         if waited_for is not None and now is not None and waited_for != now:
             self._events.put(events.StandbysChanged(term, standbys_changed(waited_for, now)))
-        elif not is_renewed:
+        elif not renewal.is_given:
             self._events.put(events.LeaseLost(term) if standing.is_vouched else self._unbelieved(standing, term))
+
+    def _tell_renewed(self, term: Term, sent_at: float) -> None:
+        self._renewed.put(events.LeaseRenewed(term, sent_at))
+        self._events.put(events.Tick())
 
     def _unbelieved(self, standing: LeaseStanding, term: Term | None = None) -> events.RoleEvent:
         """What a home says that gives no lease, though it is free; `term`: in which this server had it.
@@ -414,30 +438,36 @@ class Driver:
 
     def _stands(self) -> LeaseStanding:
         """How the lease stands; the clocks are compared by the way."""
-        before, day = boot_time_s(), time.time()
-        standing = self.asked.standing()
-        round_trip_s = boot_time_s() - before
-        off_s = day + round_trip_s / 2 - standing.clock_s
-        self._events.put(events.ClockCompared(off_s, round_trip_s))
-        self.standing, self.round_trip_s = standing, round_trip_s
+        return self._seen(self.asked.standing())
+
+    def _seen(self, standing: LeaseStanding) -> LeaseStanding:
+        self._events.put(events.ClockCompared(standing.off_s, standing.round_trip_s))
+        self.standing, self.round_trip_s = standing, standing.round_trip_s
+        was_slow, self.slowness = self.slowness is not None, self._times.too_slow(standing.round_trip_s)
+        if self.slowness is not None and not was_slow:
+            logger.warning("the home is slow: %s", self.slowness)
         if standing.is_vouched:
             self._unproved_since = None
         is_free = standing.is_vouched and not standing.remaining_s
-        self._free_since = (self._free_since or before) if is_free else None
+        self._free_since = (self._free_since or boot_time_s()) if is_free else None
         return standing
 
     def _answer_of(self, ask: Callable[[], _T]) -> _T | None:
         """What the home answers; None if it does not, which the roles are told."""
+        began = boot_time_s()
         try:
             answer = ask()
         except StorageUnavailable as error:
-            if not self.is_away:
-                logger.warning("the home is away: %s", error)
-                self.is_away, self._free_since = True, None
+            with self._noting:
+                was_away, self.is_away, self._free_since = self.is_away, True, None
+            if not was_away:
+                late = boot_time_s() > began + self._times.patience_s
+                logger.warning("the home is away: %s%s", error, f"; {self._times.needed()}" if late else "")
                 self._events.put(events.HomeUnreachable())
             return None
-        if self.is_away:
-            self.is_away = False
+        with self._noting:
+            was_away, self.is_away = self.is_away, False
+        if was_away:
             self._events.put(events.HomeReachable())
         return answer
 

@@ -80,7 +80,7 @@ def _refuse(copy: StoppedCopy, found: Sequence[Surplus]) -> None:
     for each in home.servers():
         if each.runs:  # it would say that its copy was compared with what the home has after this
             raise StorageUnavailable(f"the server {each.name} runs: stop all servers, and start them after this")
-    if (why := both_write(home.writable_hosts())) is not None:
+    if (why := both_write(home.writable_hosts()[0])) is not None:
         raise StorageUnavailable(why)
     apart = [each for each in found if not each.continues]
     if apart:

@@ -80,7 +80,9 @@ class Answer:
 class Management:
     """One management node: the served types and their operations."""
 
-    def __init__(self) -> None:
+    def __init__(self, has_lapsed: Callable[[], bool] = lambda: False) -> None:
+        """`has_lapsed`: see LogStore; then every operation is refused."""
+        self._has_lapsed = has_lapsed
         self._places = FairSemaphore(TURNS)
         self._entities: dict[str, Entities] = {NODE_TYPE: _Node()}
         self._of_node: Mapping[str, Callable[[Request], Awaitable[Answer]]] = {
@@ -108,6 +110,8 @@ class Management:
 
     async def do(self, request: Request) -> Answer:
         """Perform the operation. Raises OperationRefused, EventLogError."""
+        if self._has_lapsed():
+            raise OperationRefused(Status.UNAVAILABLE, "another server may be the primary by now; ask that one")
         operation = _text(request, "operation")
         if operation is None:
             raise OperationRefused(Status.BAD_REQUEST, "operation: missing; name the one to perform")

@@ -533,6 +533,9 @@ class Engine(LogStore, Closing):
     def may_act(self) -> bool:
         return self._homed is None or (not self._homed.is_following and self._homed.home.may_act())
 
+    def has_lapsed(self) -> bool:
+        return self._homed is not None and self._homed.home.has_lapsed()
+
     def unavailable(self) -> dict[str, str]:
         found = {log.name: damage for log in self.opened() if (damage := log.damage) is not None}
         if self.is_following and self.follower is not None:

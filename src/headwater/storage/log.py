@@ -323,8 +323,7 @@ class StoredLog(LocalLog):
         is_bounded: bool = False,
     ) -> Page:
         """See LocalLog. Raises StorageCorrupted, Closed; NotPrimary: see `Home.has_lapsed`."""
-        if self._homed is not None and self._homed.home.has_lapsed():
-            raise NotPrimary(self.name)
+        self.check_current()
         head, lowest = self.head(), self._numbering.first_retained
         if backwards:
             low, high = max(upto or 0, lowest), min(after - 1, head)
@@ -341,6 +340,11 @@ class StoredLog(LocalLog):
         page = self._reader.page(query, partition, bounds)
         self._statistics.events_read += len(page.events) + (page.large is not None)
         return page
+
+    def check_current(self) -> None:
+        """See LocalLog."""
+        if self._homed is not None and self._homed.home.has_lapsed():
+            raise NotPrimary(self.name)
 
     @property
     def damage(self) -> str | None:

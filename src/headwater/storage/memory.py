@@ -479,6 +479,10 @@ class MemoryStore(LogStore):
         """See LogStore. No other process shares these logs."""
         return True
 
+    def has_lapsed(self) -> bool:
+        """See LogStore. As above."""
+        return False
+
     def unavailable(self) -> dict[str, str]:
         """See LogStore. Memory cannot be damaged."""
         return {}

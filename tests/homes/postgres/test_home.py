@@ -319,8 +319,8 @@ def test_a_lease_is_one_servers_at_a_time_by_the_clock_of_the_home(desk: Desk) -
         assert (standing.holder, standing.addresses, standing.term) == ("one", {"http": "http://one:8080"}, mine.term)
         assert 50 < standing.remaining_s <= 60
         assert home.try_lease("one", {}, 11, 120) == mine  # an answer that was lost
-        assert home.renew_lease(mine.term, 200)
-        assert not home.renew_lease(mine.term._replace(nonce=12), 200)
+        assert home.renew_lease(mine.term, 200).is_given
+        assert not home.renew_lease(mine.term._replace(nonce=12), 200).is_given
         assert home.standing().remaining_s > 150
         other.release_lease(mine.term._replace(number=1))
         assert home.standing().remaining_s > 150
@@ -329,7 +329,7 @@ def test_a_lease_is_one_servers_at_a_time_by_the_clock_of_the_home(desk: Desk) -
         theirs = other.try_lease("two", {}, 22, 60)
         assert theirs is not None
         assert theirs.term == (mine.term.number + 1, 22)
-        assert not home.renew_lease(mine.term, 60)
+        assert not home.renew_lease(mine.term, 60).is_given
         assert home.try_lease("one", {}, 11, 30) is not None  # theirs would last longer than any does
     finally:
         other.close()
@@ -359,7 +359,7 @@ def test_a_home_that_is_marked_gives_no_lease_until_it_is_accepted(desk: Desk) -
     desk.home.mark("something else")
     assert desk.home.standing().went_back == "log orders: a copy has 5, the home 3"
     assert not desk.home.standing().is_vouched
-    assert not desk.home.renew_lease(granted.term, 60)
+    assert not desk.home.renew_lease(granted.term, 60).is_given
     desk.home.release_lease(granted.term)
     assert desk.home.try_lease("one", {}, 12, 60) is None
     with pytest.raises(StorageUnavailable, match="gives no lease: log orders: a copy has 5"):
@@ -389,7 +389,7 @@ def test_a_cancelled_wait_for_a_standby_is_waited_for_again() -> None:
             waited_for = "SELECT is_waited_for FROM headwater.lease"
             assert connection.execute(waited_for).fetchone() == (False,)
             for _ in range(2):  # the second one knows that the first one waited
-                assert home.renew_lease(before.term, 60)
+                assert home.renew_lease(before.term, 60).is_given
             assert connection.execute(waited_for).fetchone() == (True,)
             home.begin_term()
             home.create(KEY, 0)
@@ -451,7 +451,7 @@ def test_the_connect_timeout_of_an_address_counts(
     def connect(*_: object, **given: object) -> NoReturn:
         raise Tried(given["connect_timeout"])
 
-    monkeypatch.setattr(psycopg, "connect", connect)
+    monkeypatch.setattr(psycopg.Connection, "connect", connect)
     with pytest.raises(Tried, match=f"^{expected}$"), Connections(address, "a", connect_s_max=longest).one(print):
         pass
 
@@ -522,7 +522,7 @@ def wait_for(database: Postgres, names: str, home: PostgresHome, granted: Grante
     with psycopg.connect(database.url, autocommit=True) as connection:
         eventually(lambda: connection.execute("SHOW synchronous_standby_names").fetchone() == (names,))
     for _ in range(2):
-        assert home.renew_lease(granted.term, 0.1)
+        assert home.renew_lease(granted.term, 0.1).is_given
 
 
 def gives_lease(database: Postgres) -> bool:

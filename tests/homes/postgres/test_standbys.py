@@ -123,9 +123,9 @@ def test_no_term_begins_weaker_until_the_owner_declares_something_else(scene: Sc
     scene.commit()
     granted = scene.home.try_lease("a", {}, 1, 60, is_forced=True)
     assert granted is not None and granted.waited_for == "db_1"
-    assert scene.home.renew_lease(granted.term, 60)
+    assert scene.home.renew_lease(granted.term, 60).is_given
     scene.name("")
-    assert not scene.home.renew_lease(granted.term, 60)
+    assert not scene.home.renew_lease(granted.term, 60).is_given
     scene.home.release_lease(granted.term)
     assert scene.home.try_lease("a", {}, 2, 60) is None
     found = scene.home.standing()

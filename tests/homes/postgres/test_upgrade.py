@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -21,6 +25,7 @@ from tests.waiting import eventually
 
 from ..postgres_server import fresh_home
 from ..test_servers import SERVE, command
+from ..test_servers import Member as Process
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -118,7 +123,7 @@ def test_a_primary_that_slept_through_an_upgrade_is_fenced_off(connection: Conne
     upgrade(connection)
     assert (head := home.head(JOURNAL_KEY)) is not None
     assert head.term.number == term.number + 1
-    assert not home.renew_lease(term, 5)
+    assert not home.renew_lease(term, 5).is_given
     assert home.begin_term().number == term.number + 2
     home.close()
 
@@ -157,7 +162,7 @@ def test_a_home_of_version_1_is_served_until_it_is_upgraded_under_its_servers(co
     try:
         assert "run headwater home upgrade first" in command("home", "promotion", "managed", "--home", url, expected=4)
         granted = home.try_lease("one", {}, 1, 60, member="a copy")
-        assert granted is not None and home.renew_lease(granted.term, 60)
+        assert granted is not None and home.renew_lease(granted.term, 60).is_given
         assert home.standing().is_vouched and not home.knows_cluster()
         home.know_cluster()
         member = Member("one", Evidence("a copy", 1, 2, "boot", granted.term, granted.term))
@@ -168,7 +173,7 @@ def test_a_home_of_version_1_is_served_until_it_is_upgraded_under_its_servers(co
         assert home.accept(0) == [] and home.standing().is_vouched
         home.tell_of(server("one", SCHEMA_VERSION))
         assert upgrade(connection) == (1, SCHEMA_VERSION)
-        assert not home.renew_lease(granted.term, 60)
+        assert not home.renew_lease(granted.term, 60).is_given
         assert home.standing().is_vouched and not home.knows_cluster()
         assert home.try_lease("one", {}, 2, 60, member="a copy") is None
         home.enter_member(member)
@@ -178,6 +183,57 @@ def test_a_home_of_version_1_is_served_until_it_is_upgraded_under_its_servers(co
         assert home.knows_cluster() and home.standing().is_vouched
     finally:
         home.close()
+
+
+OLDER = [
+    sys.executable,
+    "-c",
+    "from headwater.homes.postgres import lease, schema; del lease._VERSIONS[2]; schema.SCHEMA_VERSION = 1; "
+    "from headwater.server.replicas import membership; membership.SCHEMA_VERSION = 1; "
+    "from headwater.cli.main import main; main()",
+]
+"""A server that knows version 1 of a home, and nothing newer."""
+
+
+def test_an_older_primary_that_slept_through_an_upgrade_writes_nothing_afterwards(
+    connection: Connection, url: str, tmp_path: Path
+) -> None:
+    make_first(connection)
+    upgrading = ("home", "upgrade", "--home", url)
+    members = [Process(url, tmp_path / "old", program=OLDER)]
+    [older] = members
+    try:
+        older.comes()
+        assert older.append(0) == 1
+        older.process.send_signal(signal.SIGSTOP)
+        connection.execute("UPDATE headwater.server SET heard_at = heard_at - interval '1 minute'")
+        assert f"do not know version {SCHEMA_VERSION} of the home: " in command(*upgrading, expected=4)
+        assert version_of(connection) == 1, "it sleeps, and is connected"
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'headwater %'"
+        )
+        eventually(lambda: not servers.connected(connection))
+        assert "was of version 1" in command(*upgrading)
+        members.append(newer := Process(url, tmp_path / "new"))
+        newer.comes()
+        assert newer.append(1) == 2
+        term = "SELECT DISTINCT term, nonce FROM headwater.log"
+        [before] = connection.execute(term).fetchall()
+        body = b'{"events": [{"type": "E", "data": "old"}]}'
+        fields = f"Host: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST /logs/orders/append HTTP/1.1\r\n{fields}\r\n"
+        with socket.create_connection(("127.0.0.1", older.port), 60) as asked:
+            asked.sendall(head.encode() + body)
+            older.process.send_signal(signal.SIGCONT)
+            assert asked.recv(65536).split()[1] in (b"421", b"503")
+        eventually(lambda: older.says("the home does not answer"), older.unready)
+        assert newer.append(2) == 3
+        assert newer.contents() == [b"0", b"1", b"2"]
+        assert connection.execute(term).fetchall() == [before]
+        assert version_of(connection) == SCHEMA_VERSION
+    finally:
+        for each in members:
+            each.close()
 
 
 @pytest.mark.parametrize(

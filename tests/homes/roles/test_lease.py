@@ -24,6 +24,26 @@ def test_two_renewals_may_be_lost():
     assert 100.0 + 3 * TIMES.renewal_s <= lease.held_until(TIMES)
 
 
+@pytest.mark.parametrize(
+    ("length_s", "round_trip_s", "told"),
+    [
+        (5.0, 1.66, None),
+        (5.0, 1.7, "a lease of 5 s is kept up to 1.7 s: set home_lease_ms to 6000 or more"),
+        (15.0, 2.0, None),
+        (15.0, 2.1, "more than the 2 s for which clocks can be compared"),
+    ],
+)
+def test_a_home_that_answers_too_late_for_a_lease_is_told_with_the_remedy(length_s, round_trip_s, told):
+    found = LeaseTimes(length_s).too_slow(round_trip_s)
+    assert found is None if told is None else told in found
+
+
+def test_a_lease_that_is_proposed_is_kept():
+    for round_trip_s in (0.7, 1.2, 1.7, 2.0):
+        least_ms = int(LeaseTimes(0.5).too_slow(round_trip_s).partition("home_lease_ms to ")[2].split()[0])
+        assert LeaseTimes(least_ms / 1000).too_slow(round_trip_s) is None
+
+
 def test_an_older_answer_does_not_shorten_a_lease():
     lease = Lease((1, 7), 1, sent_at=100.0, renew_at=0.0)
     lease.renewed(102.0)

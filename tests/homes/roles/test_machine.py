@@ -92,6 +92,21 @@ def test_sessions_that_nobody_can_end_do_not_stop_a_takeover_and_a_fence_is_aske
     assert actions.FenceJournal in kinds(one.tell(events.Tick(), TIMES.patience_s))
 
 
+def test_a_late_answer_is_not_asked_for_again_and_the_lease_is_renewed_before_what_comes_next():
+    one = One().asked()
+    one.got()
+    one.tell(events.SessionsEnded(one.term))
+    done = kinds(one.tell(events.JournalFenced(one.term), TIMES.patience_s + TIMES.renewal_s))
+    assert done == [actions.RenewLease, actions.FenceLogs]
+
+
+def test_who_steps_down_waits_for_its_coordinators_though_its_lease_is_lost_meanwhile():
+    one = One().primary()
+    one.tell(events.HandOverAsked("b"))
+    assert kinds(one.tell(events.LeaseLost(one.term))) == []
+    assert kinds(one.tell(events.CoordinatorsStopped())) == [actions.ReleaseLease]
+
+
 def test_the_lease_is_renewed_while_a_takeover_lasts():
     one = One().asked()
     one.got()

@@ -27,7 +27,7 @@ class ManagementNode:
 
     def __init__(self, container: Container) -> None:
         self._guard, self.spawn = container.shared.guard, container.nodes.spawn
-        self.management = Management()
+        self.management = Management(container.nodes.store.has_lapsed)
         self.replies = ReplyBook()
         self.notifications = NotificationMessages()
         self.requests: dict[Transport, set[LinkEnd]] = {}

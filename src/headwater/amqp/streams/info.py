@@ -14,8 +14,9 @@ _VALUE = b"\x00\x53\x77"
 def information(log: LocalLog) -> dict[str, object]:
     """The map of the information message; its keys are strings.
 
-    It takes two short reads per partition with events. If there are many, call it in a thread.
+    It takes two short reads per partition with events. If there are many, call it in a thread. Raises NotPrimary.
     """
+    log.check_current()
     info = log.info()
     counts = info.partition_events or (info.events,)
     return {

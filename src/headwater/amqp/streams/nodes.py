@@ -71,10 +71,15 @@ class Nodes:
         return [node for node in self._nodes.values() if not node.log.is_closed]
 
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
-        """The node of a log, for a peer with that right. Raises Forbidden, LogNotFound, StorageCorrupted."""
+        """The node of a log, for a peer with that right.
+
+        Raises Forbidden, LogNotFound, StorageCorrupted, NotPrimary.
+        """
         assert transport.user is not None
         self._shared.guard.authorize(transport.user, right, log)
-        return await self.node_of(log)
+        node = await self.node_of(log)
+        node.log.check_current()
+        return node
 
     async def producers_node(self, transport: Transport, address: str) -> EventLogNode:
         """The node that a producer sends to. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""

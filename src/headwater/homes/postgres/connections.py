@@ -7,10 +7,12 @@ Where a server is silent, its connection is severed, and what became of the stat
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +28,8 @@ if TYPE_CHECKING:
 CONNECTIONS_MAX = 8
 """So many commit at a time; PostgreSQL flushes them together."""
 CONNECT_S = 5
-"""How long each host may take to connect, unless the address has a `connect_timeout`."""
+"""How long each host may take to connect, unless the address has a `connect_timeout`. A network needs two round trips
+for that, or six with TLS and a password."""
 LOCK_TIMEOUT_MS = 2_000
 """Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
 _BINARY = 1
@@ -36,6 +39,7 @@ PINNED = """
 SELECT set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
 """
 """A session keeps the `synchronous_commit` that it began with, whatever is configured later; off becomes on."""
+_NAME = "SELECT set_config('application_name', %s, false)"
 _SETTINGS = f"""
 SET default_transaction_isolation = 'read committed';
 SET lock_timeout = {LOCK_TIMEOUT_MS};
@@ -64,9 +68,13 @@ class HomeConnection:
         driver = load_driver()
         self.name = name
         named = {} if hosts is None else hosts.ordered()
-        self.psycopg: Connection = driver.connect(
-            url, autocommit=True, connect_timeout=connect_s, application_name=name, **named
-        )
+        given = {"autocommit": True, "connect_timeout": connect_s, "application_name": name, **named}
+        given["prepare_threshold"] = None  # to prepare takes another round trip
+        try:
+            self.psycopg: Connection = _connection_class().connect(url, **given)
+        except driver.errors.ConnectionTimeout as error:
+            remedy = "where the network is slow, set connect_timeout in the address, and a longer home_lease_ms"
+            raise driver.errors.ConnectionTimeout(f"{error} ({connect_s} s for each host); {remedy}") from None
         if hosts is not None:
             hosts.answered(self.psycopg.info.host, self.psycopg.info.port)
         self.is_unconfirmed = False
@@ -77,20 +85,31 @@ class HomeConnection:
         self._is_prepared = False
         self._statements: set[bytes] = set()
 
-    def prepare(self) -> None:
-        """Set what holds for all its statements, if that was not done yet. Raises psycopg.Error."""
+    @property
+    def asked_at(self) -> float | None:
+        """When the request was sent that waits for its answer, by the monotonic clock; None: none waits."""
+        asked_at: float | None = self.psycopg.asked_at  # type: ignore[attr-defined]
+        return asked_at
+
+    def prepare(self, name: str) -> None:
+        """Set what holds for all its statements, and how it is called, unless that was done. Raises psycopg.Error."""
         if not self._is_prepared:
             self.psycopg.execute(_SETTINGS)
             self._is_prepared = True
+        if name != self.name:
+            self.psycopg.execute(_NAME, (name,))
+            self.name = name
 
     def execute(self, statement: Prepared, values: Sequence[bytes]) -> bytes | None:
         """Execute it; answers the first value of its row, in binary; None: there is no row.
 
         Blocks until it is answered. Raises psycopg.Error.
         """
-        self._know(statement)
-        libpq = self.psycopg.pgconn
-        result = _checked(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values), _BINARY))
+        if statement.name not in self._statements:
+            [result] = self._pipe((statement, values))
+        else:
+            with self._asking() as libpq:
+                result = _checked(libpq.exec_prepared(statement.name, values, [_BINARY] * len(values), _BINARY))
         return result.get_value(0, 0) if result.ntuples else None
 
     def execute_and_look(
@@ -100,29 +119,39 @@ class HomeConnection:
 
         Answers as `execute`, and the one value that was seen. Blocks until then. Raises psycopg.Error.
         """
-        self._know(statement)
-        self._know(look)
-        libpq = self.psycopg.pgconn
-        libpq.enter_pipeline_mode()
-        libpq.send_query_prepared(statement.name, values, [_BINARY] * len(values), _BINARY)
-        libpq.pipeline_sync()
-        libpq.send_query_prepared(look.name, None)
-        libpq.pipeline_sync()
-        waiting = select.poll()
-        waiting.register(libpq.socket, select.POLLIN | select.POLLOUT)
-        while libpq.flush():
-            waiting.poll()
-            libpq.consume_input()
-        waiting.modify(libpq.socket, select.POLLIN)
-        changed = _piped(libpq, waiting)
-        seen = _piped(libpq, waiting).get_value(0, 0)
-        libpq.exit_pipeline_mode()
-        return changed.get_value(0, 0) if changed.ntuples else None, (seen or b"").decode()
+        changed, seen = self._pipe((statement, values), (look, ()))
+        return changed.get_value(0, 0) if changed.ntuples else None, (seen.get_value(0, 0) or b"").decode()
 
-    def _know(self, statement: Prepared) -> None:
-        if statement.name not in self._statements:
-            _checked(self.psycopg.pgconn.prepare(statement.name, statement.sql, statement.types))
-            self._statements.add(statement.name)
+    def _pipe(self, *asked: tuple[Prepared, Sequence[bytes]]) -> list[pq.abc.PGresult]:
+        """Execute them in one round trip, each in a transaction of its own. Unknown ones are prepared."""
+        unknown = [statement for statement, _ in asked if statement.name not in self._statements]
+        with self._asking() as libpq:
+            libpq.enter_pipeline_mode()
+            for each in unknown:
+                libpq.send_prepare(each.name, each.sql, each.types)
+                libpq.pipeline_sync()
+            for statement, values in asked:
+                libpq.send_query_prepared(statement.name, values, [_BINARY] * len(values), _BINARY)
+                libpq.pipeline_sync()
+            waiting = select.poll()
+            waiting.register(libpq.socket, select.POLLIN | select.POLLOUT)
+            while libpq.flush():
+                waiting.poll()
+                libpq.consume_input()
+            waiting.modify(libpq.socket, select.POLLIN)
+            results = [_piped(libpq, waiting) for _ in range(len(unknown) + len(asked))]
+            libpq.exit_pipeline_mode()
+        self._statements.update(each.name for each in unknown)
+        return results[len(unknown) :]
+
+    @contextlib.contextmanager
+    def _asking(self) -> Iterator[pq.abc.PGconn]:
+        """Note that libpq itself waits for an answer."""
+        self.psycopg.asked_at = time.monotonic()  # type: ignore[attr-defined]
+        try:
+            yield self.psycopg.pgconn
+        finally:
+            self.psycopg.asked_at = None  # type: ignore[attr-defined]
 
     def sever(self) -> None:
         """Whoever waits for an answer on it gets an error. From any thread."""
@@ -177,7 +206,7 @@ class Connections:
                 self._used.add(taken)
             try:
                 on_taken(taken)
-                taken.prepare()
+                taken.prepare(self._name)
                 yield taken
             except BaseException:
                 taken.close()
@@ -185,17 +214,15 @@ class Connections:
             finally:
                 with self._changing:
                     self._used.discard(taken)
-                    is_kept = not self._is_closed and taken.name == self._name
+                    is_kept = not self._is_closed
                     if is_kept and not taken.psycopg.closed:
                         self._idle.append(taken)
                 if not is_kept:
                     taken.close()
 
     def rename(self, name: str) -> None:
-        """From now on connections are called so; those of another name are used no more."""
-        with self._changing:
-            self._name = name
-        self.drop_idle()
+        """From now on connections are called so, each before its next use."""
+        self._name = name
 
     def drop_idle(self) -> None:
         """Those that wait are of no use: the server they lead to has gone away."""
@@ -214,6 +241,23 @@ class Connections:
             each.sever()
         for each in idle:
             each.close()
+
+
+@functools.cache
+def _connection_class() -> Any:
+    """Connections that know whether they wait for an answer, and since when."""
+
+    class WatchedConnection(load_driver().Connection):  # type: ignore[misc]
+        asked_at: float | None = None
+
+        def wait(self, *args: Any, **kwargs: Any) -> Any:
+            self.asked_at = time.monotonic()
+            try:
+                return super().wait(*args, **kwargs)
+            finally:
+                self.asked_at = None
+
+    return WatchedConnection
 
 
 def _piped(libpq: pq.abc.PGconn, waiting: select.poll) -> pq.abc.PGresult:

@@ -33,7 +33,7 @@ from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
 from .connections import HomeConnection, Prepared
 from .growth import Growth, growth
 from .hosts import WritableHosts
-from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding
+from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding, Renewal
 from .members import Member
 from .schema import Finding, findings, identity_of, pooling, tried
 from .servers import ServerReport
@@ -162,10 +162,13 @@ class PostgresHome(Home):
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
 
-    def writable_hosts(self) -> list[str]:
-        """The hosts of the address that take writes, where it names several; two are two databases."""
+    def writable_hosts(self) -> tuple[list[str], list[str]]:
+        """The hosts of the address that take writes, where it names several, and the silent ones.
+
+        Two that take writes are two databases.
+        """
         with closing(WritableHosts(self.url)) as hosts:
-            return hosts.look()
+            return hosts.look(), hosts.silent
 
     def check(self, clock_off_s_max: float) -> list[Finding]:
         """The same, and what shows when it is tried out: see `schema.tried`. Raises StorageUnavailable."""
@@ -216,12 +219,12 @@ class PostgresHome(Home):
             self._statements.confirm_if_needed(connection)
         return granted
 
-    def renew_lease(self, term: Term, length_s: float) -> bool:
-        """Have it for that long from now on; False: it is another's, or the home changed. Raises StorageUnavailable."""
+    def renew_lease(self, term: Term, length_s: float) -> Renewal:
+        """Have it for that long from now on. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
-            waits = lease.renew_lease(connection.psycopg, term, length_s, self._was_synchronous)
+            waits, found = lease.renew_lease(connection.psycopg, term, length_s, self._was_synchronous)
         self._was_synchronous = bool(waits)
-        return waits is not None
+        return Renewal(waits is not None, self._known(found))
 
     def release_lease(self, term: Term) -> None:
         """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
@@ -232,6 +235,9 @@ class PostgresHome(Home):
         """Who has it. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             found = lease.standing(connection.psycopg)
+        return self._known(found)
+
+    def _known(self, found: LeaseStanding | None) -> LeaseStanding:
         if found is None:
             raise StorageUnavailable(f"{self._name}: its table of the lease is empty; restore it from a backup")
         return found
@@ -344,16 +350,14 @@ class PostgresHome(Home):
 
     def fence_journal(self, granted: Granted) -> bool:
         """Put that term into the head of the journal; False: there is a newer one. Raises StorageUnavailable."""
-        return self._fence(lease.fence_journal, granted) > 0
+        return self._fence(lease.fence_journal, granted)
 
     def fence_logs(self, granted: Granted) -> bool:
         """Put that term into all other heads; False: the journal has a newer one. Raises StorageUnavailable.
 
         The journal comes first: a log is made by who has that, so none is made in between.
         """
-        self._fence(lease.fence_logs, granted)
-        head = self.head(JOURNAL_KEY)
-        return head is not None and head.term == granted.term
+        return self._fence(lease.fence_logs, granted)
 
     def adopt(self, granted: Granted) -> None:
         """From now on append under that term, whose fences are set."""
@@ -365,14 +369,11 @@ class PostgresHome(Home):
         """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""
         self._statements.gives_up = True
 
-    def _fence(self, fence: Callable[[Connection, Granted], int], granted: Granted) -> int:
+    def _fence(self, fence: Callable[[Connection, Granted], bool], granted: Granted) -> bool:
         with self._statements.asking() as connection:
-            found = fence(connection.psycopg, granted)
-            if found:
-                self._statements.confirm_if_needed(connection)
-            else:  # it was set before, and its wait for a standby may have been cut short
-                self._statements.confirm(connection)
-        return found
+            has_term = fence(connection.psycopg, granted)
+            self._statements.confirm_if_needed(connection)
+        return has_term
 
     # Frames
 

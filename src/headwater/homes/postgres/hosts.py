@@ -1,16 +1,20 @@
 """Which hosts at the address of a home take writes: after a promotion it must be one, or two servers may append.
 
-A host that does not answer says nothing: it may take writes all the while.
+A host that does not answer says nothing: it may take writes all the while. What it said before proves nothing of now
+either: after a failover the old primary is silent for good, and one that was cut off goes on. So a silent host is left
+out, with one exception: of two that took writes at the same time, one that falls silent still counts until it answers
+that it takes none, or its machine refuses the connection.
 """
 
 from __future__ import annotations
 
 import select
+import socket
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .connections import Hosts, load_driver
+from .connections import CONNECT_S, Hosts, load_driver
 
 if TYPE_CHECKING:
     from psycopg import pq
@@ -18,7 +22,8 @@ if TYPE_CHECKING:
     from .connections import Connection
 
 PATIENCE_S = 2
-"""A host that did not answer for so long says nothing. libpq takes no shorter time to connect."""
+"""A host that did not answer for so long says nothing."""
+_DEFAULT_PORT = 5432
 _ASK = b"""
 SELECT pg_postmaster_start_time()::text || (SELECT system_identifier FROM pg_control_system())
 WHERE current_setting('transaction_read_only') = 'off'
@@ -35,6 +40,10 @@ class WritableHosts:
         self._url = url
         self._hosts = Hosts(load_driver().conninfo.conninfo_to_dict(url)).each()
         self._connections: dict[str, Connection] = {}
+        self.silent: list[str] = []
+        """The hosts that did not answer at the last look: whether they take writes is not known."""
+        self._conflict: dict[str, bytes] = {}
+        """The instances that took writes at the same time, by host."""
 
     @property
     def are_several(self) -> bool:
@@ -42,12 +51,21 @@ class WritableHosts:
         return len(self._hosts) > 1
 
     def look(self) -> list[str]:
-        """The hosts that answer now and take writes, one for each instance."""
+        """The hosts that take writes, as far as is known, one for each instance."""
         found: dict[bytes, str] = {}
+        self.silent = []
         for host in self._hosts:
             name = ":".join(filter(None, (host.get("host") or host["hostaddr"], host.get("port"))))
-            if (instance := self._instance(name, host)) is not None:
+            try:
+                instance = self._instance(name, host)
+            except (load_driver().Error, TimeoutError):
+                self.silent.append(name)
+                instance = self._conflict.get(name)
+                if instance is not None and _is_unheard(host):
+                    instance = None
+            if instance is not None:
                 found.setdefault(instance, name)
+        self._conflict = {name: instance for instance, name in found.items()} if len(found) > 1 else {}
         return list(found.values())
 
     def close(self) -> None:
@@ -56,19 +74,23 @@ class WritableHosts:
             each.close()
 
     def _instance(self, name: str, host: Mapping[str, str]) -> bytes | None:
+        """Which instance takes writes there; None if it answers that it takes none.
+
+        Raises TimeoutError, psycopg.Error: it does not answer.
+        """
         driver: Any = load_driver()
         connection = self._connections.pop(name, None)
         try:
             if connection is None:
                 connection = driver.connect(
-                    self._url, autocommit=True, connect_timeout=PATIENCE_S, target_session_attrs="any",
+                    self._url, autocommit=True, connect_timeout=CONNECT_S, target_session_attrs="any",
                     application_name="headwater hosts", **host,
                 )  # fmt: skip
             found = _answer(connection.pgconn)
         except (driver.Error, TimeoutError):
             if connection is not None:
                 connection.close()
-            return None
+            raise
         self._connections[name] = connection
         return found
 
@@ -81,6 +103,30 @@ def both_write(hosts: Sequence[str]) -> str | None:
         f"{' and '.join(hosts)} take writes: stop the database that is not to be the primary, and make it a standby of "
         "the other one (pg_rewind, or a new base backup); until then no server appends"
     )
+
+
+def unknown_hosts(hosts: Sequence[str]) -> str | None:
+    """Why silent hosts leave a doubt; None: all answered."""
+    if not hosts:
+        return None
+    return f"{' and '.join(hosts)} did not answer, so it is not known whether another database takes writes"
+
+
+def _is_unheard(host: Mapping[str, str]) -> bool:
+    """Whether the machine of a host refuses the connection: no database listens."""
+    name, port = host.get("hostaddr") or host["host"], int(host.get("port") or _DEFAULT_PORT)
+    try:
+        if name.startswith("/"):
+            with socket.socket(socket.AF_UNIX) as sock:
+                sock.settimeout(PATIENCE_S)
+                sock.connect(f"{name}/.s.PGSQL.{port}")
+        else:
+            socket.create_connection((name, port), PATIENCE_S).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _answer(libpq: pq.abc.PGconn) -> bytes | None:

@@ -6,21 +6,30 @@ look: putting it there is a fence. Who runs these, and on which connection, is `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
 
 import msgspec
 
 from ...formats.decoders import json_decoder
 from ...storage.frames.frame_log import Term
 from ...storage.home.port import JOURNAL_KEY, REMEDY
+from .connections import load_driver
 
 if TYPE_CHECKING:
+    import psycopg
+
     from .connections import Connection
+
+    Cursor = psycopg.ClientCursor[tuple[Any, ...]]
 
 TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
 """Which history the database writes: another one since a standby was promoted, or a backup restored."""
 _ON_TIMELINE = f"{TIMELINE} = %(timeline)s"
+CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
+"""A commit that waits for standbys, as for all that came before it."""
 _FENCE_JOURNAL = f"""
 UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
 WHERE key = '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND (term < %(number)s OR term = %(number)s AND nonce = %(nonce)s)
@@ -159,9 +168,9 @@ WHERE {believed} AND NOT {weakened} AND {member} AND (%(is_forced)s OR nonce = %
 RETURNING number, timeline
 """,
         f"""
-UPDATE headwater.lease SET until = clock_timestamp() + %s * interval '1 s',
-    {flag} = ({flag} OR %s) AND {VOUCHES}
-WHERE number = %s AND nonce = %s AND went_back = '' AND {unchanged} AND NOT {weakened}
+UPDATE headwater.lease SET until = clock_timestamp() + %(length_s)s * interval '1 s',
+    {flag} = ({flag} OR %(was_synchronous)s) AND {VOUCHES}
+WHERE number = %(number)s AND nonce = %(nonce)s AND went_back = '' AND {unchanged} AND NOT {weakened}
 RETURNING {VOUCHES}
 """,
         f"""
@@ -205,6 +214,9 @@ _VERSIONS = {
     ),
 }
 _VERSION = "SELECT version FROM headwater.home"
+_newest: WeakSet[Connection] = WeakSet()
+"""Connections to homes of the newest version that this server knows."""
+_JOURNAL_TERM = f"SELECT term, nonce FROM headwater.log WHERE key = '{JOURNAL_KEY}'"
 _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
 _END_TERM = """
 WITH ended AS (
@@ -247,6 +259,10 @@ class LeaseStanding(NamedTuple):
     """When the holder got the lease, in s since 1970; None: none has yet, or the home is of version 1."""
     why: str = ""
     """Why the holder became the primary; empty as above."""
+    round_trip_s: float = 0.0
+    """How long the home took to answer that."""
+    off_s: float = 0.0
+    """This machine's time of day less the home's, as if the home had answered in the middle of the round trip."""
 
     @property
     def obstacle(self) -> str:
@@ -262,6 +278,15 @@ class LeaseStanding(NamedTuple):
     def may_be_proved(self) -> bool:
         """Whether it gives no lease until copies were compared, though no loss is known."""
         return not (self.is_vouched or self.is_weakened or self.went_back or self.contradiction)
+
+
+class Renewal(NamedTuple):
+    """The home's answer to a renewal of its lease."""
+
+    is_given: bool
+    """False: it is another's, or the home changed."""
+    standing: LeaseStanding
+    """How the lease stands since."""
 
 
 class Granted(NamedTuple):
@@ -292,19 +317,21 @@ def try_lease(
         "member": member,
         "is_forced": is_forced,
     }
-    row = connection.execute(_at(connection).try_lease, given).fetchone()
-    if row is None:
+    row, found = _changed(connection, _at(connection).try_lease, given)
+    if row is None or found is None or found.is_weakened:
         return None
-    found = standing(connection)  # who waited for the row of the lease may have an older declaration
-    return None if found is None or found.is_weakened else Granted(Term(row[0], nonce), row[1], found.waited_for)
+    return Granted(Term(row[0], nonce), row[1], found.waited_for)
 
 
-def renew_lease(connection: Connection, term: Term, length_s: float, was_synchronous: bool) -> bool | None:
-    """Have it for that long from now on; answers whether a standby is waited for. None: it is another's, or the home
-    changed. `was_synchronous`: one was at the last renewal.
+def renew_lease(
+    connection: Connection, term: Term, length_s: float, was_synchronous: bool
+) -> tuple[bool | None, LeaseStanding | None]:
+    """Have it for that long from now on; answers whether a standby is waited for, and `standing`. None: it is
+    another's, or the home changed. `was_synchronous`: one was at the last renewal.
     """
-    row = connection.execute(_at(connection).renew, (length_s, was_synchronous, *term)).fetchone()
-    return None if row is None else bool(row[0])
+    given = {"length_s": length_s, "was_synchronous": was_synchronous, **term._asdict()}
+    row, found = _changed(connection, _at(connection).renew, given)
+    return None if row is None else bool(row[0]), found
 
 
 def release_lease(connection: Connection, term: Term) -> None:
@@ -314,11 +341,54 @@ def release_lease(connection: Connection, term: Term) -> None:
 
 def standing(connection: Connection) -> LeaseStanding | None:
     """Who has it; None: the table is empty."""
-    row = connection.execute(_at(connection).stands, {}).fetchone()
+    stands = _at(connection).stands
+    return _timed(lambda: connection.execute(stands, {}).fetchone())
+
+
+def _changed(
+    connection: Connection, change: str, given: Mapping[str, Any]
+) -> tuple[tuple[Any, ...] | None, LeaseStanding | None]:
+    """The row of a change of the lease, None if it was not made, and `standing`, in one round trip.
+
+    It is another statement: while the change waited for a lock, the declaration may have changed.
+    """
+    known = _at(connection)
+    row: tuple[Any, ...] | None = None
+
+    def asked() -> tuple[Any, ...] | None:
+        nonlocal row
+        asking = _together(connection, (change, known.stands), given)
+        asking.set_result(0)
+        row = asking.fetchone()
+        asking.set_result(-1)
+        return asking.fetchone()
+
+    found = _timed(asked)
+    return row, found
+
+
+def _together(connection: Connection, statements: Sequence[str], given: Mapping[str, Any]) -> Cursor:
+    """Execute statements in one round trip, in one transaction, each with a snapshot of its own; the cursor has the
+    result of the last one.
+
+    They are one message: a client that is stopped in the middle of it holds no lock.
+    """
+    asking: Cursor = load_driver().ClientCursor(connection)
+    asking.execute(";".join(statements), given)
+    asking.set_result(-1)
+    return asking
+
+
+def _timed(ask: Callable[[], tuple[Any, ...] | None]) -> LeaseStanding | None:
+    day, before = time.time(), time.monotonic()
+    row = ask()
+    round_trip_s = time.monotonic() - before
     if row is None:
         return None
     holder, addresses, number, nonce, *others = row
-    return LeaseStanding(holder, json_decoder(dict[str, str]).decode(addresses), Term(number, nonce), *others)
+    by_protocol = json_decoder(dict[str, str]).decode(addresses)
+    found = LeaseStanding(holder, by_protocol, Term(number, nonce), *others)
+    return found._replace(round_trip_s=round_trip_s, off_s=day + round_trip_s / 2 - found.clock_s)
 
 
 def is_unchanged(connection: Connection) -> bool:
@@ -370,8 +440,13 @@ def has_members(connection: Connection) -> bool:
 
 
 def version(connection: Connection) -> int:
-    """The format of the home. It is asked each time, since `home upgrade` changes it under servers that run."""
+    """The format of the home. `home upgrade` changes it under servers that run: it is asked until it is the newest."""
+    newest = max(_VERSIONS)
+    if connection in _newest:
+        return newest
     [[found]] = connection.execute(_VERSION).fetchall()
+    if found >= newest:
+        _newest.add(connection)
     return int(found)
 
 
@@ -390,14 +465,19 @@ def end_sessions(connection: Connection) -> None:
     connection.execute(_END_OTHERS)
 
 
-def fence_journal(connection: Connection, granted: Granted) -> int:
-    """Put that term into the head of the journal, if there is no newer one; answers how many heads have it."""
-    return connection.execute(_FENCE_JOURNAL, _of(granted)).rowcount
+def fence_journal(connection: Connection, granted: Granted) -> bool:
+    """Put that term into the head of the journal, if there is no newer one; answers whether it has it."""
+    return _fence(connection, _FENCE_JOURNAL, granted).set_result(1).rowcount > 0
 
 
-def fence_logs(connection: Connection, granted: Granted) -> int:
-    """Put that term into all other heads that have an older one, if the journal has it; answers how many that were."""
-    return connection.execute(_FENCE_LOGS, _of(granted)).rowcount
+def fence_logs(connection: Connection, granted: Granted) -> bool:
+    """Put that term into all other heads that have an older one, if the journal has it; answers whether it has."""
+    return _fence(connection, _FENCE_LOGS, granted).fetchone() == granted.term
+
+
+def _fence(connection: Connection, fence: str, granted: Granted) -> Cursor:
+    """The wait for standbys of an earlier try may have been cut short, so that a fence is confirmed in any case."""
+    return _together(connection, (CONFIRM, fence, _JOURNAL_TERM), _of(granted))
 
 
 def _of(granted: Granted) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import re
 import secrets
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core.errors import StorageUnavailable
@@ -171,8 +171,16 @@ WHERE NOT has_table_privilege(to_regclass('headwater.' || name), required)
 """
 """Of a table that an earlier version of the home has not, nothing is lacking."""
 _TRY = "INSERT INTO headwater.staged (upload, name, piece, content) VALUES (%s, 'tried', 0, %s)"
-_CONFIGURED_COMMIT = "SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'"
-"""The value in a session that does not set it."""
+_FACTS = f"""
+SELECT version, pg_is_in_recovery(), {VOUCHES},
+    (SELECT reset_val FROM pg_settings WHERE name = 'synchronous_commit'),
+    (SELECT jsonb_object_agg(name, current_setting(name)) FROM unnest(%s::text[]) AS name)
+FROM headwater.home
+"""
+_SETTINGS = [
+    "fsync", "full_page_writes", "default_transaction_isolation", "default_transaction_read_only",
+    "synchronous_commit", "synchronous_standby_names",
+]  # fmt: skip
 
 
 class HomeIdentity(NamedTuple):
@@ -180,6 +188,17 @@ class HomeIdentity(NamedTuple):
 
     incarnation: str
     seed: int
+
+
+class _Facts(NamedTuple):
+    """The facts behind findings, asked for in one round trip."""
+
+    version: int
+    is_standby: bool
+    vouches: bool
+    configured_commit: str
+    """The `synchronous_commit` of a session that does not set it."""
+    settings: Mapping[str, str]
 
 
 class Finding(NamedTuple):
@@ -234,7 +253,10 @@ def set_promotion(connection: Connection, value: str) -> None:
 
 def identity_of(connection: Connection) -> HomeIdentity:
     """Who the home in that database is. Raises StorageUnavailable: there is none, or a newer one; psycopg.Error."""
-    found = _found(connection)
+    try:
+        found = _entered(connection)
+    except load_driver().errors.UndefinedTable:
+        found = None
     if found is None:
         raise no_home()
     return found
@@ -265,18 +287,20 @@ def findings(connection: Connection) -> list[Finding]:
         found.append(
             Finding(major < POSTGRES_MIN, f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
         )
-    [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
-    if version < SCHEMA_VERSION:
-        found.append(Finding(False, f"it is of version {version}: run headwater home upgrade when all servers are new"))
-    found += _of_waiting(connection)
+    [row] = connection.execute(_FACTS, (_SETTINGS,)).fetchall()
+    facts = _Facts(*row)
+    if facts.version < SCHEMA_VERSION:
+        text = f"it is of version {facts.version}: run headwater home upgrade when all servers are new"
+        found.append(Finding(False, text))
+    found += _of_waiting(facts)
     for name in ("fsync", "full_page_writes"):
-        if _setting(connection, name) != "on":
+        if facts.settings[name] != "on":
             found.append(Finding(True, f"{name} is off, so a crash of the machine can lose all: set it to on"))
-    if (isolation := _setting(connection, "default_transaction_isolation")) != "read committed":
+    if (isolation := facts.settings["default_transaction_isolation"]) != "read committed":
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
-    if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+    if facts.is_standby:
         found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
-    found += _of_writing(connection)
+    found += _of_writing(connection, facts)
     return found
 
 
@@ -308,9 +332,9 @@ def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
         return  # that is told by what rights are lacking
 
 
-def _of_writing(connection: Connection) -> Iterator[Finding]:
+def _of_writing(connection: Connection, facts: _Facts) -> Iterator[Finding]:
     """Findings about what keeps this role from writing."""
-    if _setting(connection, "default_transaction_read_only") != "off":
+    if facts.settings["default_transaction_read_only"] != "off":
         yield Finding(True, "default_transaction_read_only is on, so nothing can be appended: set it to off")
     needed = [(table, right) for rights, table in _GRANTED.findall(RIGHTS) for right in rights.split(", ")]
     tables, rights = zip(*needed, strict=True)
@@ -338,17 +362,17 @@ def pooling(first: Connection, second: Connection) -> list[Finding]:
     return [Finding(True, text)]
 
 
-def _of_waiting(connection: Connection) -> Iterator[Finding]:
+def _of_waiting(facts: _Facts) -> Iterator[Finding]:
     """Findings about the standbys that a commit waits for."""
-    commit, names = _setting(connection, "synchronous_commit"), _setting(connection, "synchronous_standby_names")
-    if connection.execute(_CONFIGURED_COMMIT).fetchone() == ("off",):
+    commit, names = facts.settings["synchronous_commit"], facts.settings["synchronous_standby_names"]
+    if facts.configured_commit == "off":
         yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")
     if commit == "local":
         text = "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest"
         yield Finding(False, text)
     if not names:
         yield Finding(False, "synchronous_standby_names is empty: a standby that is promoted may lack the newest")
-    elif commit != "local" and connection.execute(f"SELECT {VOUCHES}").fetchone() == (False,):
+    elif commit != "local" and not facts.vouches:
         text = (
             f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
             "is promoted may lack the newest, and appends stop unless copies prove that it does not; name one standby, "
@@ -360,6 +384,11 @@ def _of_waiting(connection: Connection) -> Iterator[Finding]:
 def _found(connection: Connection) -> HomeIdentity | None:
     if connection.execute("SELECT to_regclass('headwater.home')").fetchone() == (None,):
         return None
+    return _entered(connection)
+
+
+def _entered(connection: Connection) -> HomeIdentity | None:
+    """What the table of the home says; None: nothing. Raises StorageUnavailable, psycopg.errors.UndefinedTable."""
     row = connection.execute("SELECT version, incarnation, seed FROM headwater.home").fetchone()
     if row is None:
         return None
@@ -367,12 +396,6 @@ def _found(connection: Connection) -> HomeIdentity | None:
     if not max(1, SCHEMA_VERSION - 1) <= version <= SCHEMA_VERSION:
         raise of_other_version(version)
     return HomeIdentity(incarnation, int(seed))
-
-
-def _setting(connection: Connection, name: str) -> str:
-    row: Sequence[Any] | None = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
-    assert row is not None
-    return str(row[0])
 
 
 def _drawn() -> HomeIdentity:

@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 HEARD_S = 10.0
 """Who was heard of within that time runs, as far as is known."""
 _FORGOTTEN_S = 600
-_TELL = """
+_TELL = f"""
+WITH told AS (
 INSERT INTO headwater.server (process, name, addresses, role, term, lag_events, lag_s, ahead, version, format, heard_at)
 VALUES (%(process)s, %(name)s, %(addresses)s, %(role)s, %(term)s, %(lag_events)s, %(lag_s)s, %(ahead)s, %(version)s,
     %(format)s, clock_timestamp())
 ON CONFLICT (process) DO UPDATE SET role = excluded.role, term = excluded.term, lag_events = excluded.lag_events,
     lag_s = excluded.lag_s, ahead = excluded.ahead, heard_at = excluded.heard_at
+), forgotten AS (
+DELETE FROM headwater.server WHERE process <> %(process)s AND (
+    heard_at < clock_timestamp() - {_FORGOTTEN_S} * interval '1 s'
+    OR name = %(name)s AND heard_at < clock_timestamp() - {HEARD_S} * interval '1 s')
+)
+SELECT set_config('synchronous_commit', 'off', true)
 """
-_FORGET = f"""
-DELETE FROM headwater.server WHERE heard_at < clock_timestamp() - {_FORGOTTEN_S} * interval '1 s'
-    OR name = %s AND process <> %s AND heard_at < clock_timestamp() - {HEARD_S} * interval '1 s'
-"""
+"""One statement, so that it takes one round trip."""
 _LEAVE = "DELETE FROM headwater.server WHERE process = %s"
 _SESSIONS = """
 SELECT DISTINCT split_part(application_name, ' ', 3) FROM pg_stat_activity
@@ -76,10 +80,7 @@ def tell(connection: Connection, process: int, report: ServerReport) -> None:
     No standby is waited for: who hangs there could not say that it does.
     """
     given = {**report._asdict(), "process": process, "addresses": msgspec.json.encode(report.addresses).decode()}
-    with connection.transaction():
-        connection.execute("SET LOCAL synchronous_commit = off")
-        connection.execute(_TELL, given)
-        connection.execute(_FORGET, (report.name, process))
+    connection.execute(_TELL, given)
 
 
 def leave(connection: Connection, process: int) -> None:

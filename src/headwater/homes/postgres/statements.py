@@ -19,15 +19,15 @@ from typing import Any
 from ...core.errors import OutcomeUnknown, StorageUnavailable
 from ...core.watch.threads import Threads
 from ...storage.frames.frame_log import nobody
-from ...storage.home.port import JOURNAL_KEY
 from .connections import Connections, HomeConnection, load_driver
+from .lease import CONFIRM
 
 logger = logging.getLogger("headwater.homes")
 
 OVERDUE_S = 5.0
 """Who waits for a commit is told after that time that its outcome is not known; nothing more is sent meanwhile."""
 SILENCE_S = 10.0
-"""A connection on which a statement had no answer for so long is severed, and another one tried."""
+"""A connection on which a round trip takes longer is severed, and another one tried."""
 BYTES_PER_S_MIN = 500_000
 """What is large may take longer."""
 GIVING_UP_S = 2.0
@@ -38,7 +38,6 @@ _OPTION = re.compile(r"(?:^|&)(\w{1,40})=", re.ASCII)
 _NO_SPACE = "53100"
 _DISK_FULL = "the disk of the database is full, where events are committed to; free space there"
 _UNREACHABLE = "where events are committed to cannot be reached; try again later"
-_CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
 _UNKNOWN = ("08", "57", "40003")
 """Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
 server; a wait for a standby may have been cut short."""
@@ -62,8 +61,6 @@ class _Statement:
         self.extra_s = size / BYTES_PER_S_MIN
         """So much longer it may take than a small one."""
         self.began = time.monotonic()
-        self.sent_at: float | None = None
-        """When it was last sent, if it is under way now."""
         self.connection: HomeConnection | None = None
         self.on_overdue = on_overdue
         self.is_told = False
@@ -71,7 +68,17 @@ class _Statement:
 
     def sent(self, connection: HomeConnection) -> None:
         """It goes out on that connection now."""
-        self.connection, self.sent_at = connection, time.monotonic()
+        self.connection = connection
+
+    @property
+    def asked_at(self) -> float | None:
+        """When the round trip began for whose answer it waits; None: it waits for none."""
+        return None if self.connection is None else self.connection.asked_at
+
+    @property
+    def waits_since(self) -> float | None:
+        """Since when who asked waits without a word; None: the home answers them step by step."""
+        return self.began if self.on_overdue is not nobody or self.connection is None else self.asked_at
 
 
 class Statements:
@@ -168,7 +175,6 @@ class Statements:
                     self._answered(statement)
                     return
                 except self._errors.Error as error:
-                    statement.sent_at = None
                     if statement.connection is None or not statement.connection.is_severed:
                         self._failed(error)
                     is_passing = _says_nothing(error) or _passes(error)
@@ -204,7 +210,7 @@ class Statements:
         """All that can be read now is durable when this returns: who waits for a standby waits for all before it."""
         while True:
             connection.is_unconfirmed = False
-            connection.psycopg.execute(_CONFIRM)
+            connection.psycopg.execute(CONFIRM)
             if not connection.is_unconfirmed:
                 return
 
@@ -252,16 +258,18 @@ class Statements:
             with self._changing:
                 under_way = list(self._under_way)
             for statement in under_way:
-                if now - statement.began > self.overdue_s + statement.extra_s:
-                    self._failed(TimeoutError(f"no answer for {self.overdue_s:g} s"), statement.began)
+                waits_since = statement.waits_since
+                if waits_since is not None and now - waits_since > self.overdue_s + statement.extra_s:
+                    self._failed(TimeoutError(f"no answer for {self.overdue_s:g} s"), waits_since)
                     statement.is_told = True
                     statement.on_overdue()
                 silence_s = min(self.silence_s, GIVING_UP_S) if self.gives_up else self.silence_s + statement.extra_s
                 if statement.is_harmless:
                     silence_s = min(silence_s, self.overdue_s)
-                if statement.sent_at is not None and now - statement.sent_at > silence_s:
+                asked_at = statement.asked_at
+                if asked_at is not None and now - asked_at > silence_s:
                     assert statement.connection is not None
-                    self._failed(TimeoutError(f"no answer for {silence_s:.0f} s"), statement.began)
+                    self._failed(TimeoutError(f"no answer for {silence_s:.1f} s"), statement.began)
                     statement.connection.sever()
 
     def _look_again(self) -> None:

@@ -7,9 +7,13 @@ home's counting began, and by a clock that counts sleep as well.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 PATIENCE_S_MIN = 1.0
+CONNECT_S_MIN = 3
+_STEP_MS = 500
+"""Lengths of leases are proposed in steps of that."""
 Term = tuple[int, int]
 """A number that counts up, and the nonce of whoever holds it: what `Term` of a frame log is."""
 
@@ -41,11 +45,38 @@ class LeaseTimes:
 
     @property
     def patience_s(self) -> float:
-        """A request without an answer is repeated after that: the time between two renewals, and at least 1 s.
+        """A request without an answer is repeated after that, on another connection: half of `held_s`, at least 1 s.
 
-        A home whose commits take longer than that keeps no lease of this length.
+        So there is time for another try. A home that takes longer to answer keeps no lease of this length.
         """
-        return max(PATIENCE_S_MIN, self.renewal_s)
+        return max(PATIENCE_S_MIN, self.held_s / 2)
+
+    @property
+    def connect_s(self) -> int:
+        """How long each host may take to connect, which takes several round trips."""
+        return max(CONNECT_S_MIN, int(self.held_s))
+
+    def needed(self) -> str:
+        """How soon the home must answer, and what to do where it does later."""
+        return (
+            f"a lease of {self.length_s:g} s needs an answer within {self.patience_s:.1f} s: where the network is "
+            "slower, give home_lease_ms more than three times as long on all servers"
+        )
+
+    def too_slow(self, round_trip_s: float) -> str | None:
+        """Why no lease of this length is kept at a home that answers after so long, and the remedy; None: it is."""
+        if round_trip_s > self.clock_off_max_s:
+            return (
+                f"the home takes {round_trip_s:.1f} s to answer, more than the {self.clock_off_max_s:g} s for which "
+                "clocks can be compared, so no server takes the lease: have the database nearer to its servers"
+            )
+        if round_trip_s <= self.held_s / 2:
+            return None
+        least_ms = math.ceil(round_trip_s * 3.5 * 1000 / _STEP_MS) * _STEP_MS
+        return (
+            f"the home takes {round_trip_s:.1f} s to answer, and a lease of {self.length_s:g} s is kept up to "
+            f"{self.held_s / 2:.1f} s: set home_lease_ms to {least_ms} or more on all servers"
+        )
 
     def is_free(self, until: float, home_now: float) -> bool:
         """Whether the home may give a lease that another had until then, both by the home's clock.

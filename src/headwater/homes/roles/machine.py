@@ -138,42 +138,48 @@ class Roles:
         """What is to be done about it, in this order.
 
         What time alone has ended is ended first: a process that slept may hear of many things before it hears of time.
+        What would be asked again is asked last, since this may be its answer.
         """
         self._now = max(self._now, now)
         if isinstance(event, events.LeaseRenewed) and self._holds(event.term):
             self._granted(event.sent_at)
-        self._pass_time()
+        self._end_by_time()
         handle = _HANDLERS.get(type(event))
         if handle is not None:
             handle(self, event)
+        self._ask_by_time()
         done, self._actions = self._actions, []
         return done
 
     # Time
 
-    def _pass_time(self) -> None:
+    def _end_by_time(self) -> None:
+        if (lease := self._held) is not None and self._now >= lease.held_until(self.times):
+            self._step_down("the lease was not renewed in time")
+
+    def _ask_by_time(self) -> None:
         now = self._now
+        if (lease := self._held) is not None and now >= lease.renew_at:
+            lease.renew_at = now + self.times.renewal_s
+            self._actions.insert(0, actions.RenewLease(lease.term, now))  # before what may take long
         if self.role is Role.FOLLOWING:
             if not self.obstacles and now >= self._try_at:
                 self._try()
+        elif now < self._repeat_at:
+            return
         elif self.role in (Role.PRIMARY, Role.TAKING_OVER):
-            lease = self._lease
-            assert lease is not None
-            if now >= lease.held_until(self.times):
-                self._step_down("the lease was not renewed in time")
-                return
-            if now >= lease.renew_at:
-                lease.renew_at = now + self.times.renewal_s
-                self._do(actions.RenewLease(lease.term, now))
-            if now >= self._repeat_at:
-                self._go_on() if self.stage is Stage.ENDING_SESSIONS else self._ask()
-        elif now >= self._repeat_at:
-            if self.stage is Stage.ENDING_COORDINATORS:
-                self._release()
-            elif self.stage is Stage.RELEASING:
-                self._leave()
-            elif self._ahead is not None:
-                self._mark()
+            self._go_on() if self.stage is Stage.ENDING_SESSIONS else self._ask()
+        elif self.stage is Stage.ENDING_COORDINATORS:
+            self._release()
+        elif self.stage is Stage.RELEASING:
+            self._leave()
+        elif self._ahead is not None:
+            self._mark()
+
+    @property
+    def _held(self) -> Lease | None:
+        """The lease that this server counts on."""
+        return self._lease if self.role in (Role.PRIMARY, Role.TAKING_OVER) else None
 
     def _granted(self, sent_at: float) -> None:
         assert self._lease is not None
@@ -320,7 +326,7 @@ class Roles:
     # The end of a role
 
     def _lease_lost(self, event: events.LeaseLost) -> None:
-        if self._holds(event.term):
+        if (lease := self._held) is not None and lease.term == event.term:
             self._step_down("the home gives this lease no more")
 
     def _standbys_changed(self, event: events.StandbysChanged) -> None:

@@ -110,15 +110,17 @@ class BulkCalls:
 
     async def place(self, log: str) -> LogPlace:
         """The extent and location of a log. Raises LogNotFound, StorageCorrupted."""
-        self._check_fresh(log)
         stored = await self._opened(log)
+        self._check_fresh(log)
         extent = Extent(stored.head(), stored.first_retained, stored.meta.incarnation)
         may_append = not stored.is_following
         return LogPlace(extent, stored.settings, str(stored.directory), may_append, stored.distrusted)
 
     async def check_position(self, log: str, position: int) -> None:
         """See LocalLog."""
-        (await self._opened(log)).check_position(position)
+        stored = await self._opened(log)
+        self._check_fresh(log)
+        stored.check_position(position)
 
     async def append(self, path: str, command: bytes) -> wire.Appended:
         """Append the events of the batch in that file, in one append. Raises as EventLog.append, InvalidQuery."""
@@ -188,6 +190,7 @@ class BulkCalls:
         act_as(caller.name)
         if shape.right is None:
             names = await self._blocking(Work.ASK, self._store.names)
+            self._check_fresh()
             return wire.encode(wire.LogNames([name for name in names if caller.may(Right.READ, name)]))
         self._guard.authorize(caller, shape.right, given.log)
         self._check_fresh(given.log)
@@ -200,7 +203,10 @@ class BulkCalls:
         if work is None:
             return wire.encode(handler(target, given))
         if not takes_turns:
-            return wire.encode(await self._blocking(work, handler, target, given))
+            answer = await self._blocking(work, handler, target, given)
+            if shape.right is Right.READ:
+                self._check_fresh(given.log)
+            return wire.encode(answer)
         assert isinstance(target, StoredLog), "what takes turns is on a log"
         async with self._turn(given.log, given.writer):
             owner = await self._blocking(Work.ASK, owner_for, target.directory, caller, given)
@@ -213,6 +219,9 @@ class BulkCalls:
             return wire.encode(answer)
 
     def _check_fresh(self, log: str | None = None) -> None:
+        """Raises NotPrimary, StorageUnavailable."""
+        if self._store.has_lapsed():
+            raise NotPrimary(log or "")
         if (reason := self._stale(log)) is not None:
             raise StorageUnavailable(reason=reason)
 

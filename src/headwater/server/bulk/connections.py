@@ -114,6 +114,11 @@ class Connections:
                 its.uncut()
                 its.received = its.taken = its.socket.received or its.received
 
+    def share(self) -> None:
+        """Let another process of this user listen on the port from now on, beside this one."""
+        for its in tuple(self._here):
+            its.share()
+
     def end_largest(self) -> bool:
         """End the connection that holds most, strangers first; returns whether one holds more than `FREE_BYTES`."""
         with self._lock:

@@ -25,8 +25,9 @@ logger = logging.getLogger("headwater.server")
 class BulkPlane:
     """Arrow Flight on a port that was reserved before anything else was opened."""
 
-    def __init__(self, config: Config, reservation: Reservation) -> None:
-        self._config, self._reservation = config, reservation
+    def __init__(self, config: Config, reservation: Reservation, *, is_for_more: bool = False) -> None:
+        """`is_for_more`: the next run of the server has the same reservation, unless somebody closes it."""
+        self._config, self._reservation, self._is_for_more = config, reservation, is_for_more
         self._supervisor: BulkSupervisor | None = None
         self._calls: BulkCalls | None = None
         scheme = "grpc" if config.tls.certificate is None else "grpc+tls"
@@ -34,14 +35,18 @@ class BulkPlane:
         self.url = f"{scheme}://{reservation.host}:{reservation.port}"
 
     @classmethod
-    def reserved(cls, config: Config) -> Self | None:
-        """The bulk plane, or None if it is disabled, or nothing is kept on disk. Raises CannotListen."""
+    def reserved(cls, config: Config, reserve: Callable[[str, int, str], Reservation] | None = None) -> Self | None:
+        """The bulk plane, or None if it is disabled, or nothing is kept on disk. Raises CannotListen.
+
+        `reserve` gets the port for several runs of the server.
+        """
         if not config.flight.enabled:
             return None
         if config.storage == "memory":
             logger.info("no Arrow Flight", extra=fields(reason="it reads logs on disk, and storage is memory"))
             return None
-        return cls(config, Reservation(config.host, config.flight.port, "--flight-port"))
+        reservation = (reserve or Reservation)(config.host, config.flight.port, "--flight-port")
+        return cls(config, reservation, is_for_more=reserve is not None)
 
     @property
     def is_up(self) -> bool:
@@ -111,10 +116,11 @@ class BulkPlane:
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """Let running reads and writes finish, end the process, release the port."""
+        """Let running reads and writes finish, end the process, release the port unless it is for another run."""
         if self._supervisor is not None:
-            await self._supervisor.stop()
+            await self._supervisor.stop(keeps_port=self._is_for_more and not self._reservation.is_closed)
             self._supervisor = None
         if self._calls is not None:
             self._calls.close()
-        self._reservation.close()
+        if not self._is_for_more:
+            self._reservation.close()

@@ -43,10 +43,14 @@ def main() -> None:
     _be_ended_first()
     stop = threading.Event()
     backend: BulkBackend
+    connections: Connections
 
     def asked(what: str, arguments: Sequence[Any]) -> None:
         if what == "stop":
             stop.set()
+        elif what == "share_port":
+            connections.share()
+            link.tell("port_shared")
         else:
             backend.sendings.end(*arguments)
 

@@ -92,6 +92,10 @@ class OwnSocket:
         """Stop limiting segments."""
         _system.setsockopt(self.fd, socket.SOL_SOCKET, _SO_DETACH_FILTER, bytes(4), 4)
 
+    def share(self) -> None:
+        """Let other sockets of this user listen where it does."""
+        _system.setsockopt(self.fd, socket.SOL_SOCKET, socket.SO_REUSEPORT, struct.pack("i", 1), 4)
+
     def end(self) -> None:
         """End the connection, for its owner and the peer."""
         _system.shutdown(self.fd, socket.SHUT_RDWR)

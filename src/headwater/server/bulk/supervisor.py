@@ -1,6 +1,7 @@
 """Starts the bulk process, answers it, and restarts it if it dies: the server goes on without it meanwhile.
 
 Until it serves, a listening socket holds its port, and clients wait there; it takes them over (`early_connections`).
+So do the clients that come between two runs of a server.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ HELD_MAX = 64
 """Connections that wait for the process; the system makes more of them retry after a second."""
 PREVIOUS_S, PREVIOUS_LOOK_S = 3.0, 0.05
 """How long a start waits for its port, and how often it looks."""
+SHARED_S = 2.0
+"""How long a process that is to end may take to share its port, so that no client is refused in between."""
 SILENT_S = 20
 """A client silent for this long is disconnected, and starts no process: a load balancer's probe, say. Linux counts in
 its own repetitions, which makes it 31 s.
@@ -58,7 +61,7 @@ class BulkSettings(msgspec.Struct, frozen=True):
 
 
 class Reservation:
-    """Holds a port for the bulk process, from the start of the server to its end."""
+    """Holds a port for the bulk processes, from the start of the server to its end."""
 
     def __init__(self, host: str, port: int, flag: str) -> None:
         """Raises CannotListen. If the port is in use, it waits for PREVIOUS_S: the bulk process of a killed server
@@ -81,16 +84,30 @@ class Reservation:
         """The address, in URL form."""
         return f"[{self.address}]" if self.family == socket.AF_INET6 else self.address
 
-    def listening(self) -> socket.socket:
-        """A socket on which clients wait, until the caller closes it. Raises OSError: another process listens there."""
-        listening, self._listening = self._listening, None
-        return listening or self._listen()
+    def listening(self, *, shares: bool = False) -> socket.socket:
+        """The socket on which clients wait, until it is handed over. Raises OSError: another process listens there.
+
+        `shares`: that one shares the port, and some clients still reach it.
+        """
+        if self._listening is None:
+            self._listening = self._listen(shares=shares)
+        return self._listening
+
+    def handed_over(self) -> None:
+        """A process has the socket on which clients wait, and will listen itself."""
+        if self._listening is not None:
+            self._listening.close()
+            self._listening = None
 
     def close(self) -> None:
         """Release the port."""
-        if self._listening is not None:
-            self._listening.close()
+        self.handed_over()
         self._held.close()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the port was released."""
+        return self._held.fileno() < 0
 
     def _bind_after_previous(self, port: int) -> None:
         """Bind it without listening, so that no connection comes here. Raises OSError: another process keeps it."""
@@ -108,10 +125,12 @@ class Reservation:
                 is_told = True
             time.sleep(PREVIOUS_LOOK_S)
 
-    def _listen(self) -> socket.socket:
+    def _listen(self, *, shares: bool = False) -> socket.socket:
         listening = socket.socket(self.family, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if shares:
+                listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if hasattr(socket, "TCP_DEFER_ACCEPT"):
                 listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_S)
             listening.bind((self.address, self.port))
@@ -142,8 +161,8 @@ class BulkSupervisor:
         """
         self._settings, self._port, self._threads = settings, port, threads or Threads()
         self._waits, self._ended = waits, ended
-        self._calls = {**calls, "ready": self._ready}
-        self._is_ready = asyncio.Event()
+        self._calls = {**calls, "ready": self._ready, "port_shared": self._port_shared}
+        self._is_ready, self._is_shared = asyncio.Event(), asyncio.Event()
         self._is_stopping = False
         self._process: asyncio.subprocess.Process | None = None
         self._answering: Answering | None = None
@@ -174,9 +193,11 @@ class BulkSupervisor:
         if self._answering is not None:
             self._answering.ask(what, *arguments)
 
-    async def stop(self) -> None:
-        """Let it finish its running work, then end it."""
+    async def stop(self, *, keeps_port: bool = False) -> None:
+        """Let it finish its running work, then end it. `keeps_port`: clients that come meanwhile wait for the next."""
         self._is_stopping = True
+        if keeps_port and self.is_serving:
+            await self._share_port()
         if self._answering is not None:
             self._answering.ask("stop")
         if self._process is not None and self._process.returncode is None:
@@ -189,6 +210,23 @@ class BulkSupervisor:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        if keeps_port:
+            self._hold_port()
+
+    async def _share_port(self) -> None:
+        """Listen beside the process that serves, which is about to end."""
+        assert self._answering is not None
+        self._answering.ask("share_port")
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SHARED_S):
+                await self._is_shared.wait()
+                self._hold_port(shares=True)
+
+    def _hold_port(self, *, shares: bool = False) -> None:
+        try:
+            self._port.listening(shares=shares)
+        except OSError as error:
+            logger.warning("the port of Arrow Flight is closed for a moment: %s", error)
 
     async def _run(self) -> None:
         pause_s = PAUSE_S_MIN
@@ -197,7 +235,7 @@ class BulkSupervisor:
             started = loop.time()
             try:
                 with ExitStack() as held:
-                    sockets = [held.enter_context(self._port.listening())]
+                    sockets = [self._port.listening()]
                     if self._waits:
                         sockets.append(held.enter_context(await _first_client(sockets[0])))
                         logger.info("the bulk process is started for its first client")
@@ -232,6 +270,7 @@ class BulkSupervisor:
             )
             on_failure.pop_all()
         close_all(held)  # they are the process's now: if it dies, the waiting connections end
+        self._port.handed_over()
         self._answering = Answering(self._calls)
         try:
             await self._answering.run(ours)
@@ -241,6 +280,9 @@ class BulkSupervisor:
             if self._process.returncode is None:
                 self._process.kill()
                 await self._process.wait()
+
+    async def _port_shared(self) -> None:
+        self._is_shared.set()
 
     async def _ready(self) -> None:
         self.is_serving = self.is_up = True

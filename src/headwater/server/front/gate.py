@@ -62,6 +62,8 @@ class Gate:
         """The address of the primary that this replica follows; None if there is none, or it is unknown."""
         self.standing_by: Callable[[], str | None] = lambda: None
         """Why this server is not the primary; None if it is, or has no home."""
+        self.has_lapsed: Callable[[], bool] = lambda: False
+        """Whether this server was the primary until its lease ended, so that its data may be old."""
         self._reads: Callable[[Scope], bool] = lambda scope: False
         self._stale: Callable[[str | None], str | None] = lambda log: None
         self._stale_paths: Container[str] = ()
@@ -93,7 +95,7 @@ class Gate:
             await self._not_now(scope, receive, answering(send))
             return
         self._activity.what = scope
-        passage = _Passage(self, send, is_stream=scope["type"] == "websocket")
+        passage = _Passage(self, scope, receive, send)
         try:
             await self._front_ends(scope, receive, answering(passage.send))
         finally:
@@ -174,6 +176,10 @@ class Gate:
     def _may_read(self, scope: Scope) -> bool:
         return self._reads(scope) and (scope["path"] in self._stale_paths or self.stale() is None)
 
+    def is_read(self, scope: Scope) -> bool:
+        """Whether the request reads: its answer says what the logs had, and not what it changed."""
+        return scope["type"] == "http" and (scope["method"] in ("GET", "HEAD") or self._reads(scope))
+
     def open(self, front_ends: Application) -> None:
         """From now on requests go to the front ends."""
         assert self.state in (State.STARTING, State.READING)
@@ -205,10 +211,15 @@ class Gate:
 class _Passage:
     """One request passing the gate."""
 
-    __slots__ = ("_gate", "_has_started", "_is_stream", "_send", "_started", "_status")
+    __slots__ = (
+        "_gate", "_has_started", "_is_stream", "_is_withheld", "_receive", "_scope", "_send", "_started", "_status"
+    )  # fmt: skip
 
-    def __init__(self, gate: Gate, send: Send, *, is_stream: bool) -> None:
-        self._gate, self._send, self._is_stream = gate, send, is_stream
+    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
+        self._gate, self._scope, self._receive, self._send = gate, scope, receive, send
+        self._is_stream = is_stream = scope["type"] == "websocket"
+        self._is_withheld = False
+        """Whether the lease ended before the response began, so that its content may be old."""
         self._has_started = False
         """Whether a response has begun."""
         self._status = 500  # the response if the application never gives one
@@ -219,7 +230,11 @@ class _Passage:
             gate.requests += 1
 
     def send(self, message: Message) -> Awaitable[None]:
+        if self._is_withheld:
+            return _nothing()
         if message["type"] == "http.response.start":
+            if self._gate.has_lapsed() and self._gate.is_read(self._scope):
+                return self._withhold()
             self._has_started = True
             self._status = message["status"]
             for name, value in message.get("headers", ()):
@@ -230,6 +245,16 @@ class _Passage:
         elif message["type"] == "websocket.accept":
             self._status, self._has_started = 101, True
         return self._send(message)
+
+    async def _withhold(self) -> None:
+        async def passed(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                self._has_started, self._status = True, message["status"]
+            await self._send(message)
+
+        self._is_withheld = True
+        detail = "this server's lease ended before the answer, so that it may be old; try again"
+        await self._gate.refuse(self._scope, self._receive, passed, detail)
 
     def end(self, scope: Scope) -> None:
         route = scope.get("route")
@@ -244,6 +269,10 @@ class _Passage:
         if self._gate.spans is not None:
             known, status = "" if template == UNMATCHED else template, self._status if self._has_started else 0
             self._gate.spans.request(scope, known, status, time.perf_counter() - self._started)
+
+
+async def _nothing() -> None:
+    """Drop the rest of a withheld response."""
 
 
 async def _answer(exchange: Exchange, problem: Problem) -> None:

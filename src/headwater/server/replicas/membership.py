@@ -116,7 +116,7 @@ class Membership:
         self.has_turn = self._is_primary = False
         self._is_deposed = False
         """Whether it left because its lease was over: until its logs are closed, their data is old."""
-        self.home.has_lapsed = self._has_lapsed
+        self.home.has_lapsed = self.has_lapsed
         self.replica: Replica | None = None
         """The replica's copy, while another server is the primary."""
         threads = Threads()
@@ -127,7 +127,7 @@ class Membership:
     def standing_by(self) -> str | None:
         """Why this server does not serve, if another one does."""
         if self.has_turn:
-            return "the lease was not renewed in time" if self._has_lapsed() else None
+            return "the lease was not renewed in time" if self.has_lapsed() else None
         if self.driver.is_away:
             return "the home does not answer"
         standing = self.driver.standing
@@ -137,9 +137,10 @@ class Membership:
             return f"the home changed: {standing.obstacle}; an operator must look"
         address = standing.addresses.get("http", "")
         known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
-        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values())])
+        slowness = filter(None, [self.driver.slowness])
+        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values()), *slowness])
 
-    def _has_lapsed(self) -> bool:
+    def has_lapsed(self) -> bool:
         """Whether this server is a primary whose lease has expired, by a clock that counts sleep: its data is old."""
         return self._is_deposed or (self._is_primary and not self.driver.may_act())
 
@@ -237,7 +238,7 @@ class Membership:
 
     async def leave(self, store: LogStore, *, stops: bool) -> None:
         """Let the next primary begin, before slow work here."""
-        self._is_stopping, self._is_deposed = stops, self._has_lapsed()
+        self._is_stopping, self._is_deposed = stops, self.has_lapsed()
         if stops:
             self.driver.stop()
         else:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 
 from ...formats.settings.declaration import InvalidConfiguration
 from ..bulk.plane import BulkPlane
+from ..bulk.supervisor import Reservation
 from ..config.settings import Config
 from ..process.sockets import CannotListen, UnixSocket, certificates, close_all, listen, url
 
@@ -18,6 +19,8 @@ class BoundPorts:
     def __init__(self) -> None:
         self._sockets: dict[str, list[socket.socket]] = {}
         """By the flag of their port."""
+        self._reservation: Reservation | None = None
+        """The port of Arrow Flight."""
 
     def listen(self, host: str, port: int, flag: str) -> list[socket.socket]:
         """As `sockets.listen`, on the same port each time. The caller closes the sockets. Raises CannotListen."""
@@ -25,10 +28,19 @@ class BoundPorts:
             self._sockets[flag] = listen(host, port, flag)
         return [bound.dup() for bound in self._sockets[flag]]
 
+    def reserve(self, host: str, port: int, flag: str) -> Reservation:
+        """The same reservation each time. Raises CannotListen."""
+        if self._reservation is None:
+            self._reservation = Reservation(host, port, flag)
+        return self._reservation
+
     def close(self) -> None:
         """Leave the sockets to the run that has them, if any. May be called again."""
         while self._sockets:
             close_all(self._sockets.popitem()[1])
+        reservation, self._reservation = self._reservation, None
+        if reservation is not None:
+            reservation.close()
 
 
 class Ports:
@@ -55,7 +67,7 @@ class Ports:
             self.amqp = bind(config.host, config.amqp.port, "--amqp-port")
             if config.amqp.read_port is not None:
                 self.amqp_read = bind(config.host, config.amqp.read_port, "--amqp-read-port")
-            self.bulk = BulkPlane.reserved(config)
+            self.bulk = BulkPlane.reserved(config, None if bound is None else bound.reserve)
         except CannotListen:
             close_all([*self.http, *self.amqp, *self.amqp_read])
             if self.local is not None:

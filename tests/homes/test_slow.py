@@ -1,0 +1,100 @@
+"""A network between server and home that takes its time: what a server can do, and what it says of what it cannot."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.servers import ServerReport
+
+from ..waiting import eventually
+from .postgres_server import Postgres, fresh_home, shared_server
+from .proxy import Proxy
+from .test_servers import Member, command, database, status, url
+
+__all__ = ["database", "url"]
+
+HALF_S = 0.6
+"""How long the network takes each way."""
+START_S = 120.0
+
+
+@pytest.fixture
+def proxy(database: Postgres) -> Iterator[Proxy]:
+    made = Proxy(database.port)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize("lease_s", [15, 5])
+def test_a_server_becomes_the_primary_over_a_slow_network_and_appends(
+    url: str, database: Postgres, proxy: Proxy, tmp_path: Path, lease_s: int
+) -> None:
+    proxy.delay_s = HALF_S
+    far = url.replace(f":{database.port}/", f":{proxy.port}/")
+    member = Member(far, tmp_path / "a", lease_ms=f"{lease_s}000")
+    try:
+        eventually(member.is_primary, lambda: (tmp_path / "a.log").read_text(), within_s=START_S)
+        term, until = status(url)["term"], time.monotonic() + 2 * lease_s
+        given = []
+        while time.monotonic() < until:
+            given.append(member.append(len(given)))
+        assert given == [*range(1, len(given) + 1)]
+        assert status(url)["term"] == term
+    finally:
+        member.close()
+
+
+def test_a_network_that_is_too_slow_for_the_lease_is_told_with_a_longer_one(
+    url: str, database: Postgres, proxy: Proxy, tmp_path: Path
+) -> None:
+    proxy.delay_s = HALF_S
+    far = url.replace(f":{database.port}/", f":{proxy.port}/")
+    printed = command("home", "status", "--home", far, "--home-lease-ms", "3000")
+    assert "note: the home takes 1.2 s to answer, and a lease of 3 s is kept up to 1.0 s: " in printed
+    assert "set home_lease_ms to 4500 or more on all servers" in printed
+    shown = json.loads(command("home", "status", "--home", far, "--home-lease-ms", "4500", "--json"))
+    assert shown["slowness"] is None and shown["round_trip_s"] > 2 * HALF_S
+    member = Member(far, tmp_path / "a", lease_ms="3000")
+    try:
+        log = tmp_path / "a.log"
+        eventually(lambda: "a lease of 3 s needs an answer within 1.0 s" in log.read_text(), log.read_text)
+    finally:
+        member.close()
+
+
+def test_what_a_server_asks_for_its_lease_takes_one_round_trip_each() -> None:
+    url = fresh_home()
+    proxy = Proxy(shared_server().port)
+    sent: list[bytes] = []
+    with closing(PostgresHome(url.replace(f":{shared_server().port}/", f":{proxy.port}/"))) as home:
+        granted = home.try_lease("one", {}, 1, 60)
+        assert granted is not None and home.fence_journal(granted)
+        home.adopt(granted)
+        home.create("a" * 32, 0)
+        report = ServerReport("one", {}, "primary", 1, 0, 0.0, "", "0.1.0", 2)
+        asks: list[Callable[[], object]] = [
+            home.standing,
+            lambda: home.renew_lease(granted.term, 60),
+            lambda: home.try_lease("one", {}, 1, 60),
+            home.end_sessions,
+            lambda: home.fence_journal(granted),
+            lambda: home.fence_logs(granted),
+            lambda: home.tell_of(report),
+            home.heads,
+        ]
+        trips = []
+        for ask in asks:
+            ask()  # the first one prepares
+            sent.clear()
+            proxy.lose(lambda content: bool(sent.append(content)))
+            ask()
+            trips.append(len(sent))
+    proxy.close()
+    assert trips == [1] * len(asks)
