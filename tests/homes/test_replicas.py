@@ -25,7 +25,7 @@ from headwater.core.errors import LogNotFound, NotPrimary, StorageUnavailable
 from headwater.core.query import Query
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow.tables import events_of
-from headwater.server.replicas.frame_push import SECRET_HEADER, SECRET_KEY, SECRET_KIND
+from headwater.homes.home_secret import SECRET_HEADER, SECRET_KEY, SECRET_KIND
 from headwater.storage.state.data_directory import open_state
 from tests.ports import free_ports
 

@@ -43,6 +43,7 @@ from ..core.watch.notification_types import NotificationType
 from ..core.watch.threads import Threads
 from ..formats.settings.declaration import InvalidConfiguration
 from ..futoin import server as futoin
+from ..homes.home_secret import HomeSecret, ensure_secret
 from ..homes.postgres.statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..http.outgoing import BadFile
@@ -82,7 +83,7 @@ from .process.sockets import is_loopback
 from .replicas import frame_push
 from .replicas.amqp import ReplicaAmqp
 from .replicas.frame_listener import Listening
-from .replicas.frame_push import PushedFrames, ensure_secret
+from .replicas.frame_push import PushedFrames
 from .replicas.membership import Membership
 from .replicas.replica import Replica, marked, only_reads
 from .startup.configured_logs import create_logs, seed_home
@@ -397,7 +398,7 @@ class ServerRun:
             ahead = f"the copy is ahead of its home: {follower.ahead}" if follower.ahead else None
             return ahead or store.unready() or membership.hindrance()
 
-        listening = Listening(store.follower, store.state, membership.primary, hindrance)
+        listening = Listening(store.follower, HomeSecret(store.state), membership.primary, hindrance)
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         membership.replica = replica
@@ -581,7 +582,7 @@ class ServerRun:
             own_rooms["console"] = page
             front_ends.append(page)
         if self._membership is not None:
-            pushed = PushedFrames(self._membership.committed, store.state)
+            pushed = PushedFrames(self._membership.committed, HomeSecret(store.state))
             own_rooms[frame_push.ROOM] = pushed
             front_ends.append(pushed)
         self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
