@@ -60,6 +60,8 @@ from .config.settings import REMOVED, Config
 from .entities.home_servers import HomeServers
 from .entities.registration import serve_management
 from .entities.server import ServerEntity
+from .front.forwarding.forwarder import Forwarder
+from .front.forwarding.sender import Senders
 from .front.gate import Gate, State
 from .front.health import HEALTH_PATHS, METRICS, Health, ServerRole
 from .front.meter import RequestMeter
@@ -85,7 +87,7 @@ from .replicas.amqp import ReplicaAmqp
 from .replicas.frame_listener import Listening
 from .replicas.frame_push import PushedFrames
 from .replicas.membership import Membership
-from .replicas.replica import Replica, marked, only_reads
+from .replicas.replica import Replica, lacks_log, marked, only_reads
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
 from .startup.memory_fit import warn_of_misfit, watch_logs
@@ -398,8 +400,11 @@ class ServerRun:
             ahead = f"the copy is ahead of its home: {follower.ahead}" if follower.ahead else None
             return ahead or store.unready() or membership.hindrance()
 
-        listening = Listening(store.follower, HomeSecret(store.state), membership.primary, hindrance)
+        secret = HomeSecret(store.state)
+        listening = Listening(store.follower, secret, membership.primary, hindrance)
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
+        self._gate.senders = Senders(secret)
+        forwarder = Forwarder(membership.primary, secret) if self._config.replica.forward else None
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         membership.replica = replica
         turns = FairScheduler(activity=self._activity)
@@ -417,11 +422,18 @@ class ServerRun:
             partial(room_metrics.memory_metrics, self._memory),
             partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
             partial(room_metrics.amqp_metrics, messages.containers),
+            partial(room_metrics.forwarding_metrics, forwarder),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
-        rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
+        root = RootPage(guard, has_console=forwarder is not None and self._config.console.enabled)
+        rooms: dict[str, Application] = {"": root, METRICS.strip("/"): metrics}
         open_paths = () if self._config.http.metrics_need_right else (METRICS,)  # else users would have to be known
-        self._gate.read(marked(by_room(rooms, data), lambda: follower.ahead), only_reads, replica.stale, open_paths)
+        reading: list[FrontEnd] = [data]
+        if forwarder is not None:
+            reading.append(forwarder)
+            ending.push_async_callback(forwarder.close)
+        front_ends = marked(by_room(rooms, data), lambda: follower.ahead)
+        self._gate.read(front_ends, only_reads, replica.stale, open_paths, forwarder, partial(lacks_log, store))
         if ports.bulk is not None:
             await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
         await messages.start()
@@ -432,11 +444,13 @@ class ServerRun:
         finally:
             await asyncio.to_thread(listening.stop)
         if has_turn:
-            self._reading.append(data)
+            self._reading += reading
+            if forwarder is not None:
+                forwarder.retire()
             await messages.end_standing_by()
             await asyncio.to_thread(store.begin_term)
             return True
-        await asyncio.gather(self._drain(http, [data]), messages.stop())
+        await asyncio.gather(self._drain(http, reading), messages.stop())
         return False
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
