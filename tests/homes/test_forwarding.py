@@ -18,7 +18,7 @@ from headwater.core import Event
 from headwater.core.errors import LogNotFound
 
 from ..waiting import eventually
-from .test_replicas import metrics, pair, reads
+from .test_replicas import knows_primary, metrics, pair
 from .test_servers import PATIENCE_S, Join, Member, command, database, join, url
 
 __all__ = ["database", "join", "pair", "url"]
@@ -96,7 +96,7 @@ def test_a_primary_that_ends_under_an_append_leaves_one_answer_and_no_double(
 def test_what_a_frozen_primary_does_not_answer_is_an_unknown_outcome(pair: tuple[Member, Member], join: Join) -> None:
     first, second = pair
     third = join("c")
-    eventually(lambda: reads(third))
+    eventually(lambda: knows_primary(third))
     first.process.send_signal(signal.SIGSTOP)
     with closing(socket.create_connection(("127.0.0.1", second.port), PATIENCE_S)) as asking:
         body = json.dumps({"events": [{"type": "E", "id": "lost"}]}).encode()
@@ -106,7 +106,7 @@ def test_what_a_frozen_primary_does_not_answer_is_an_unknown_outcome(pair: tuple
     assert received.split()[1] in (b"504", b"503"), received
     eventually(lambda: second.is_primary() or third.is_primary())
     replica = third if second.is_primary() else second
-    eventually(lambda: reads(replica))
+    eventually(lambda: knows_primary(replica))
     with connect(replica.url, retry_s=PATIENCE_S) as server:
         assert server.log("orders").append([Event("E", id="lost")]).first == 1
     first.process.send_signal(signal.SIGCONT)

@@ -60,13 +60,18 @@ def reads(member: Member) -> bool:
         return False
 
 
+def knows_primary(member: Member) -> bool:
+    """Whether it is such a replica, and knows who is the primary."""
+    return reads(member) and "is the primary" in member.unready()
+
+
 @pytest.fixture
 def pair(join: Join) -> Iterator[tuple[Member, Member]]:
     """A primary, and a replica."""
     first = join("a")
     eventually(first.is_primary)
     second = join("b")
-    eventually(lambda: reads(second) and "is the primary" in second.unready())
+    eventually(lambda: knows_primary(second))
     yield first, second
 
 
@@ -101,7 +106,7 @@ def test_what_changes_something_is_answered_with_the_primary_where_it_is_not_for
     first = join("a")
     eventually(first.is_primary)
     second = join("b", "--replica-forward", "false")
-    eventually(lambda: reads(second))
+    eventually(lambda: knows_primary(second))
     for method, path, body in (
         ("POST", "/logs/orders/append", {"events": [{"type": "E"}]}),
         ("POST", "/logs/orders/trim", {"below": 1}),
@@ -166,7 +171,7 @@ def test_a_log_that_a_replica_lacks_is_asked_of_the_primary(join: Join) -> None:
     primary = join("a")
     eventually(primary.is_primary)
     replica = join("b", "--replica-forward", "false")
-    eventually(lambda: reads(replica))
+    eventually(lambda: knows_primary(replica))
     for method, path in (("GET", "/logs/nowhere/head"), ("GET", "/logs/nowhere"), ("POST", "/logs/nowhere/read")):
         status, told = answer(replica, path, method=method, body={} if method == "POST" else None)
         assert (status, told["primary"]) == (421, primary.url)
