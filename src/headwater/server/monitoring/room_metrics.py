@@ -225,8 +225,13 @@ def forwarding_metrics(forwarder: Forwarder | None) -> Iterator[Metric]:
         (["not_sent"], counts.not_sent), (["outcome_unknown"], counts.unknown), (["broken_off"], counts.broken_off)
     ]  # fmt: skip
     yield gauge("forwarding", "Requests and WebSockets being forwarded to the primary.", forwarder.running)
-    yield counter("forwarded", "Requests and WebSockets that were to be forwarded to the primary.", kinds, ["kind"])
-    yield counter("forwarding_failures", "Of these, those that failed between the servers.", failures, ["outcome"])
+    yield counter("forwarded", "Requests and WebSockets forwarded to the primary.", kinds, ["kind"])
+    yield counter(
+        "forwarding_failures",
+        "Forwarded requests and WebSockets that failed between the servers.",
+        failures,
+        ["outcome"],
+    )
 
 
 def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
