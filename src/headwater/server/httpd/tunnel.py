@@ -1,4 +1,4 @@
-"""The client's end of a WebSocket that another server serves: bytes go to it and come back as they are.
+"""The client's end of a WebSocket that another server serves: bytes pass unchanged in both directions.
 
 So compression, pings, close codes and limits are between the client and that server. Each end reads only while the
 other one may write.
@@ -27,7 +27,7 @@ class FarEnd(Protocol):
         """Whether to read nothing for now."""
 
     def finish(self) -> None:
-        """Close after what was sent."""
+        """Close once everything is sent."""
 
 
 class TunnelEnd(PeerConnection):
@@ -96,7 +96,7 @@ class TunnelEnd(PeerConnection):
             self.transport.resume_reading()
 
     def close(self) -> None:
-        """Close after what was sent."""
+        """Close once everything is sent."""
         if not self.transport.is_closing():
             self.transport.close()
             self._cut = self.loop.call_later(CLOSE_S, self.transport.abort)

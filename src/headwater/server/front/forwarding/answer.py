@@ -33,7 +33,7 @@ class ForwardedAnswer:
         another request.
         """
         self.rest = b""
-        """What followed the head of a 101: it belongs to the other protocol."""
+        """Input behind the head of a 101: it belongs to the other protocol."""
         self._is_head, self._is_upgrade, self._ends_with_connection = method == "HEAD", is_upgrade, version == "1.0"
         self._pieces: deque[bytes] = deque()
         self._head_bytes = 0

@@ -46,7 +46,7 @@ class NearEnd(Protocol):
         """Whether to read nothing for now."""
 
     def close(self) -> None:
-        """Close after what was sent."""
+        """Close once everything is sent."""
 
 
 class HopConnection(asyncio.BufferedProtocol):
@@ -135,7 +135,7 @@ class HopConnection(asyncio.BufferedProtocol):
         return True
 
     def fail(self, error: ConnectionError) -> None:
-        """End it at once; who waits for it gets the error."""
+        """End it at once; waiting tasks get the error."""
         if self._error is None:
             self._error = error
         if self._answer is not None:
@@ -151,7 +151,7 @@ class HopConnection(asyncio.BufferedProtocol):
     # the primary's end of a tunnel
 
     def lead_to(self, near: NearEnd) -> None:
-        """What the primary sends from now on goes to that end, as it is."""
+        """From now on send all input to that end, unchanged."""
         assert self._answer is not None
         rest, self._near = self._answer.rest, near
         if rest:
@@ -160,7 +160,7 @@ class HopConnection(asyncio.BufferedProtocol):
         self.hold(False)
 
     def write(self, data: bytes) -> None:
-        """Send it to the primary, as it is."""
+        """Send it to the primary, unchanged."""
         if self.is_open:
             assert self._transport is not None
             self._transport.write(data)
@@ -177,7 +177,7 @@ class HopConnection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def finish(self) -> None:
-        """Close after what was sent."""
+        """Close once everything is sent."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
             self._patience.set(CLOSE_S)

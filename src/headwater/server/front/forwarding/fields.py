@@ -1,7 +1,7 @@
 """The heads of a forwarded request and of its answer (RFC 9110, 7.6.1). No I/O.
 
-Fields that belong to one connection are not passed on: the fixed ones, and those that `Connection` names. What a client
-sends in our own fields never is: a replica says itself which client it speaks for.
+Fields that belong to one connection are not passed on: some by their names, others because `Connection` names them. A
+client's values of our own fields are dropped: the replica itself says which client it speaks for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OF_CONNECTION = frozenset(
 )
 _OF_BODY = frozenset({b"content-length"})
 _OF_REPLICA = frozenset({SECRET_HEADER, PEER_HEADER, b"x-forwarded-for", b"x-forwarded-proto"})
-"""What the replica says instead. `Forwarded` has read the last two, if they are from a trusted proxy."""
+"""The replica replaces them. `Forwarded` has read the last two, if a trusted proxy sent them."""
 _HIDING = (401, 403)
 """Answers that do not show whether the log is new: it would be known to anybody which logs exist."""
 
@@ -74,7 +74,7 @@ def request_head(scope: Scope, secret: bytes) -> bytes:
 
 
 def answer_fields(status: int, fields: Sequence[Header], primary: str) -> list[Header]:
-    """The fields of an answer, as the client gets them; the server adds `Date`, and what frames the body."""
+    """The fields of an answer, as the client gets them; the server adds `Date`, and frames the body."""
     names = {name for name, _ in fields}
     without = frozenset({b"date"})
     if status in (204, 304) or b"transfer-encoding" in names:
@@ -118,7 +118,7 @@ def _length(headers: Iterable[Header]) -> bytes | None:
 
 
 def _version(scope: Scope) -> bytes:
-    """HTTP/1.0 stays what it is: to such a client the primary sends an answer that shows its end."""
+    """HTTP/1.0 is kept: the primary answers such a client so that the end can be seen."""
     return b"1.0" if scope["http_version"] == "1.0" else b"1.1"
 
 

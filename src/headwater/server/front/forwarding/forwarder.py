@@ -1,7 +1,7 @@
-"""Forwards what is for the primary, for a replica: an ASGI application beside the front ends.
+"""Forwards requests of a replica's clients to the primary: an ASGI application beside the front ends.
 
-The body goes out as it comes, and so does the answer; a client that does not read, or a primary that does not, makes
-the other one wait. What becomes of a request:
+Bodies and answers are passed on as they come; a client or primary that does not read makes the other one wait. The
+outcomes of a request:
 
 | the connection ends | answer |
 | --- | --- |
@@ -11,7 +11,7 @@ the other one wait. What becomes of a request:
 | before the answer to any other | 504 `outcome_unknown` |
 | within the answer, or the WebSocket | broken off there |
 
-A request also ends in this way if its server is no longer the primary, which needs not end the connection.
+If its server is no longer the primary, a request ends in the same way, although the connection may stay open.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ ROUTE = "forwarded"
 ATTEMPTS = 2
 """How often a head is tried to be sent."""
 LOOK_S = 1.0
-"""How often running requests are compared with who is the primary; one of another server ends at the second look."""
+"""How often the primary is compared with the servers of running requests; another server's end at the second look."""
 REFUSAL_BYTES_MAX = 64 * 1024
 """The longest answer to a WebSocket that is not opened."""
 STATE = "$state"
-"""What an unknown outcome is about, if it is not about the events of a log."""
+"""The subject of an unknown outcome, except for appends to a log."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _APPENDS = frozenset({"append", "events"})
 
@@ -147,7 +147,7 @@ class Forwarder:
             await _refuse(scope, receive, send, Unready(detail))
 
     def retire(self) -> None:
-        """This server becomes the primary: what runs ends soon, if the former primary does not end it."""
+        """This server becomes the primary: running requests end soon, if the former primary does not end them."""
         self._is_retired = True
         self._connections.close_idle()
 
@@ -179,7 +179,7 @@ class Forwarder:
             self._end(call)
 
     async def _send_head(self, call: _Call, scope: Scope, *, is_anew: bool = False) -> None:
-        """Send the head of a request to whoever is the primary now; `is_anew`: on a new connection. Raises NotSent."""
+        """Send the head of a request to the present primary; `is_anew`: on a new connection. Raises NotSent."""
         why = "no primary is known"
         for _ in range(ATTEMPTS):
             url, secret = self._primary(), self._secret.value
@@ -276,7 +276,7 @@ class Forwarder:
         await answer_websocket(scope, send, answer.status, fields, body[:REFUSAL_BYTES_MAX])
 
     async def _tunnel(self, call: _Call, scope: Scope) -> None:
-        """Pass on what both sides send, until one of them ends."""
+        """Pass bytes on in both directions, until one side ends."""
         head = accepted_head(call.answer.fields, formatdate(usegmt=True), call.url)
         client: Upgradable = scope[WRITER]
         end = client.pass_through(head, call.connection)
@@ -327,7 +327,7 @@ async def _send_rest(call: _Call, scope: Scope, receive: Receive) -> None:
                 return
         while (await receive())["type"] != "http.disconnect":
             pass
-    except ConnectionError:  # who waits for the answer gets it, too
+    except ConnectionError:  # the wait for the answer raises it, too
         return
     if not call.is_over:
         call.connection.fail(ClientLeft("the client left before its answer"))

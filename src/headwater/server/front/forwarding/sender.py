@@ -1,4 +1,4 @@
-"""Who sent a request: a client, or a server of the same home, and for which client that speaks."""
+"""The sender of a request: a client, or a server of the same home, which may speak for a client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Sender(Enum):
     SERVER = auto()
     """A server of this home, for itself."""
     REPLICA = auto()
-    """A server of this home that forwards the request of a client, and has checked what a gate checks."""
+    """A server of this home that forwards a client's request, after the checks of its own gate."""
 
 
 class Senders:
@@ -28,7 +28,7 @@ class Senders:
     def of(self, scope: Scope) -> Sender:
         """The sender. For a forwarded request, `client` and `scheme` of the scope become those of the client.
 
-        A client that claims to forward a request is a client like any other, and what it claims is dropped.
+        A client that claims to forward a request is a client like any other, and its claim is dropped.
         """
         given = peer = None
         for name, value in scope["headers"]:
