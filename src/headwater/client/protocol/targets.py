@@ -20,7 +20,7 @@ from ...formats.clients.retry import Attempts, ServerUnreachable
 from .address import Address
 from .problems import GatewayFailed
 from .request import Heads
-from .terms import ConnectionLost, Terms
+from .terms import CONNECT_S_MAX, ConnectionLost, Terms
 
 C = TypeVar("C")
 """A connection, as the client defines it."""
@@ -55,6 +55,11 @@ class Targets(Endpoints[Target[C]]):
         super().__init__([Target[C](address) for address in terms.addresses])
         self._terms = terms
         self._given = len(terms.addresses)
+
+    @property
+    def connect_s(self) -> float:
+        """How long connecting may take: shorter if there is another address."""
+        return self._terms.timeout_s if self.is_single else min(self._terms.timeout_s, CONNECT_S_MAX)
 
     def failed(self, target: Target[C], error: OSError | EventLogError) -> None:
         """A target has not answered: if it was current, use the next one, if that may do better."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -90,11 +91,13 @@ async def exchanged(address: tuple[str, int], data: bytes) -> bytes:
 
 
 @asynccontextmanager
-async def serving(application: Application, http: Http | None = None) -> AsyncIterator[tuple[str, int]]:
+async def serving(
+    application: Application, http: Http | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[str, int]]:
     """An HTTP server of ours."""
     bound = socket.create_server(("127.0.0.1", 0))
     address: tuple[str, int] = bound.getsockname()
-    server = HttpServer(application, [bound], http or Http(), None)
+    server = HttpServer(application, [bound], http or Http(), tls)
     await server.start()
     try:
         yield address
@@ -116,14 +119,18 @@ async def forwarding(
 
 
 @asynccontextmanager
-async def pair(application: Application, http: Http | None = None) -> AsyncIterator[tuple[Replica, str]]:
-    """A replica, and the URL of its primary, which runs that application. Both have the same settings."""
+async def pair(
+    application: Application, http: Http | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[Replica, str]]:
+    """A replica, and the URL of its primary, which runs that application. Both have the same settings; `tls` is of the
+    primary.
+    """
     secret = Secret()
     gate = Gate(nothing, set(), RequestMeter())
     gate.senders = Senders(secret.home)
     gate.open(application)
-    async with serving(gate, http) as address:
-        url = f"http://127.0.0.1:{address[1]}"
+    async with serving(gate, http, tls) as address:
+        url = f"{'http' if tls is None else 'https'}://127.0.0.1:{address[1]}"
         async with forwarding(secret, lambda: url, http) as replica:
             yield replica, url
 

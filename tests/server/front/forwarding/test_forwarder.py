@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,11 +14,27 @@ import pytest
 from headwater.core.loop.memory import MemoryAccount, Share
 from headwater.http import Message, Receive, Scope, Send
 from headwater.http.asgi import MEMORY
+from headwater.http.outgoing import Tls
 from headwater.server.front.forwarding import connections, forwarder
 from headwater.server.front.forwarding.forwarder import Forwarder
+from tests.amqp.certificates import Authority
 from tests.http.asgi import scope
 
-from .hop import HOST, OK, Script, Secret, answering, exchanged, forwarding, pair, parsed, problem, run, scripted
+from .hop import (
+    HOST,
+    OK,
+    Script,
+    Secret,
+    answering,
+    exchanged,
+    forwarding,
+    nothing,
+    pair,
+    parsed,
+    problem,
+    run,
+    scripted,
+)
 
 POST = b"POST /logs/orders/append HTTP/1.1\r\ncontent-type: application/json\r\n"
 
@@ -254,6 +272,25 @@ def test_what_is_on_its_way_counts_as_the_clients_memory() -> None:
         request = {**scope("/x", "POST", [(b"content-length", b"100000")]), MEMORY: share}
         assert await forwarder._send_body(call, request, receive)
         assert held == [100_000] and share.bytes == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_a_primary_is_verified_by_its_certificate(tmp_path: Path, is_trusted: bool) -> None:
+    authority = Authority(tmp_path, "authority")
+    own = authority.issue("primary", "IP:127.0.0.1")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(own.file, own.key)
+
+    async def scenario() -> None:
+        async with pair(nothing, tls=tls) as (replica, url):
+            if is_trusted:
+                replica.forwarder._connections._tls = Tls(authority.own.file)
+            for _ in range(2):
+                status, fields, body = await replica.ask(POST + b"content-length: 4\r\n", b"body")
+                assert (status, fields.get("headwater-primary")) == ((204, url) if is_trusted else (503, None))
+            assert is_trusted or "CERTIFICATE_VERIFY_FAILED" in json.loads(body)["detail"]
 
     run(scenario)
 
