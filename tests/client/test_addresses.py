@@ -265,6 +265,36 @@ def test_the_primary_that_is_named_is_followed_with_the_same_credentials(
     assert b"authorization: Basic " in seen[0]
 
 
+def test_after_a_forwarded_answer_the_primary_that_it_names_is_asked(
+    opened: Open, pair: tuple[ServedMemory, ServedMemory]
+) -> None:
+    seen: list[bytes] = []
+
+    def answer(received: bytes) -> str:
+        seen.append(received)
+        body = '{"head": 7, "incarnation": "a"}'
+        return f"HTTP/1.1 200 OK\r\nheadwater-primary: {pair[0].url}\r\ncontent-length: {len(body)}\r\n\r\n{body}"
+
+    with answering(answer) as replica:
+        log = opened(replica)
+        assert log.head() == 7
+        assert log.head() == 0, "the answer of the primary itself"
+    assert len(seen) == 1
+
+
+def test_a_replica_goes_on_forwarding_for_who_cannot_reach_the_primary(opened: Open) -> None:
+    gone, seen = refusing(), []
+
+    def answer(received: bytes) -> str:
+        seen.append(received)
+        body = '{"head": 7, "incarnation": "a"}'
+        return f"HTTP/1.1 200 OK\r\nheadwater-primary: {gone}\r\ncontent-length: {len(body)}\r\n\r\n{body}"
+
+    with answering(answer) as replica:
+        log = opened(replica)
+        assert [log.head() for _ in range(5)] == [7] * 5
+
+
 def test_a_primary_that_does_not_answer_is_told(opened: Open) -> None:
     gone = refusing()
     with naming(421, gone) as replica, pytest.raises(ServerUnreachable, match=gone):

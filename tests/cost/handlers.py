@@ -278,6 +278,11 @@ JOBS = {
         "frames that came together", "some in a turn", "test_futoin.py::test_small_frames"
     ),
     "server/httpd/websocket.py begin": _WAITS,
+    "server/httpd/tunnel.py close": _ONE,
+    "server/front/forwarding/forwarder.py _forward_request": Line("bytes of the body", "one read in a turn"),
+    "server/front/forwarding/forwarder.py _forward_websocket": _WAITS,
+    "server/front/forwarding/forwarder.py _begin": Line("requests being forwarded", "a comparison of each"),
+    "server/front/forwarding/forwarder.py _look_at_calls": Line("requests being forwarded", "a comparison of each"),
     "server/monitoring/loop_watchdog.py _go_on": _ONE,
     "server/monitoring/notifications.py start": Line("logs, consumers, readers", "a look at each, in a thread"),
     "server/process/farewells.py tell": Line("connections that were refused", "one write of each"),

@@ -20,6 +20,7 @@ SEEN_TO = {
     "storage/staging/commit.py": "its results are asked for",
     "server/app.py": "awaited by who starts the server",
     "server/replicas/frame_push.py": "of one request, and ends with it",
+    "server/front/forwarding/forwarder.py": "of one request, and ends with it",
     "server/process/service_manager.py": "extends the start timeout of systemd; without it the start may time out",
     "server/users/guard.py": "checks of passwords and answers are awaited by whoever logs in",
     "server/httpd/websocket.py": "of one connection, and ends with it",

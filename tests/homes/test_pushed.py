@@ -14,17 +14,11 @@ import pytest
 from headwater.core.state import StateStore
 from headwater.core.watch.threads import Threads
 from headwater.homes.commit_feed import Committed
+from headwater.homes.home_secret import SECRET_HEADER, SECRET_RECORD, HomeSecret, ensure_secret
 from headwater.http import Message
 from headwater.server.replicas import frame_push
 from headwater.server.replicas.frame_listener import Listening
-from headwater.server.replicas.frame_push import (
-    SECRET_HEADER,
-    SECRET_KEY,
-    SECRET_KIND,
-    SECRET_RECORD,
-    PushedFrames,
-    ensure_secret,
-)
+from headwater.server.replicas.frame_push import PushedFrames
 from headwater.storage.frames.encoding import EncodedFrame
 from headwater.storage.home.port import JOURNAL_KEY
 from headwater.storage.maintenance.follower import Follower
@@ -59,7 +53,7 @@ def test_an_answer_that_ends_within_a_length_is_listened_to_again() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         server.settimeout(30)
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
-        listening = Listening(cast(Follower, None), state, lambda: address)  # it is told of no frame
+        listening = Listening(cast(Follower, None), HomeSecret(state), lambda: address)  # it is told of no frame
         listening.start(threads)
         try:
             for _ in range(2):
@@ -76,13 +70,13 @@ class Peer:
     """A replica that asks a primary to be told, and what becomes of that."""
 
     def __init__(self, state: StateStore) -> None:
-        entry = state.get(SECRET_KIND, SECRET_KEY)
-        assert entry is not None
+        secret = HomeSecret(state).value
+        assert secret is not None
         self.scope = {
             "type": "http",
             "method": "GET",
             "path": frame_push.PATH,
-            "headers": [(SECRET_HEADER, entry.value)],
+            "headers": [(SECRET_HEADER, secret)],
         }
         self.is_gone, self.takes = asyncio.Event(), asyncio.Event()
         self.is_told = asyncio.Event()
@@ -110,7 +104,7 @@ def pushed_to(is_over: Callable[[Peer, Committed], Awaitable[None]]) -> Peer:
         state, committed = MemoryState(), Committed()
         ensure_secret(state)
         peer = Peer(state)
-        telling = asyncio.ensure_future(PushedFrames(committed, state)(peer.scope, peer.receive, peer.send))
+        telling = asyncio.ensure_future(PushedFrames(committed, HomeSecret(state))(peer.scope, peer.receive, peer.send))
         async with asyncio.timeout(60):
             await peer.is_told.wait()
             assert committed.has_listeners

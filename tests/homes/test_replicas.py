@@ -25,7 +25,7 @@ from headwater.core.errors import LogNotFound, NotPrimary, StorageUnavailable
 from headwater.core.query import Query
 from headwater.flight.client import BulkClient, Ticket
 from headwater.formats.arrow.tables import events_of
-from headwater.server.replicas.frame_push import SECRET_HEADER, SECRET_KEY, SECRET_KIND
+from headwater.homes.home_secret import SECRET_HEADER, SECRET_KEY, SECRET_KIND
 from headwater.storage.state.data_directory import open_state
 from tests.ports import free_ports
 
@@ -60,13 +60,18 @@ def reads(member: Member) -> bool:
         return False
 
 
+def knows_primary(member: Member) -> bool:
+    """Whether it is such a replica, and knows who is the primary."""
+    return reads(member) and "is the primary" in member.unready()
+
+
 @pytest.fixture
 def pair(join: Join) -> Iterator[tuple[Member, Member]]:
     """A primary, and a replica."""
     first = join("a")
     eventually(first.is_primary)
     second = join("b")
-    eventually(lambda: reads(second) and "is the primary" in second.unready())
+    eventually(lambda: knows_primary(second))
     yield first, second
 
 
@@ -97,8 +102,11 @@ def test_a_replica_answers_what_its_primary_would(pair: tuple[Member, Member]) -
     assert "headwater_replica_lag_seconds" in text
 
 
-def test_what_changes_something_is_answered_with_the_primary(pair: tuple[Member, Member]) -> None:
-    first, second = pair
+def test_what_changes_something_is_answered_with_the_primary_where_it_is_not_forwarded(join: Join) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    second = join("b", "--replica-forward", "false")
+    eventually(lambda: knows_primary(second))
     for method, path, body in (
         ("POST", "/logs/orders/append", {"events": [{"type": "E"}]}),
         ("POST", "/logs/orders/trim", {"below": 1}),
@@ -153,14 +161,17 @@ def test_who_asks_for_a_number_of_a_log_that_was_just_created_waits_for_both(pai
         status, head = answer(second, f"/logs/{name}/head", **{"headwater-at-least": "1"})
         assert (status, head["head"]) == (200, 1)
     began = time.monotonic()
-    assert answer(second, "/logs/none/head", **{"headwater-at-least": "1"})[0] == 421
+    assert answer(second, "/logs/none/head", **{"headwater-at-least": "1"})[0] == 404
     assert time.monotonic() - began >= 2
     assert answer(second, "/logs/none/head", **{"headwater-at-least": "x"})[0] == 400
 
 
-def test_a_log_that_a_replica_lacks_is_asked_of_the_primary(pair: tuple[Member, Member]) -> None:
+def test_a_log_that_a_replica_lacks_is_asked_of_the_primary(join: Join) -> None:
     """It cannot know whether it was created a moment ago; so who writes to it does not hear that there is none."""
-    primary, replica = pair
+    primary = join("a")
+    eventually(primary.is_primary)
+    replica = join("b", "--replica-forward", "false")
+    eventually(lambda: knows_primary(replica))
     for method, path in (("GET", "/logs/nowhere/head"), ("GET", "/logs/nowhere"), ("POST", "/logs/nowhere/read")):
         status, told = answer(replica, path, method=method, body={} if method == "POST" else None)
         assert (status, told["primary"]) == (421, primary.url)

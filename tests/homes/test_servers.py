@@ -147,7 +147,7 @@ class Member:
         self._log.close()
 
 
-Join = Callable[[str], Member]
+Join = Callable[..., Member]
 
 
 @pytest.fixture(scope="module")
@@ -168,8 +168,8 @@ def url(database: Postgres) -> str:
 def join(url: str, tmp_path: Path) -> Iterator[Join]:
     members: list[Member] = []
 
-    def joined(name: str) -> Member:
-        members.append(Member(url, tmp_path / name))
+    def joined(name: str, *settings: str) -> Member:
+        members.append(Member(url, tmp_path / name, *settings))
         return members[-1]
 
     yield joined
@@ -251,7 +251,7 @@ def test_another_server_goes_on_where_the_primary_ended(join: Join, url: str, ho
     second = join("b")
     assert [first.append(number) for number in range(3)] == [1, 2, 3]
     assert not second.is_primary()
-    with connect(second.url) as client:  # it names the primary, and the client goes there
+    with connect(second.url) as client:  # it forwards that and names the primary, and the client goes there
         assert client.log("orders").append([Event("E", b"3", id="n-3")]).first == 4
     assert status(url)["addresses"] == {"http": first.url, "amqp": first.amqp}
     match how:

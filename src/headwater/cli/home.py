@@ -337,7 +337,7 @@ def renew_secret(file: Path | None, **flags: object) -> None:
     To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
     who has only the old one is told nothing more.
     """
-    from ..server.replicas.frame_push import renew_secret as renew
+    from ..homes.home_secret import renew_secret as renew
     from ..storage.home.copy_file import home_of
     from ..storage.state.data_directory import open_state
 

@@ -43,6 +43,7 @@ from ..core.watch.notification_types import NotificationType
 from ..core.watch.threads import Threads
 from ..formats.settings.declaration import InvalidConfiguration
 from ..futoin import server as futoin
+from ..homes.home_secret import HomeSecret, ensure_secret
 from ..homes.postgres.statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
 from ..http.outgoing import BadFile
@@ -59,6 +60,8 @@ from .config.settings import REMOVED, Config
 from .entities.home_servers import HomeServers
 from .entities.registration import serve_management
 from .entities.server import ServerEntity
+from .front.forwarding.forwarder import Forwarder
+from .front.forwarding.sender import Senders
 from .front.gate import Gate, State
 from .front.health import HEALTH_PATHS, METRICS, Health, ServerRole
 from .front.meter import RequestMeter
@@ -82,9 +85,9 @@ from .process.sockets import is_loopback
 from .replicas import frame_push
 from .replicas.amqp import ReplicaAmqp
 from .replicas.frame_listener import Listening
-from .replicas.frame_push import PushedFrames, ensure_secret
+from .replicas.frame_push import PushedFrames
 from .replicas.membership import Membership
-from .replicas.replica import Replica, marked, only_reads
+from .replicas.replica import Replica, lacks_log, marked, only_reads
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
 from .startup.memory_fit import warn_of_misfit, watch_logs
@@ -398,8 +401,11 @@ class ServerRun:
             ahead = f"the copy is ahead of its home: {follower.ahead}" if follower.ahead else None
             return ahead or store.unready() or membership.hindrance()
 
-        listening = Listening(store.follower, store.state, membership.primary, hindrance)
+        secret = HomeSecret(store.state)
+        listening = Listening(store.follower, secret, membership.primary, hindrance)
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
+        self._gate.senders = Senders(secret)
+        forwarder = Forwarder(membership.primary, secret) if self._config.replica.forward else None
         replica = Replica(store.follower, self._config.replica.stale_ms_max / 1000, lambda: listening.is_live)
         membership.replica = replica
         turns = FairScheduler(activity=self._activity)
@@ -417,11 +423,18 @@ class ServerRun:
             partial(room_metrics.memory_metrics, self._memory),
             partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
             partial(room_metrics.amqp_metrics, messages.containers),
+            partial(room_metrics.forwarding_metrics, forwarder),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
-        rooms: dict[str, Application] = {"": RootPage(guard, has_console=False), METRICS.strip("/"): metrics}
+        root = RootPage(guard, has_console=forwarder is not None and self._config.console.enabled)
+        rooms: dict[str, Application] = {"": root, METRICS.strip("/"): metrics}
         open_paths = () if self._config.http.metrics_need_right else (METRICS,)  # else users would have to be known
-        self._gate.read(marked(by_room(rooms, data), lambda: follower.ahead), only_reads, replica.stale, open_paths)
+        reading: list[FrontEnd] = [data]
+        if forwarder is not None:
+            reading.append(forwarder)
+            ending.push_async_callback(forwarder.close)
+        front_ends = marked(by_room(rooms, data), lambda: follower.ahead)
+        self._gate.read(front_ends, only_reads, replica.stale, open_paths, forwarder, partial(lacks_log, store))
         if ports.bulk is not None:
             await ports.bulk.start(store, guard, self._threads, self._readers, self._gate.stale)
         await messages.start()
@@ -432,11 +445,13 @@ class ServerRun:
         finally:
             await asyncio.to_thread(listening.stop)
         if has_turn:
-            self._reading.append(data)
+            self._reading += reading
+            if forwarder is not None:
+                forwarder.retire()
             await messages.end_standing_by()
             await asyncio.to_thread(store.begin_term)
             return True
-        await asyncio.gather(self._drain(http, [data]), messages.stop())
+        await asyncio.gather(self._drain(http, reading), messages.stop())
         return False
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
@@ -582,7 +597,7 @@ class ServerRun:
             own_rooms["console"] = page
             front_ends.append(page)
         if self._membership is not None:
-            pushed = PushedFrames(self._membership.committed, store.state)
+            pushed = PushedFrames(self._membership.committed, HomeSecret(store.state))
             own_rooms[frame_push.ROOM] = pushed
             front_ends.append(pushed)
         self._gate.open(by_room({**own, **own_rooms, **rooms}, data))

@@ -92,6 +92,7 @@ class Sending(Generic[C]):
                     continue
             connection, answer = yield Asking(target, request, is_whole)
             if answer.status < 300:
+                self.targets.forwarded_by(target, answer)
                 return Sent(target, connection, answer)
             target = self._elsewhere(target, request, connection, answer)
         raise PrimaryAway(f"{HOPS_MAX} servers in a row name another one as the primary")

@@ -1,6 +1,7 @@
 """The HTTP addresses of one server: which is in use, which rest after a failure, which is the primary. No I/O.
 
-A server that is not the primary names it (421 or 307, with `Headwater-Primary`): that address is in use from then on.
+A server that is not the primary names it in `Headwater-Primary`, in its refusal (421 or 307) or in an answer that it
+forwarded: that address is in use from then on.
 Everything else is shared with all clients: `formats.clients.endpoints`.
 """
 
@@ -19,7 +20,7 @@ from ...formats.clients.retry import Attempts, ServerUnreachable
 from .address import Address
 from .problems import GatewayFailed
 from .request import Heads
-from .terms import ConnectionLost, Terms
+from .terms import CONNECT_S_MAX, ConnectionLost, Terms
 
 C = TypeVar("C")
 """A connection, as the client defines it."""
@@ -55,6 +56,11 @@ class Targets(Endpoints[Target[C]]):
         self._terms = terms
         self._given = len(terms.addresses)
 
+    @property
+    def connect_s(self) -> float:
+        """How long connecting may take: shorter if there is another address."""
+        return self._terms.timeout_s if self.is_single else min(self._terms.timeout_s, CONNECT_S_MAX)
+
     def failed(self, target: Target[C], error: OSError | EventLogError) -> None:
         """A target has not answered: if it was current, use the next one, if that may do better."""
         if isinstance(error, _GOES_ELSEWHERE):
@@ -76,16 +82,27 @@ class Targets(Endpoints[Target[C]]):
         """
         if answer.status not in _NAMES_PRIMARY or (name := answer.fields.get(b"headwater-primary")) is None:
             return None
-        url = name.decode("latin-1").rstrip("/")
+        url = _url_in(name)
         with self._changing:
-            primary = next((each for each in self._all if each.address.url == url), None)
-            primary = primary or self._added(target.address, url)
+            primary = self._known_as(target, url)
             if primary is target:
                 raise PrimaryAway(f"{url} names itself as the primary, and refuses to be it")
             if primary.problem is not None and primary.rests_until > time.monotonic():
                 raise PrimaryAway(f"{target.address.url} names {url} as the primary: {primary.problem}")
             self.current = primary
         return primary
+
+    def forwarded_by(self, target: Target[C], answer: Answer) -> None:
+        """A replica passed this answer on from the primary that it names: that is asked from now on.
+
+        Not if it failed since it last answered, or may not be followed: the replica goes on forwarding.
+        """
+        if (name := answer.fields.get(b"headwater-primary")) is None:
+            return
+        with self._changing, suppress(PrimaryAway):
+            primary = self._known_as(target, _url_in(name))
+            if primary.problem is None:
+                self.current = primary
 
     def pause_s(self, attempts: Attempts, error: OSError | EventLogError) -> float:
         """How long to wait before the next attempt, in seconds; raises the error if none is left."""
@@ -115,6 +132,11 @@ class Targets(Endpoints[Target[C]]):
                     taken.append(target.idle.pop())
         return taken
 
+    def _known_as(self, namer: Target[C], url: str) -> Target[C]:
+        """The target of that URL, which a server named as the primary. Raises PrimaryAway as `_added`."""
+        found = next((each for each in self._all if each.address.url == url), None)
+        return found or self._added(namer.address, url)
+
     def _added(self, namer: Address, url: str) -> Target[C]:
         """A primary that is not among the given addresses: it gets the same credentials as the server that named it."""
         try:
@@ -129,3 +151,7 @@ class Targets(Endpoints[Target[C]]):
         self._all.append(added)
         self.is_single = False
         return added
+
+
+def _url_in(name: bytes) -> str:
+    return name.decode("latin-1").rstrip("/")

@@ -57,11 +57,6 @@ class Terms:
         """All addresses, for messages."""
         return ",".join(address.url for address in self.addresses)
 
-    @property
-    def connect_s(self) -> float:
-        """How long connecting may take: shorter if there are other addresses."""
-        return self.timeout_s if len(self.addresses) == 1 else min(self.timeout_s, CONNECT_S_MAX)
-
     def attempts(self) -> Attempts:
         """How often to try: for `retry_s` since the first failure in a row."""
         return Attempts(within_s=self.retry_s, on_waiting=self.on_waiting)

@@ -137,8 +137,8 @@ class Transport(Sending[Connection]):
             connection.close()
 
     def _opened(self, target: Target[Connection], request: Request[Any]) -> Connection:
-        terms = self.terms
-        return Connection.open(target.address, terms.timeout_s, _left_s(request, terms.connect_s))
+        connect_s = _left_s(request, self.targets.connect_s)
+        return Connection.open(target.address, self.terms.timeout_s, connect_s)
 
 
 class Stream(Opened[Connection]):

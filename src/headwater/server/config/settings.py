@@ -245,6 +245,12 @@ class Replica:
     """How long a replica serves reads without catching up with its home, which may be unreachable. For that long it may
     also admit a removed user. After that it answers 503 and says so.
     """
+    forward: bool = setting(
+        True, boolean, "a replica forwards HTTP requests that only the primary can answer; false: it answers 421"
+    )
+    """Whether a replica [forwards](../guides/replicas.md#reading-from-replicas) HTTP requests and WebSockets for the
+    primary, at the address that the primary advertises. `false`: it answers 421 with that address.
+    """
 
 
 @dataclass(frozen=True, slots=True)

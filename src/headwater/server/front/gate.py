@@ -12,23 +12,22 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Container
 from enum import StrEnum
+from typing import Protocol
 
 from ...core.errors import LogNotFound, StorageUnavailable
 from ...core.limits import show
 from ...core.loop.scheduler import LoopActivity
 from ...core.watch.spans import Spans
 from ...formats.problem import Problem
-from ...futoin.http import answer_problem
 from ...http import Application, Exchange, Message, Receive, Scope, Send, refuse_unready
-from ...http.asgi import answer_websocket
 from ...http.errors import CLOSE, AskPrimary, HttpError
-from ...http.exchange import PROBLEM
 from ...http.problems import problem_of
+from .forwarding.sender import Sender, Senders
 from .meter import RequestMeter
-from .web_guard import WebGuard
+from .problems import answer_in_form, answer_problem
+from .web_guard import WebGuard, unchanged
 
 UNMATCHED = "unmatched"
-_FUTOIN = "/futoin/"
 OPERATOR_ROOMS = frozenset({"console", "management", "metrics"})
 """First path segments for operators: answered even when there are too many connections."""
 
@@ -41,6 +40,16 @@ class State(StrEnum):
     """Changes are up to another server."""
     OPEN = "open"
     STOPPING = "stopping"
+
+
+class Forwarding(Protocol):
+    """Forwards requests to the primary."""
+
+    def takes(self, scope: Scope) -> bool:
+        """Whether this request can be forwarded now."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Forward one request or WebSocket that it takes."""
 
 
 class Gate:
@@ -64,7 +73,11 @@ class Gate:
         """Why this server is not the primary; None if it is, or has no home."""
         self.has_lapsed: Callable[[], bool] = lambda: False
         """Whether this server was the primary until its lease ended, so that its data may be old."""
+        self.senders: Senders | None = None
+        """Recognises the servers of this server's home, once its state is open."""
+        self._forwarding: Forwarding | None = None
         self._reads: Callable[[Scope], bool] = lambda scope: False
+        self._lacks: Callable[[Scope], bool] = lambda scope: False
         self._stale: Callable[[str | None], str | None] = lambda log: None
         self._stale_paths: Container[str] = ()
         self.spans: Spans | None = None
@@ -83,24 +96,44 @@ class Gate:
         Code that examines every request belongs here: the head is known, nothing of the body was read, and no room was
         chosen. (Surplus connections get no further than `admission`, which only refuses them.)
         """
+        sender = Sender.CLIENT if self.senders is None else self.senders.of(scope)
         try:
-            answering = self.web.judge(scope)
+            answering = unchanged if sender is Sender.REPLICA else self.web.judge(scope)
         except HttpError as error:
             await self._turn_away(scope, receive, send, error)
             return
         if self.passes_always(scope):
             await self._health(scope, receive, answering(send))
             return
-        if not (self._is_open() or (self.state is State.READING and self._may_read(scope))):
+        application = self._application(scope, sender)
+        if application is None:
             await self._not_now(scope, receive, answering(send))
             return
         self._activity.what = scope
         passage = _Passage(self, scope, receive, send)
         try:
-            await self._front_ends(scope, receive, answering(passage.send))
+            await application(scope, receive, answering(passage.send))
         finally:
             passage.end(scope)
             self._left.set()
+
+    def _application(self, scope: Scope, sender: Sender) -> Application | None:
+        """Where a request goes at present: to the front ends here, or to the primary; None: it is refused.
+
+        A replica forwards for clients alone, so a request makes one hop.
+        """
+        if self._is_open():
+            return self._front_ends
+        if self.state is not State.READING:
+            return None
+        is_read = self._reads(scope)
+        is_for_primary = sender is Sender.CLIENT and (not is_read or self._lacks(scope))
+        if is_for_primary and self._forwarding is not None and self._forwarding.takes(scope):
+            return self._forwarding
+        return self._front_ends if is_read and self._is_fresh_for(scope) else None
+
+    def _is_fresh_for(self, scope: Scope) -> bool:
+        return scope["path"] in self._stale_paths or self.stale() is None
 
     def _is_open(self) -> bool:
         """Whether all may pass. Not at a primary that slept through its lease: its data may be old."""
@@ -117,21 +150,17 @@ class Gate:
             return
         detail = f"this server stands by, and {primary} is the primary: ask there"
         named = (b"headwater-primary", primary.encode())
-        await _answer(Exchange(scope, receive, send), Problem.of_status(421, detail, named, CLOSE))
+        await answer_in_form(Exchange(scope, receive, send), Problem.of_status(421, detail, named, CLOSE))
 
     async def _turn_away(self, scope: Scope, receive: Receive, send: Send, error: HttpError) -> None:
         problem = problem_of(error)
         assert problem is not None, error
         self.meter.count(scope.get("method", "WEBSOCKET"), UNMATCHED, problem.status)
-        if scope["type"] == "websocket":
-            fields = [(b"content-type", PROBLEM), *problem.headers]
-            await answer_websocket(scope, send, problem.status, fields, problem.to_json())
-        else:
-            await _answer(Exchange(scope, receive, send), problem)
+        await answer_problem(scope, receive, send, problem)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
         """Refuse for now, with the reason."""
-        await refuse_unready(scope, receive, send, detail, _answer)
+        await refuse_unready(scope, receive, send, detail, answer_in_form)
 
     def passes_always(self, scope: Scope) -> bool:
         """Whether it is a health check."""
@@ -147,15 +176,18 @@ class Gate:
         reads: Callable[[Scope], bool],
         stale: Callable[[str | None], str | None],
         stale_paths: Container[str] = (),
+        forwarding: Forwarding | None = None,
+        lacks: Callable[[Scope], bool] = lambda scope: False,
     ) -> None:
         """From now on requests that only read, by `reads`, go to the front ends; but not while these are `stale`: all
-        of them (None), or one log.
+        of them (None), or one log. All others are `forwarding`'s, and so are reads of a log that this server `lacks`.
 
-        `stale_paths` go there even then: they report how stale the data is.
+        `stale_paths` go to the front ends even then: they report how stale the data is.
         """
         assert self.state is State.STARTING
         self._front_ends, self.state = front_ends, State.READING
         self._reads, self._stale, self._stale_paths = reads, stale, stale_paths
+        self._forwarding, self._lacks = forwarding, lacks
 
     def stale(self, log: str | None = None) -> str | None:
         """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if it may be."""
@@ -172,9 +204,6 @@ class Gate:
         return StorageUnavailable(
             reason=f"this replica has no log {show(log)}, and no primary is known that could be asked; try again"
         )
-
-    def _may_read(self, scope: Scope) -> bool:
-        return self._reads(scope) and (scope["path"] in self._stale_paths or self.stale() is None)
 
     def is_read(self, scope: Scope) -> bool:
         """Whether the request reads: its answer says what the logs had, and not what it changed."""
@@ -273,11 +302,3 @@ class _Passage:
 
 async def _nothing() -> None:
     """Drop the rest of a withheld response."""
-
-
-async def _answer(exchange: Exchange, problem: Problem) -> None:
-    """Respond with a problem that a request met before it reached a room, in the form of that room's standard."""
-    if exchange.scope["path"].startswith(_FUTOIN):
-        await answer_problem(exchange, problem)
-    else:
-        await exchange.answer_problem(problem)

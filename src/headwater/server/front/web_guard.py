@@ -172,7 +172,7 @@ class WebGuard:
 
     def _of_console(self, scope: Scope) -> Answering:
         """Check a request from the console. Raises ConsoleReadOnly."""
-        if self._console_looks and not _looks(scope):
+        if self._console_looks and not looks(scope):
             raise ConsoleReadOnly(scope["method"], scope["path"])
         ordinary = self._ordinary
         return lambda send: unasked(ordinary(send))
@@ -226,7 +226,7 @@ def _must_say_type(scope: Scope, head: Head) -> bool:
     return (head.has_body or scope["method"] == "POST") and _room_of(scope) in TYPED_ROOMS
 
 
-def _looks(scope: Scope) -> bool:
+def looks(scope: Scope) -> bool:
     """Whether a request changes nothing but a login."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return _room_of(scope) not in ROOMS_CHANGED_BY_GET

@@ -18,6 +18,7 @@ from .admission import Admission, HttpReception
 from .connection import HttpConnection
 from .forwarded import Forwarded, TrustedProxies
 from .server_state import ServerState
+from .tunnel import TunnelEnd
 from .websocket import WebSocketProtocol
 
 logger = logging.getLogger("headwater.server")
@@ -25,7 +26,7 @@ logger = logging.getLogger("headwater.server")
 LAST_ANSWERS_S = 2
 """How long responses may take after everything behind them has ended."""
 
-OpenConnection = HttpConnection | WebSocketProtocol
+OpenConnection = HttpConnection | TunnelEnd | WebSocketProtocol
 
 
 class HttpServer:

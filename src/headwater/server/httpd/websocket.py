@@ -35,6 +35,7 @@ from ...http.asgi import HELD, MEMORY, WRITER
 from ...http.body_memory import largest_within, memory_of
 from .heads import Field
 from .server_state import PeerConnection, ServerState
+from .tunnel import FarEnd, TunnelEnd
 from .websocket_cycle import Fields, WebSocketCycle
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
@@ -234,6 +235,30 @@ class WebSocketProtocol(PeerConnection):
             self._holds_reading = False
             if not self._unread and not self.transport.is_closing():
                 self.transport.resume_reading()
+
+    # instead of the cycle
+
+    def pass_through(self, answer: bytes, far: FarEnd) -> TunnelEnd | None:
+        """Send that answer, which opens the WebSocket, and from now on pass its bytes on as they are.
+
+        None: the peer has left.
+        """
+        if self.transport.is_closing() or self._is_ending:
+            return None
+        early = self._unread[self._read_to :]
+        self._let_go()
+        self._patience.end()
+        end = TunnelEnd(self._state, self.share, far, self.scope)
+        end.connection_made(self.transport)
+        end.opened_at = self.opened_at
+        self._state.remove(self)
+        self.scope.pop(WRITER, None)
+        self._cycle.end(CloseCode.NORMAL_CLOSURE)
+        self.transport.write(answer)
+        self._give_to(end)
+        if early:
+            far.write(early)
+        return end
 
     # received data
 

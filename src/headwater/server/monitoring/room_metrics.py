@@ -21,6 +21,7 @@ from ...futoin.host import Statistics
 from ...homes.roles.machine import Role
 from ...management.notifications.consumers import ConsumerWatch
 from ..bulk.plane import BulkPlane
+from ..front.forwarding.forwarder import Forwarder
 from ..httpd.server import HttpServer
 from ..replicas.membership import Membership
 from ..replicas.replica import Replica
@@ -212,6 +213,25 @@ def replica_metrics(replica: Replica) -> Iterator[Metric]:
     yield gauge("replica_is_told", "1 while the primary tells what it commits.", int(replica.is_told()))
     yield gauge("replica_logs_stuck", "Logs that cannot be followed, while the others are.", replica.stuck)
     yield gauge("replica_lag_seconds", "Since when the copy may lack something.", replica.lag_s)
+
+
+def forwarding_metrics(forwarder: Forwarder | None) -> Iterator[Metric]:
+    """What a replica forwards to the primary; empty if it does not."""
+    if forwarder is None:
+        return
+    counts = forwarder.counts
+    kinds = [(["request"], counts.requests), (["websocket"], counts.websockets)]
+    failures = [
+        (["not_sent"], counts.not_sent), (["outcome_unknown"], counts.unknown), (["broken_off"], counts.broken_off)
+    ]  # fmt: skip
+    yield gauge("forwarding", "Requests and WebSockets being forwarded to the primary.", forwarder.running)
+    yield counter("forwarded", "Requests and WebSockets forwarded to the primary.", kinds, ["kind"])
+    yield counter(
+        "forwarding_failures",
+        "Forwarded requests and WebSockets that failed between the servers.",
+        failures,
+        ["outcome"],
+    )
 
 
 def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:

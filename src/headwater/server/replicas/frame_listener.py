@@ -12,12 +12,12 @@ from contextlib import closing, suppress
 from urllib.parse import urlsplit
 
 from ...core.errors import EventLogError
-from ...core.state import StateStore
 from ...core.watch.threads import Threads
 from ...homes.commit_feed import LENGTHS
+from ...homes.home_secret import SECRET_HEADER, HomeSecret
 from ...storage.home.replicated_log import CopyOutlived
 from ...storage.maintenance.follower import Follower
-from .frame_push import ALIVE_S, PATH, SECRET_HEADER, SECRET_KEY, SECRET_KIND
+from .frame_push import ALIVE_S, PATH
 
 logger = logging.getLogger("headwater.server")
 
@@ -35,7 +35,7 @@ class Listening:
     def __init__(
         self,
         follower: Follower,
-        state: StateStore,
+        secret: HomeSecret,
         primary: Callable[[], str | None],
         unready: Callable[[], str | None] = lambda: None,
     ) -> None:
@@ -45,7 +45,7 @@ class Listening:
         step down relies on its listeners.
         """
         self._unready = unready
-        self._follower, self._state, self._primary = follower, state, primary
+        self._follower, self._secret, self._primary = follower, secret, primary
         self._stopping = threading.Event()
         self._changing = threading.Lock()
         self._socket: socket.socket | None = None
@@ -75,11 +75,11 @@ class Listening:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            secret, url = self._state.get(SECRET_KIND, SECRET_KEY), self._primary()
+            secret, url = self._secret.value, self._primary()
             self._problem = ""
             if secret is not None and url is not None and self._unready() is None:
                 try:
-                    self._listen(url, secret.value)
+                    self._listen(url, secret)
                 except (EventLogError, OSError, http.client.HTTPException, ValueError, CopyOutlived) as error:
                     if str(error) != self._told and not self._stopping.is_set():
                         logger.info("the primary at %s cannot be listened to (%s); the home is asked", url, error)

@@ -6,17 +6,13 @@ Requests carry a secret that lives in the home, so that only its servers follow.
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
-import msgspec
-
-from ...core.state import StateStore
 from ...formats.problem import Problem
 from ...homes.commit_feed import ALIVE, TAKEN_BYTES_MAX, CommitListener, Committed
+from ...homes.home_secret import SECRET_HEADER, HomeSecret
 from ...http import Exchange, Receive, Scope, Send, refuse_websocket
 from ...http.errors import CLOSE, UNREADY_RETRY
 
@@ -24,32 +20,17 @@ logger = logging.getLogger("headwater.server")
 
 ROOM = "home"
 PATH = "/home/frames"
-SECRET_HEADER = b"headwater-home-secret"
-SECRET_KIND, SECRET_KEY = "home", "secret"
-SECRET_RECORD = msgspec.msgpack.encode(SECRET_KIND) + msgspec.msgpack.encode(SECRET_KEY)
-"""The bytes that mark a journal frame with the secret: listeners with the old secret do not get the new one."""
 ALIVE_S = 2.0
 """How often a replica gets a sign of life from its primary."""
 TAKEN_S = 10.0
 """A listener that reads nothing for this long is disconnected."""
 
 
-def ensure_secret(state: StateStore) -> None:
-    """Store a secret of its servers in the home. Raises what `StateStore.put` does."""
-    if state.get(SECRET_KIND, SECRET_KEY) is None:
-        renew_secret(state)
-
-
-def renew_secret(state: StateStore) -> None:
-    """Replace the secret in the home: listeners with the old one get nothing more. Raises as `ensure_secret`."""
-    state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
-
-
 class PushedFrames:
     """The ASGI application behind PATH, of a primary."""
 
-    def __init__(self, committed: Committed, state: StateStore) -> None:
-        self._committed, self._state = committed, state
+    def __init__(self, committed: Committed, secret: HomeSecret) -> None:
+        self._committed, self._secret = committed, secret
         self._stopping = asyncio.Event()
         self._wakers: set[asyncio.Event] = set()
 
@@ -63,7 +44,7 @@ class PushedFrames:
         given = exchange.header(SECRET_HEADER)
         if scope["path"] != PATH or scope["method"] != "GET":
             await exchange.answer_problem(Problem.of_status(404, "nothing is served here but GET /home/frames"))
-        elif given is None or not self._is_secret(given):
+        elif given is None or not self._secret.is_current(given):
             await exchange.answer_problem(Problem.of_status(403, "this is for servers of the same home"))
         else:
             await self._push(exchange, send, given)
@@ -76,10 +57,6 @@ class PushedFrames:
 
     async def close(self) -> None:
         """See FrontEnd."""
-
-    def _is_secret(self, given: bytes) -> bool:
-        entry = self._state.get(SECRET_KIND, SECRET_KEY)
-        return entry is not None and hmac.compare_digest(given, entry.value)
 
     async def _push(self, exchange: Exchange, send: Send, given: bytes) -> None:
         loop, news = asyncio.get_running_loop(), asyncio.Event()
@@ -118,7 +95,7 @@ class PushedFrames:
                 break
             if clock() - looked_at >= ALIVE_S:
                 looked_at = clock()
-                if not self._is_secret(given):  # it was renewed: a replica has the new one, and reconnects
+                if not self._secret.is_current(given):  # it was renewed: a replica has the new one, and reconnects
                     break
             try:
                 for body in _pieces(messages) if messages or is_due else ():

@@ -26,6 +26,7 @@ from ...core.watch.threads import Threads
 from ...formats.settings.declaration import InvalidConfiguration
 from ...homes.commit_feed import Committed
 from ...homes.driver import Driver
+from ...homes.home_secret import SECRET_RECORD
 from ...homes.last_lease import LastLease
 from ...homes.postgres.home import PostgresHome
 from ...homes.postgres.members import Member
@@ -41,7 +42,6 @@ from ...storage.home.witness import Witness
 from ...storage.maintenance.follower import Follower, shown
 from ..config.settings import Config
 from ..process.log_lines import fields
-from .frame_push import SECRET_RECORD
 from .replica import Replica
 
 if TYPE_CHECKING:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ...core.clocks import boot_time_s
+from ...core.errors import EventLogError, LogNotFound
+from ...core.store import LogStore
 from ...http import Application, Message, Receive, Scope, Send
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ AHEAD = (b"headwater-ahead", b"true")
 """The header field in responses of a copy that has more than its home, and may lack newer events."""
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
 """The first path segments of rooms whose reads a replica serves."""
+_LOG_ROOMS = frozenset({"logs", "dcb"})
+"""Those whose second segment is a log."""
 _QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
 """Operations of a POST to `/logs/LOG/...` that change nothing."""
 
@@ -86,6 +90,20 @@ def marked(application: Application, ahead: Callable[[], str]) -> Application:
         await application(scope, receive, said if ahead() else send)
 
     return answered
+
+
+def lacks_log(store: LogStore, scope: Scope) -> bool:
+    """Whether a request is about a log that is not in this copy: it may have been created a moment ago."""
+    segments = scope["path"][1:].split("/")
+    if len(segments) < 2 or segments[0] not in _LOG_ROOMS or not segments[1]:
+        return False
+    try:
+        store.settings_of(segments[1])
+    except LogNotFound:
+        return True
+    except EventLogError:  # it is here, and stopped
+        return False
+    return False
 
 
 def only_reads(scope: Scope) -> bool:

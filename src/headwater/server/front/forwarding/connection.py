@@ -1,0 +1,273 @@
+"""One connection from a replica to its primary: a request goes out in pieces, and its answer comes back in pieces.
+
+At most `HELD_BYTES_MAX` of an answer wait here, and one read more: then reading pauses until a piece is taken. A
+WebSocket that the primary accepts turns the connection into one end of a tunnel, whose other end is the client's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import socket
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from ....core.loop.deadline import Deadline
+from .answer import ForwardedAnswer, NotHttp
+
+READ_BYTES = 64 * 1024
+"""The most that one read takes."""
+HELD_BYTES_MAX = 64 * 1024
+KEPT_S = 30.0
+"""How long an idle connection is kept: less than the primary keeps it, so that it does not close it under a request."""
+CLOSE_S = 10.0
+"""How long a tunnel that ends may take to send its last bytes."""
+UNACKNOWLEDGED_MS = 60_000
+"""How long sent bytes may stay unacknowledged."""
+SILENT_S, PROBE_S, PROBES = 5, 2, 3
+"""When a silent peer is probed, how often, and how many lost probes end the connection."""
+
+
+class HopLost(ConnectionError):
+    """The connection ended before the answer was complete."""
+
+
+class ClientLeft(ConnectionError):
+    """The client has gone: its request ends."""
+
+
+class NearEnd(Protocol):
+    """The client's end of a tunnel."""
+
+    def write(self, data: bytes) -> None:
+        """Send it."""
+
+    def hold(self, holds: bool) -> None:
+        """Whether to read nothing for now."""
+
+    def close(self) -> None:
+        """Close once everything is sent."""
+
+
+class HopConnection(asyncio.BufferedProtocol):
+    """One connection, used for one request at a time."""
+
+    def __init__(self, buffer: memoryview, lost: Callable[[HopConnection], None]) -> None:
+        """`buffer` is shared by all connections: no data stays in it. `lost` is called once when it has ended."""
+        self._loop = asyncio.get_running_loop()
+        self._buffer, self._lost = buffer, lost
+        self._transport: asyncio.Transport | None = None
+        self._patience = Deadline(self._loop, self.close)
+        """When an idle connection, or a tunnel that ends, is closed."""
+        self._news = asyncio.Event()
+        self._answer: ForwardedAnswer | None = None
+        self._near: NearEnd | None = None
+        self._error: ConnectionError | None = None
+        self._is_full = self._is_paused = False
+        self._poll = select.poll()
+
+    # per request
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can carry a request."""
+        return self._error is None and self._transport is not None and not self._transport.is_closing()
+
+    def is_stale(self) -> bool:
+        """Whether it has ended, or has input that was not asked for, including input that the loop has not seen."""
+        return not self.is_open or bool(self._poll.poll(0))
+
+    def begin(self, head: bytes, answer: ForwardedAnswer) -> None:
+        """Send the head of a request; from now on it counts as sent. `answer` takes its answer."""
+        assert self._transport is not None and self._answer is None
+        self._patience.clear()
+        self._answer = answer
+        self._transport.write(head)
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece of the body, and wait until the primary reads. Raises ConnectionError."""
+        self._check()
+        assert self._transport is not None
+        self._transport.write(data)
+        while self._is_full:
+            await self._news.wait()
+            self._check()
+
+    async def is_asked_to_go_on(self) -> bool:
+        """Wait until the body is asked for (100); False if the answer comes without it. Raises ConnectionError."""
+        answer = self._running
+        while not answer.is_continued and not answer.status:
+            await self._wait()
+        return not answer.status
+
+    async def head(self) -> ForwardedAnswer:
+        """The answer, once its head is here. Raises ConnectionError."""
+        answer = self._running
+        while not answer.status:
+            await self._wait()
+        return answer
+
+    async def read(self) -> bytes:
+        """The next piece of the answer; empty at its end. Raises ConnectionError."""
+        answer = self._running
+        while not answer.held_bytes and not answer.is_complete:
+            await self._wait()
+        piece = answer.take()
+        if self._is_paused and self._transport is not None and not self._transport.is_closing():
+            self._is_paused = False
+            self._transport.resume_reading()
+        return piece
+
+    def release(self) -> bool:
+        """The answer was taken to its end, and the request was sent whole: whether another request may follow.
+
+        Otherwise it is closed.
+        """
+        answer, self._answer = self._answer, None
+        transport = self._transport
+        if answer is None or not answer.is_reusable or transport is None or not self.is_open:
+            self.close()
+            return False
+        if transport.get_write_buffer_size():
+            self.close()
+            return False
+        self._patience.set(KEPT_S)
+        return True
+
+    def fail(self, error: ConnectionError) -> None:
+        """End it at once; waiting tasks get the error."""
+        if self._error is None:
+            self._error = error
+        if self._answer is not None:
+            self._answer.give_up()
+        if self._transport is not None and not self._loop.is_closed():
+            self._transport.abort()
+        self._tell()
+
+    def close(self) -> None:
+        """End it at once, whatever is unread."""
+        self.fail(HopLost("the connection was closed"))
+
+    # the primary's end of a tunnel
+
+    def lead_to(self, near: NearEnd) -> None:
+        """From now on send all input to that end, unchanged."""
+        assert self._answer is not None
+        rest, self._near = self._answer.rest, near
+        if rest:
+            near.write(rest)
+        near.hold(self._is_full)
+        self.hold(False)
+
+    def write(self, data: bytes) -> None:
+        """Send it to the primary, unchanged."""
+        if self.is_open:
+            assert self._transport is not None
+            self._transport.write(data)
+
+    def hold(self, holds: bool) -> None:
+        """Whether to read nothing for now."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or holds == self._is_paused:
+            return
+        self._is_paused = holds
+        if holds:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+    def finish(self) -> None:
+        """Close once everything is sent."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+            self._patience.set(CLOSE_S)
+
+    # asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        connected = transport.get_extra_info("socket")
+        self._poll.register(connected.fileno(), select.POLLIN)
+        _watch_peer(connected)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        data = self._buffer[:nbytes]
+        if self._near is not None:
+            self._near.write(bytes(data))
+            return
+        answer = self._answer
+        if answer is None:
+            self.fail(HopLost("an answer to no request"))
+            return
+        try:
+            answer.receive_data(data)
+        except NotHttp as error:
+            self.fail(HopLost(f"the answer is not HTTP: {error}"))
+            return
+        if answer.held_bytes >= HELD_BYTES_MAX or answer.status == 101:
+            self.hold(True)
+        self._tell()
+
+    def eof_received(self) -> None:
+        """See asyncio.Protocol. The connection ends."""
+        if self._answer is not None:
+            self._answer.receive_eof()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_full = True
+        if self._near is not None:
+            self._near.hold(True)
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._is_full = False
+        if self._near is not None:
+            self._near.hold(False)
+        self._tell()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._patience.end()
+        near, self._near = self._near, None
+        self.fail(HopLost(f"the connection to the primary ended{f': {exc}' if exc else ''}"))
+        if near is not None:
+            near.close()
+        self._lost(self)
+
+    @property
+    def _running(self) -> ForwardedAnswer:
+        assert self._answer is not None, "no request was sent"
+        return self._answer
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    async def _wait(self) -> None:
+        self._check()
+        await self._news.wait()
+
+    def _tell(self) -> None:
+        self._news.set()  # wakes all that wait
+        self._news.clear()
+
+
+def _watch_peer(connected: socket.socket) -> None:
+    """Let the system notice that the primary's machine is gone."""
+    if connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, SILENT_S),
+        (socket.TCP_KEEPINTVL, PROBE_S),
+        (socket.TCP_KEEPCNT, PROBES),
+        (socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS),
+    ):
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)
