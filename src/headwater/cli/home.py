@@ -338,7 +338,7 @@ def renew_secret(file: Path | None, **flags: object) -> None:
     """Give the home another secret by which its servers know each other.
 
     To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
-    who has only the old one is told nothing more.
+    a server with only the old one gets nothing more.
     """
     from ..server.replicas.frame_push import renew_secret as renew
     from ..storage.home.copy_file import home_of

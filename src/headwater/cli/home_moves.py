@@ -1,4 +1,4 @@
-"""`headwater home init --from`, `leave` and `hand-over`: planned changes of where logs are, and of who appends."""
+"""`headwater home init --from`, `leave` and `hand-over`: planned moves of logs, and of the primary."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _ask(opened: PostgresHome, data: Path, name: str, term: int) -> None:
 
 
 def _changed(opened: PostgresHome, name: str, term: int, patience_s: float) -> LeaseStanding:
-    """Who is the primary after that term. Raises StorageUnavailable: nobody is in time."""
+    """The lease after that term. Raises StorageUnavailable: no server takes it in time."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         standing = opened.standing()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[str, int, int], None]
-"""Gets what is worked on, how much of it is done, and how much there is."""
+"""Gets a name, how much of it is done, and the total."""
 
 
 @contextmanager

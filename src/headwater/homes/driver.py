@@ -298,7 +298,7 @@ class Driver:
         return events.Tick()
 
     def _wanted(self, term: int) -> str | None:
-        """Which other server is to be the primary after that term; None: any."""
+        """Which other server should be the primary after that term; None: any."""
         wanted = self.hand_over()
         return wanted.server if wanted is not None and wanted.term == term and wanted.server != self._server else None
 

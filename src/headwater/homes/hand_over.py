@@ -51,7 +51,7 @@ def obstacle_of(home: PostgresHome, name: str) -> str | None:
     running = [each.name for each in reports if each.runs]
     report = next((each for each in reports if each.name == name and each.runs), None)
     if report is None:
-        return f"no server {name} runs; those that do are: {', '.join(running) or 'none'}"
+        return f"no server {name} runs; running: {', '.join(running) or 'none'}"
     if report.ahead:
         return f"its copy is ahead of the home: {report.ahead}"
     if report.lag_s is None:

@@ -163,7 +163,7 @@ def _journal(directory: Path) -> Meta:
 
 
 def _keep_beside_frames(copy: StoppedCopy) -> None:
-    """Give the home what no frame has: postings of trimmed events, and batches of which a commit has begun."""
+    """Give the home what no frame has: postings of trimmed events, and batches with a commit under way."""
     for name, frames in _logs(copy):
         log = copy.engine.open(name)
         with refusing(log.directory, "the postings of trimmed events cannot be read"):

@@ -24,7 +24,7 @@ from .postgres.members import Member
 from .stopped_copy import StoppedCopy
 
 Progress = Callable[[str, int, int], None]
-"""Gets the name of a log, how many of its events are to be committed, and how many are."""
+"""Gets the name of a log, the number of its events to commit, and how many are committed."""
 
 
 class Refilled(NamedTuple):
@@ -37,7 +37,7 @@ class Refilled(NamedTuple):
 
 
 def untold(log: str, total: int, done: int) -> None:
-    """Nobody looks at the progress."""
+    """Ignore the progress."""
 
 
 def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
@@ -73,7 +73,7 @@ def fill(
     before: Callable[[], None] = lambda: None,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Commit what was `found` beyond the home, in a term of its own in which the home has that mark; close the copy.
+    """Commit everything `found` beyond the home, in a term of its own in which the home has that mark; close the copy.
 
     `proves`: the copy has all of the newest term before. Then it becomes the member that can prove that the home has
     all, and the mark goes. `before` is called in that term before the first frame, `after` behind the last one.

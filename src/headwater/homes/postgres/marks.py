@@ -1,4 +1,4 @@
-"""What commands write into a home of which they change all, or have: while it is there, no server gets the lease.
+"""Texts that commands write into a home while they change all of it, or after: no server gets the lease meanwhile.
 
 Each says how to go on. A server that finds its copy ahead writes another one, which begins like none of these.
 """

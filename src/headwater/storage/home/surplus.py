@@ -15,8 +15,8 @@ from ..frames.frame_log import Head, nobody
 from .replicated_log import FETCHED_BYTES, ReplicatedLog
 
 
-def _nobody_counts(_: int) -> None:
-    """Nobody is told how far it is."""
+def _ignore(_: int) -> None:
+    """Ignore the progress."""
 
 
 class Surplus(NamedTuple):
@@ -61,7 +61,7 @@ def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surp
     return Surplus(name, frames, home_head, after, frames.last, size, continues)
 
 
-def add(found: Surplus, told: Callable[[int], None] = _nobody_counts) -> None:
+def add(found: Surplus, told: Callable[[int], None] = _ignore) -> None:
     """Commit the copy's extra frames at the home, in the term begun for this process.
 
     `told` gets how many of the events are there. If this fails midway, committed frames are not beyond the home the
