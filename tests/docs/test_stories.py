@@ -26,7 +26,7 @@ WITH_SPARK = [
     ROOT / "docs" / "guides" / "spark.md",
     ROOT / "docs" / "reference" / "spark.md",
 ]
-WITH_DATABASE = [ROOT / "docs" / "guides" / "home-went-back.md"]
+WITH_DATABASE = [ROOT / "docs" / "guides" / name for name in ("home-went-back.md", "home-ways.md")]
 STORIES = [
     each for each in DOCUMENTS if each not in [*WITH_SPARK, *WITH_DATABASE] and next(blocks(each), None) is not None
 ]

@@ -1,23 +1,32 @@
-"""The guide about a home that went back is done as it is told, with a database that lacks what a copy has."""
+"""The guides about homes are done as they are told, with a database that has, or lacks, what they say."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from tests.docs.documents import ROOT
+from tests.docs.documents import ROOT, text_of
 from tests.docs.stories import Block, Story, blocks
 
+from .postgres.test_upgrade import make_first
+from .postgres_server import fresh_home
+from .test_migration import emptied, shared, single
 from .test_refill import Scene, ahead, go_on, scene
 
-__all__ = ["ahead", "scene"]
+__all__ = ["ahead", "scene", "single"]
 GUIDE = ROOT / "docs" / "guides" / "home-went-back.md"
+WAYS = GUIDE.with_name("home-ways.md")
 DATA = "var/lib/headwater"
-_CHANGES = re.compile(r"\d+ changes of [^:]*|log \$state ends with [^;]*")
-"""What says how many changes of the state there are: a server makes more of them now and then."""
+_CHANGES = re.compile(
+    r"\d+ changes of [^:]*|log \$state ends with [^;]*"
+    r"|\d+ changes up to number \d+, in \d+ frames|the home [0-9a-f]{32}"
+)
+"""What says how many changes of the state there are, of which a server makes more now and then; and a home's id."""
 
 
 class GuideStory(Story):
@@ -34,25 +43,89 @@ class GuideStory(Story):
         super()._compare(replace(block, code=_CHANGES.sub("changes", block.code)), where)
 
 
-def done(scene: Scene, directory: Path, told: list[Block]) -> None:
-    """Do these blocks, where the data directory of the server is that of the scene."""
+def done(url: str, directory: Path, told: list[Block], guide: Path = GUIDE) -> None:
+    """Do these blocks, where the data directory of the server is below that directory."""
     with GuideStory(directory) as story:
-        story.home = scene.url
+        story.home = url
         for block in told:
-            (story._shell if block.language == "sh" else story._compare)(block, f"{GUIDE.name}:{block.line}")
+            (story._shell if block.language == "sh" else story._compare)(block, f"{guide.name}:{block.line}")
+
+
+def told_in(guide: Path, heading: str) -> list[Block]:
+    """The blocks below a heading."""
+    lines = text_of(guide).splitlines()
+    begin = lines.index(f"## {heading}")
+    end = next((index for index in range(begin + 1, len(lines)) if lines[index].startswith("## ")), len(lines))
+    return [block for block in blocks(guide) if begin < block.line < end]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where a story happens; the directory of its data is not there yet."""
+    (tmp_path / "story" / DATA).parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "story")
+    return tmp_path / "story"
 
 
 @pytest.mark.parametrize("part", ["refill", "accept the loss"])
-def test_the_guide_can_be_done_as_it_is_told(
-    ahead: Scene, tmp_path: Path, part: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_guide_can_be_done_as_it_is_told(ahead: Scene, place: Path, part: str) -> None:
     told = list(blocks(GUIDE))
     assert [block.language for block in told] == ["sh", "text", "sh", "text", "sh", "text", "sh"]
     if part == "accept the loss":
         go_on(ahead)
         ahead.home.mark("a copy of orders at a.example:8080 ends with 5, the home with 4")
-    place = tmp_path / "story"
-    (place / DATA).parent.mkdir(parents=True)
     ahead.copy.rename(place / DATA)
-    monkeypatch.chdir(place)
-    done(ahead, place, told[:2] if part == "refill" else told[2:])
+    done(ahead.url, place, told[:2] if part == "refill" else told[2:])
+
+
+def one_server(single: Path, place: Path) -> str:
+    single.rename(place / DATA)
+    return emptied()
+
+
+def three_servers(single: Path, place: Path) -> str:
+    shared(url := emptied(), place)
+    (place / "b").rename(place / DATA)
+    return url
+
+
+def no_database(single: Path, place: Path) -> str:
+    shared(emptied(), place)
+    (place / "a").rename(place / DATA)
+    return emptied()
+
+
+def version_before(single: Path, place: Path) -> str:
+    with psycopg.connect(url := fresh_home(), autocommit=True) as connection:
+        make_first(connection)
+    return url
+
+
+@pytest.mark.parametrize(
+    "heading, prepare",
+    [
+        ("From one server to three", one_server),
+        ("From three servers to one", three_servers),
+        ("A lost database", no_database),
+        ("Upgrade", version_before),
+    ],
+)
+def test_each_way_can_be_done_as_it_is_told(
+    single: Path, place: Path, heading: str, prepare: Callable[[Path, Path], str]
+) -> None:
+    told = told_in(WAYS, heading)
+    assert told
+    done(prepare(single, place), place, told, WAYS)
+
+
+def test_a_home_can_be_restored_as_it_is_told(ahead: Scene, place: Path) -> None:
+    told = told_in(WAYS, "Back up and restore")
+    assert [block.language for block in told] == ["sh", "text", "sh"]
+    ahead.copy.rename(place / DATA)
+    done(ahead.url, place, told[:2], WAYS)
+
+
+def test_a_backup_of_a_copy_becomes_a_home_as_it_is_told(place: Path) -> None:
+    shared(emptied(), place)
+    (place / "b").rename(place / DATA)
+    done(emptied(), place, told_in(WAYS, "Back up and restore")[2:], WAYS)

@@ -157,7 +157,7 @@ def test_every_member_compares_its_copy_after_a_refill_though_the_history_did_no
     assert contents(scene.serve().orders) == [b"0", b"1"]
 
 
-STEPS = [(PostgresHome, each) for each in ("begin_refill", "fence", "create", "commit", "enter_member", "end_refill")]
+STEPS = [(PostgresHome, each) for each in ("begin_marked", "fence", "create", "commit", "enter_member", "end_marked")]
 
 
 def interrupted(scene: Scene, at: int, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -399,10 +399,10 @@ def accept(scene: Scene, target: Path, expected: int = 0) -> str:
 def test_what_a_refill_added_before_it_was_given_up_is_exported_too(
     ahead: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def all_but_the_state(found: Surplus) -> None:
+    def all_but_the_state(found: Surplus, told: Callable[[int], None]) -> None:
         if found.name == NAME:
             raise KeyboardInterrupt
-        add(found)
+        add(found, told)
 
     with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
         stopped.setattr(refill_module, "add", all_but_the_state)

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
-from datetime import UTC, datetime
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from ..core.errors import NotPrimary, StorageUnavailable
-from ..formats.settings.declaration import InvalidConfiguration
 from ..formats.settings.path_argument import LocalPath
 from .consent import confirm
+from .home_address import connected_owner, home_address, opened_home
+from .home_moves import REFUSED, fill_from, hand_over, leave, utc
 from .options import config_option, load_config, setting_options
 from .output import examples
 
 if TYPE_CHECKING:
     from ..homes.postgres.home import PostgresHome
     from ..homes.postgres.members import Member
-    from ..homes.postgres.schema import Connection, Finding
+    from ..homes.postgres.schema import Finding
     from ..homes.postgres.servers import ServerReport
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
-REFUSED = 1
 PROMOTIONS = ("ask", "waited-for", "managed")
 """Those of `homes.postgres.schema`, which is not loaded for a page of help."""
 COMPARED_S = 5.0
@@ -42,24 +40,43 @@ def home() -> None:
     """
 
 
+home.add_command(leave)
+home.add_command(hand_over)
+
+
 @home.command(
     epilog=examples(
         "headwater home init --home postgresql://owner@db.example/headwater --role headwater",
         "headwater home init --sql --role headwater",
+        "headwater home init --from /var/lib/headwater --home postgresql://owner@db.example/headwater --role headwater",
     )
 )
 @click.option("--role", metavar="NAME", help="Also give this role what a server needs, and no more.")
 @click.option("--sql", "is_sql", is_flag=True, help="Print the statements instead, for somebody else to run.")
+@click.option("--from", "source", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
+              help="Begin with the logs of this data directory.")  # fmt: skip
 @config_option
 @setting_options("home")
-def init(role: str | None, is_sql: bool, file: Path | None, **flags: object) -> None:
-    """Make the tables of a home. One that is there stays as it is."""
+def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None, **flags: object) -> None:
+    """Make the tables of a home. One that is there stays as it is.
+
+    --from DIR moves the data directory of a stopped server into a home without logs: events keep their numbers, logs
+    their incarnations, and users, settings, consumers and positions are there too. What the home has is counted and
+    compared. DIR is then the first copy of the home, and no server without it starts there. DIR may also be the best
+    copy of a home that was lost. If it is interrupted, run it again.
+    """
     from ..homes.postgres.schema import initial_sql, make_tables
 
+    if is_sql and source is not None:
+        raise click.UsageError("--sql and --from exclude each other: run what --sql prints first")
     if is_sql:
         click.echo(initial_sql(role), nl=False)
         return
-    with _connected(_address(file, flags), "have its administrator run what headwater home init --sql prints") as owned:
+    address, remedy = home_address(file, flags), "have its administrator run what headwater home init --sql prints"
+    if source is not None:
+        fill_from(source, address, role, remedy, f"{socket.gethostname()}:{load_config(file, flags).http.port}")
+        return
+    with connected_owner(address, remedy) as owned:
         identity = make_tables(owned, role)
     click.echo(f"the home {identity.incarnation} is there; start servers with the same --home")
 
@@ -72,7 +89,7 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
     """Look whether the database keeps what a home must promise. Exits with 1 if it does not."""
     from ..homes.roles.lease import LeaseTimes
 
-    with _opened(_address(file, flags)) as opened:
+    with opened_home(home_address(file, flags)) as opened:
         found = [*opened.check(LeaseTimes().clock_off_max_s), *_of_hosts(opened)]
     if as_json:
         click.echo(json.dumps({"findings": [each._asdict() for each in found]}, indent=2))
@@ -97,7 +114,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     from ..homes.roles.lease import LeaseTimes
 
     times = LeaseTimes(load_config(file, flags).home_lease_ms / 1000)
-    with _opened(_address(file, flags)) as opened:
+    with opened_home(home_address(file, flags)) as opened:
         standing, heads, servers, members = opened.standing(), opened.heads(), opened.servers(), opened.members()
         incarnation, (writing, silent) = opened.incarnation, opened.writable_hosts()
     writable, unknown = both_write(writing), unknown_hosts(silent)
@@ -110,7 +127,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "addresses": standing.addresses,
             "term": standing.term.number,
             "lease_s": standing.remaining_s,
-            "since": None if standing.since is None else _utc(standing.since),
+            "since": None if standing.since is None else utc(standing.since),
             "why": standing.why or None,
             "is_vouched": standing.is_vouched,
             "went_back": standing.went_back or None,
@@ -130,7 +147,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
         where = "".join(f", {protocol} {url}" for protocol, url in sorted(standing.addresses.items()))
         click.echo(f"primary: {standing.holder}{where}; its lease lasts {standing.remaining_s:.1f} s more")
         if standing.since is not None:
-            click.echo(f"since {_utc(standing.since)}: {standing.why}")
+            click.echo(f"since {utc(standing.since)}: {standing.why}")
     else:
         click.echo(f"no primary; the last one was {standing.holder or 'none'}")
     if not standing.is_vouched:
@@ -171,7 +188,7 @@ def refill(file: Path | None, **flags: object) -> None:
     from .surplus import described
 
     config = load_config(file, flags)
-    with _opened(_address(file, flags)) as opened:
+    with opened_home(home_address(file, flags)) as opened:
         added, obstacle = fill(opened, config.data, f"{socket.gethostname()}:{config.http.port}")
     for each in added:
         click.echo(f"{described(each)}: in the home again")
@@ -206,7 +223,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
     from .surplus import copy_of, export_given_up
 
     config = load_config(file, flags)
-    with _opened(_address(file, flags)) as opened:
+    with opened_home(home_address(file, flags)) as opened:
         standing = opened.standing()
         if standing.is_vouched:
             click.echo("nothing is to be accepted: the home has the history that its servers know")
@@ -275,7 +292,7 @@ def forget(name: str, file: Path | None, **flags: object) -> None:
     status`. Of a server that runs with another copy than before, only its former copies are removed. If that server was
     the last primary, such a database is not believed until another one has begun a term.
     """
-    with _opened(_address(file, flags)) as opened:
+    with opened_home(home_address(file, flags)) as opened:
         copies = sum(each.name == name for each in opened.members())
         if copies == 1 and any(each.name == name and each.runs for each in opened.servers()):
             raise StorageUnavailable(f"the server {name} runs, or did less than 10 s ago; stop it")
@@ -303,7 +320,7 @@ def promotion(value: str, file: Path | None, **flags: object) -> None:
     """
     from ..homes.postgres.schema import set_promotion
 
-    with _connected(_address(file, flags)) as connection:
+    with connected_owner(home_address(file, flags)) as connection:
         set_promotion(connection, value)
     click.echo(f"the home takes promotions as: {value}")
 
@@ -320,7 +337,7 @@ def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
     """
     from ..homes.postgres.upgrade import upgrade as bring
 
-    with _connected(_address(file, flags)) as connection:
+    with connected_owner(home_address(file, flags)) as connection:
         before, now = bring(connection, role)
     if before == now:
         click.echo(f"nothing is to be done: the home is of version {now}")
@@ -335,7 +352,7 @@ def renew_secret(file: Path | None, **flags: object) -> None:
     """Give the home another secret by which its servers know each other.
 
     To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
-    who has only the old one is told nothing more.
+    a server with only the old one gets nothing more.
     """
     from ..homes.home_secret import renew_secret as renew
     from ..storage.home.copy_file import home_of
@@ -358,10 +375,6 @@ def _as_json(member: Member) -> dict[str, object]:
     said = member.evidence
     return {"name": member.name, "id": said.id, "seen": said.seen.number, "held": said.held.number or None,
             "compared": member.compared._asdict(), "ahead": member.ahead or None}  # fmt: skip
-
-
-def _utc(s: float) -> str:
-    return datetime.fromtimestamp(s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _proved(members: list[Member], term: int) -> str:
@@ -398,13 +411,6 @@ def _described(server: ServerReport) -> str:
     return ", ".join(parts)
 
 
-def _address(file: Path | None, flags: dict[str, object]) -> str:
-    config = load_config(file, flags)
-    if config.home is None:
-        raise InvalidConfiguration("it is not set; name the database with --home", "home")
-    return config.home
-
-
 def _of_hosts(opened: PostgresHome) -> list[Finding]:
     """What `check` says of the hosts that the address names."""
     from ..homes.postgres.hosts import both_write, unknown_hosts
@@ -417,28 +423,3 @@ def _of_hosts(opened: PostgresHome) -> list[Finding]:
 
 def _has_problem(found: list[Finding]) -> bool:
     return any(each.is_problem for each in found)
-
-
-@contextmanager
-def _opened(address: str) -> Iterator[PostgresHome]:
-    from ..homes.postgres.home import PostgresHome
-
-    with closing(PostgresHome(address)) as opened:
-        yield opened
-
-
-@contextmanager
-def _connected(address: str, remedy: str = "connect as the owner of its tables") -> Iterator[Connection]:
-    """As somebody who may change the tables; `remedy`: what to do where they may not."""
-    from ..homes.postgres.connections import PINNED, load_driver
-    from ..homes.postgres.statements import described
-
-    driver, name = load_driver(), described(address)
-    try:
-        with driver.connect(address, autocommit=True) as connection:
-            connection.execute(PINNED)
-            yield connection
-    except driver.errors.InsufficientPrivilege as error:
-        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}; {remedy}") from None
-    except driver.Error as error:
-        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}") from None

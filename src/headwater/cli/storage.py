@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import sys
-from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,6 +13,7 @@ from ..formats.settings.declaration import BYTE_UNITS
 from ..formats.settings.path_argument import LocalPath
 from .options import config_option, load_config, setting_options
 from .output import examples
+from .progress import progress_bar
 
 if TYPE_CHECKING:
     from ..storage import BackupReport, CheckReport, LogCheck, StateCheck
@@ -23,7 +21,6 @@ if TYPE_CHECKING:
 REFUSED, UNAVAILABLE, DAMAGED = 1, 4, 5
 """Exit codes: of a backup that has damaged logs; of a check that found what a newer headwater wrote, or damage. See
 `cli.main`."""
-Progress = Callable[[str, int, int], None]
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 directory = LocalPath(path_type=Path)
@@ -92,7 +89,7 @@ def check(
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
             click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
             click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
-    with _progress("checking") as progress:
+    with progress_bar("checking") as progress:
         report = check_directory(data, progress)
     if as_json:
         click.echo(json.dumps({"is_sound": report.is_sound, **asdict(report)}, indent=2))
@@ -132,7 +129,7 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
     from ..storage import backup as copy
 
     config = load_config(file, flags)
-    with _progress("copying") as progress:
+    with progress_bar("copying") as progress:
         report = copy(config.data, target, progress)
     _show(as_json, f"{config.data} is backed up in {target}", report)
     if report.damaged:
@@ -155,7 +152,7 @@ def restore(source: Path, target: Path, accepts_damage: bool, as_json: bool) -> 
     """
     from ..storage import restore as copy
 
-    with _progress("copying") as progress:
+    with progress_bar("copying") as progress:
         report = copy(source, target, progress, accepts_damage=accepts_damage)
     _show(as_json, f"{target} is restored from {source}", report)
 
@@ -184,30 +181,6 @@ def _show(as_json: bool, sentence: str, report: BackupReport) -> None:
         click.echo(json.dumps(asdict(report)))
     else:
         click.echo(f"{sentence}: {len(report.logs)} logs, {report.files} files, {_size(report.bytes)}")
-
-
-@contextlib.contextmanager
-def _progress(verb: str) -> Iterator[Progress | None]:
-    """A progress bar on stderr where that is a terminal, else nothing."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(verb, total=None)
-
-        def show(what: str, done: int, total: int) -> None:
-            bar.update(task, description=f"{verb} {what}", completed=done, total=total)
-
-        yield show
 
 
 def _size(count: int) -> str:

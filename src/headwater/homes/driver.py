@@ -23,6 +23,7 @@ from ..storage.home.port import (
     standbys_changed,
 )
 from ..storage.home.replicated_log import CopyBehind
+from .hand_over import HandOver
 from .last_lease import LastLease
 from .postgres.home import PostgresHome
 from .postgres.hosts import WritableHosts, both_write
@@ -110,6 +111,8 @@ class Driver:
         """Why no lease is kept at a home that answers so late, and the remedy; None: it is."""
         self.obstacle: Callable[[], str | None] = lambda: None
         """Why this server should not be the primary, though its copy was written until now; None: it may."""
+        self.hand_over: Callable[[], HandOver | None] = lambda: None
+        """The newest planned change of the primary, as this server knows it."""
         home.may_act = self.may_act
 
     def give_back(self, term: Term) -> None:
@@ -300,12 +303,24 @@ class Driver:
                 return events.CopyFailed(why)
         if "copy-failed" in self._roles.obstacles and now > self._copy_failed_at + COPY_RETRY_S:
             return events.CopyMended()
+        if self.role is Role.PRIMARY and (wanted := self._wanted(self.term)) is not None:
+            return events.HandOverAsked(wanted)
         if self.role in (Role.STARTING, Role.FOLLOWING, Role.WENT_BACK) and now > self._look_at + LOOK_S:
             self._look_at = now
             standing = self._answer_of(self._stands)
-            if standing is not None and standing.is_vouched and not standing.remaining_s:
+            is_free = standing is not None and standing.is_vouched and not standing.remaining_s
+            if standing is not None and is_free and not self._is_kept(standing):
                 return events.LeaseOffered() if self.role is Role.FOLLOWING else events.HomeAccepted()
         return events.Tick()
+
+    def _wanted(self, term: int) -> str | None:
+        """Which other server should be the primary after that term; None: any."""
+        wanted = self.hand_over()
+        return wanted.server if wanted is not None and wanted.term == term and wanted.server != self._server else None
+
+    def _is_kept(self, standing: LeaseStanding) -> bool:
+        """Whether the next lease is left to another server, which may take as long as a lease lasts."""
+        return self._wanted(standing.term.number) is not None and self.free_for_s < self._times.length_s
 
     def _receive(self, event: events.RoleEvent) -> None:
         told: list[events.RoleEvent] = [self._renewed.get() for _ in range(self._renewed.qsize())]
@@ -352,6 +367,9 @@ class Driver:
     def _try(self, nonce: int, sent_at: float) -> None:
         if self.standing is None:  # the clocks are compared first
             self._answer_of(self._stands)
+        if (known := self.standing) is not None and self._is_kept(known):
+            self._events.put(events.LeaseRefused(known.holder, LOOK_S))
+            return
         granted = self._answer_of(
             lambda: self.asked.try_lease(
                 self._server, self._addresses, nonce, self._times.length_s, member=self._copy_id()

@@ -10,7 +10,7 @@ from ..core.errors import StorageUnavailable
 from ..storage import Engine
 from ..storage.catalog.directories import LOG_KIND, known_logs
 from ..storage.home.copy_file import read_mark
-from ..storage.home.port import JOURNAL_KEY
+from ..storage.home.port import JOURNAL_KEY, History
 from ..storage.home.replicated_log import CopyOutlived, ReplicatedLog
 from ..storage.home.surplus import Surplus, surplus_of
 from ..storage.home.witness import Witness
@@ -37,6 +37,34 @@ class StoppedCopy(Closing):
         except CopyOutlived as error:  # the journal, at this moment
             raise StorageUnavailable(f"{error}; it was left as it is") from None
 
+    @property
+    def server(self) -> str | None:
+        """The name of its server, as the home knows it; None: it is no member."""
+        return next((each.name for each in self.home.members() if each.evidence.id == self.id), None)
+
+    def frames(self) -> dict[str, ReplicatedLog]:
+        """All logs by name, and the journal, which comes last. Raises StorageCorrupted, StorageUnavailable."""
+        logs = {name: _replicated(self.engine.open(name).frames) for name in known_logs(self.engine.state)}
+        return {**logs, NAME: _replicated(self.engine.state.journal.frames)}
+
+    def newest_epoch(self) -> int:
+        """The highest term in which the last frame of a log was written. Raises as `frames`."""
+        newest = [each.frame_below(2**63 - 1) for each in self.frames().values()]
+        return max((frame.epoch for frame in newest if frame is not None), default=0)
+
+    def end(self, *, takes_over: bool) -> History:
+        """Compare the copy with the home, which is like it now; answers with which history of the home.
+
+        `takes_over`: in the term of this process, which may change the state from then on.
+        """
+        follower = self.engine.follower
+        assert follower is not None
+        if takes_over:
+            self.engine.begin_term()
+        else:
+            follower.follow(takes_over=True)  # it waits for no index
+        return follower.compared
+
     def surplus(self) -> list[Surplus]:
         """What each log has beyond the home; the journal, which says which logs there are, comes last.
 
@@ -53,14 +81,12 @@ class StoppedCopy(Closing):
         """Let others have the directory."""
         self.engine.close()
 
-    def _logs(self) -> dict[str, ReplicatedLog]:
-        return {name: _replicated(self.engine.open(name).frames) for name in known_logs(self.engine.state)}
-
     def _surplus(self, journal: Surplus | None, unknown: Container[str]) -> list[Surplus]:
         heads = self.home.heads()
         found = [
             surplus_of(name, frames, None if name in unknown else heads.get(frames.key))
-            for name, frames in self._logs().items()
+            for name, frames in self.frames().items()
+            if name != NAME
         ]
         return [each for each in (*found, journal) if each is not None]
 

@@ -18,6 +18,7 @@ from headwater.core.mark import Committed
 from headwater.flight.client import BulkClient
 from headwater.formats.arrow import events
 from headwater.formats.clients.retry import ServerUnreachable
+from headwater.storage import Engine
 from headwater.storage.log import StoredLog
 from headwater.storage.staging.batches import Staging, batch_directory
 from headwater.storage.staging.commit import commit_staged, discard_staged
@@ -27,7 +28,8 @@ from ...storage.staging.test_batches import rows
 from ...storage.staging.test_batches import stage as staged_part
 from ...waiting import eventually
 from ..test_engine import Serve, contents, serve
-from ..test_servers import PATIENCE_S, Member, database, url
+from ..test_following import Replica
+from ..test_servers import PATIENCE_S, Member, command, database, url
 
 __all__ = ["database", "serve", "url"]
 ROWS = APPEND_EVENTS_MAX * 3 // 4
@@ -197,3 +199,37 @@ def test_a_batch_of_a_flight_client_is_committed_once_though_its_server_is_kille
     finally:
         for member in members:
             member.close()
+
+
+def test_a_commit_that_began_on_one_server_is_finished_by_any_after_it_moved_into_a_home(
+    url: str, serve: Serve, tmp_path: Path
+) -> None:
+    with Engine(tmp_path / "single", maintains=False, reserve_bytes=0) as engine:
+        log = engine.create("orders")
+        stages = staged(log, 400)
+        with pytest.raises(Killed):
+            commit(log, stages, step=ending_at("appended", 2))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA headwater CASCADE")
+    command("home", "init", "--from", str(tmp_path / "single"), "--home", url)
+    assert kept(url)[0] == 1
+    server = serve("b")
+    assert commit(server.orders, stages).events == 400
+    assert len(contents(server.orders)) == 400 and kept(url)[0] == 0
+
+
+def test_a_commit_that_began_at_a_home_is_finished_by_the_copy_that_left_it(
+    url: str, serve: Serve, tmp_path: Path
+) -> None:
+    first = serve("a")
+    stages = staged(first.orders, 400)
+    with pytest.raises(Killed):
+        commit(first.orders, stages, step=ending_at("appended", 2))
+    first.close()
+    command("home", "leave", "--data", str(tmp_path / "b"), "--home", url, expected=4)  # it is no copy yet
+    Replica(url, tmp_path / "b").close()
+    command("home", "leave", "--data", str(tmp_path / "b"), "--home", url)
+    with Engine(tmp_path / "b", maintains=False, reserve_bytes=0) as engine:
+        log = engine.open("orders")
+        assert commit(log, stages).events == 400
+        assert len(contents(log)) == 400

@@ -28,9 +28,10 @@ from ...storage.home.port import (
     KeptHeads,
     StandbysChanged,
 )
-from . import lease, members, refill_term, servers, staged
+from . import lease, marked_term, members, servers, staged
 from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
 from .connections import HomeConnection, Prepared
+from .extents import NOTHING, Extent, counted
 from .growth import Growth, growth
 from .hosts import WritableHosts
 from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding, Renewal
@@ -260,23 +261,24 @@ class PostgresHome(Home):
             self._statements.confirm(connection)
         return forgotten
 
-    def begin_refill(self, server: str, mark: str, seen: int) -> Granted | None:
+    def begin_marked(self, server: str, mark: str, seen: int, losses: int) -> Granted | None:
         """Mark the home, and take it above all terms that are known, `seen` among them; None: a server has the lease.
 
-        Fence the term next. Raises StorageUnavailable: it cannot be asked, or is of version 1.
+        `losses`: how often the state says that a loss was accepted. Fence the term next. Raises StorageUnavailable: it
+        cannot be asked, or is of version 1.
         """
         with self._statements.asking() as connection:
-            granted = refill_term.begin(connection.psycopg, server, mark, secrets.randbits(62), seen)
+            granted = marked_term.begin(connection.psycopg, server, mark, secrets.randbits(62), seen, losses)
             self._statements.confirm_if_needed(connection)
         return granted
 
-    def end_refill(self, mark: str) -> None:
-        """The home has all of the copy. The mark is that one from now on, or gone where it is empty.
+    def end_marked(self, mark: str, *, forgets_members: bool = False) -> None:
+        """The work of that term is done. The mark is that one from now on, or gone where it is empty.
 
         Raises StorageUnavailable, NotPrimary.
         """
         with self._statements.asking() as connection:
-            is_ended = refill_term.end(connection.psycopg, self._term, mark)
+            is_ended = marked_term.end(connection.psycopg, self._term, mark, forgets_members=forgets_members)
             self._statements.confirm_if_needed(connection)
         if not is_ended:
             raise NotPrimary(JOURNAL_KEY)
@@ -482,6 +484,16 @@ class PostgresHome(Home):
             for last, content in page:
                 yield content
                 after = last
+
+    def extent(self, key: str, after: int) -> Extent:
+        """How much it has of a log: all frames that end above `after`. Raises StorageUnavailable."""
+        found = NOTHING
+        while True:
+            with self._statements.asking() as connection:
+                some, last = counted(connection.psycopg, key, after)
+            if not last:
+                return found
+            found, after = found.plus(*some), last
 
     def skip(self, key: str, number: int) -> None:
         with self._statements.asking() as connection:

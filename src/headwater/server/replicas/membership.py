@@ -26,6 +26,7 @@ from ...core.watch.threads import Threads
 from ...formats.settings.declaration import InvalidConfiguration
 from ...homes.commit_feed import Committed
 from ...homes.driver import Driver
+from ...homes.hand_over import HandOver, hand_over_of
 from ...homes.home_secret import SECRET_RECORD
 from ...homes.last_lease import LastLease
 from ...homes.postgres.home import PostgresHome
@@ -170,7 +171,13 @@ class Membership:
                 is_alone = not self.committed.has_listeners
             return None if is_alone else store.unready()
 
-        self.driver.obstacle = obstacle
+        def hand_over() -> HandOver | None:
+            try:
+                return hand_over_of(store.state)
+            except EventLogError:  # it is being closed
+                return None
+
+        self.driver.obstacle, self.driver.hand_over = obstacle, hand_over
         self._follower = store.follower
         self.reporting.hasten()
         self.driver.opened()

@@ -53,8 +53,14 @@ def losses_to_heed(state: StateStore, home: Home) -> int | None:
 
     Raises StorageUnavailable.
     """
-    losses, entry = home.losses(), state.get(HOME_KIND, LOSSES)
-    return None if losses == (0 if entry is None else int(entry.value)) else losses
+    losses = home.losses()
+    return None if losses == losses_heeded(state) else losses
+
+
+def losses_heeded(state: StateStore) -> int:
+    """How often the logs of this state were renewed because a person accepted a loss."""
+    entry = state.get(HOME_KIND, LOSSES)
+    return 0 if entry is None else int(entry.value)
 
 
 def renew_after_loss(directory: Path, state: StateStore, home: Home, losses: int, heads: Mapping[str, int]) -> None:

@@ -181,6 +181,19 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
+def sync_tree(directory: Path) -> None:
+    """Make everything below a directory durable, and its names. Raises OSError."""
+    for path in (directory, *directory.rglob("*")):
+        if path.is_dir():
+            sync_directory(path)
+        elif path.is_file():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
 def private_opener(path: str, flags: int) -> int:
     """For `open(..., opener=private_opener)`: the opened file becomes accessible only to its owner.
 

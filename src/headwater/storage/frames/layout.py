@@ -24,6 +24,8 @@ GATED_FEATURE = 2
 checks would take another bit. Readers need not check the events of such a frame."""
 OPTIONAL_AT = 20
 """The offset of the optional features in a frame, in bytes."""
+COUNT_AT = 24
+"""The offset of the number of events in a frame, as u32."""
 
 
 class Column:

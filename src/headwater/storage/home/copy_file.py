@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ..disk.checked_file import CheckedFile
+from ..disk.system import sync_directory
 from ..frames.frame_log import Term
 
 COPY_NAME = "COPY"
@@ -58,6 +59,16 @@ def read_mark(directory: Path) -> CopyMark | None:
         return _FILE.read(directory)
     except FileNotFoundError:
         return None
+
+
+def remove_mark(directory: Path, *beside: str) -> None:
+    """Durably make a copy that has everything a data directory of its own. `beside`: files that belong to the mark.
+
+    Raises OSError.
+    """
+    for name in (*beside, COPY_NAME):
+        (directory / name).unlink(missing_ok=True)
+    sync_directory(directory)
 
 
 def home_of(directory: Path) -> str | None:

@@ -6,13 +6,17 @@ share all earlier ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import Frame
 from ..frames.frame_log import Head, nobody
 from .replicated_log import FETCHED_BYTES, ReplicatedLog
+
+
+def _ignore(_: int) -> None:
+    """Ignore the progress."""
 
 
 class Surplus(NamedTuple):
@@ -31,7 +35,7 @@ class Surplus(NamedTuple):
     size: int
     """How many events follow in the copy; for the journal, changes."""
     continues: bool
-    """Whether the home ends at `after`, so that they can be added to it."""
+    """Whether the home ends at `after`, or has no event, so that they can be added to it."""
 
 
 def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surplus | None:
@@ -39,48 +43,57 @@ def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surp
 
     Each of the frames is verified. Raises StorageCorrupted, StorageUnavailable.
     """
-    if home_head is not None and frames.last_crc == home_head.crc:
+    if home_head is not None and frames.last_crc == home_head.crc and frames.head <= home_head.number:
         return None
     number, crc = (0, 0) if home_head is None else home_head[:2]
     first = next(frames.read(number), None)
-    continues = home_head is None if first is None else (first.first > number and first.previous_crc == crc)
-    if home_head is None:
-        after = frames.head if first is None else first.first - 1
+    is_next = first is None or (first.first > number and crc in (0, first.previous_crc))
+    continues = is_next and (first is not None or home_head is None or crc == frames.last_crc)
+    if not continues:
+        after = _common(frames, number)
+    elif first is not None and not crc:  # the home has none: what was trimmed in the copy is missing there for good
+        after = first.first - 1
     else:
-        after = number if continues else _common(frames, number)
+        after = frames.head if home_head is None else number
     size = sum(frame.count for frame in frames.read(after))
-    if not size and home_head is not None:
+    if not size and not continues:
         return None
     return Surplus(name, frames, home_head, after, frames.last, size, continues)
 
 
-def add(found: Surplus) -> None:
+def add(found: Surplus, told: Callable[[int], None] = _ignore) -> None:
     """Commit the copy's extra frames at the home, in the term begun for this process.
 
-    If this fails midway, committed frames are not beyond the home the next time. Raises HeadMoved, NotPrimary,
-    StorageCorrupted, StorageUnavailable, OutcomeUnknown.
+    `told` gets how many of the events are there. If this fails midway, committed frames are not beyond the home the
+    next time. Raises HeadMoved, NotPrimary, StorageCorrupted, StorageUnavailable, OutcomeUnknown.
     """
     home, key = found.frames.home, found.frames.key
     if found.home_head is None:
         home.create(key, found.after)
+    elif found.home_head.number < found.after:
+        home.skip(key, found.after)
     head = Head(found.after, 0 if found.home_head is None else found.home_head.crc, home.term)
-    for run in _runs(found.frames.read(found.after)):
+    done = 0
+    for run, events in _runs(found.frames.read(found.after)):
         home.commit(key, run, head, nobody)
         head = Head(run[-1].last, run[-1].crc, home.term)
+        told(done := done + events)
+    if found.frames.head > head.number:  # a new incarnation without an event goes on above
+        home.skip(key, found.frames.head)
 
 
-def _runs(frames: Iterator[Frame]) -> Iterator[list[EncodedFrame]]:
-    """The frames in groups, each committed at once."""
+def _runs(frames: Iterator[Frame]) -> Iterator[tuple[list[EncodedFrame], int]]:
+    """The frames in groups, each committed at once, with its number of events."""
     run: list[EncodedFrame] = []
-    size = 0
+    size = events = 0
     for frame in frames:
         run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [frame.content]))
-        size += frame.length
+        size, events = size + frame.length, events + frame.count
         if size >= FETCHED_BYTES:
-            yield run
-            run, size = [], 0
+            yield run, events
+            run, size, events = [], 0, 0
     if run:
-        yield run
+        yield run, events
 
 
 def _common(frames: ReplicatedLog, home_end: int) -> int:

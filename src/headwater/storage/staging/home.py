@@ -17,7 +17,16 @@ from ...core.local import LocalLog
 from ..disk.system import refusing, sync_directory
 from ..home.port import Home, called, pieces_of
 from ..home.replicated_log import ReplicatedLog
-from .batches import MANIFEST_NAME, BatchManifest, exclusively, manifest_bytes, writer_directory
+from ..segments.meta import HISTORY
+from .batches import (
+    MANIFEST_NAME,
+    STAGED,
+    BatchManifest,
+    exclusively,
+    manifest_bytes,
+    read_manifest,
+    writer_directory,
+)
 from .part import PART_SUFFIX
 from .reader import make_plain
 
@@ -84,6 +93,11 @@ class StagedAtHome:
         prefix = f"{writer_directory(self._directory, writer).name}/"
         return sorted(int(name.removeprefix(prefix)) for name in self._home.batches(self._key, prefix))
 
+    def folders(self) -> list[Path]:
+        """Where the batches of all writers are staged whose commit has begun. Raises StorageUnavailable."""
+        names = self._home.batches(self._key, "")
+        return [self._directory / STAGED / name for name in sorted(names) if not name.startswith(f"{HISTORY}/")]
+
     def forget(self, folder: Path) -> None:
         """Remove a batch no longer needed. On failure, the writer's next batch retries."""
         try:
@@ -94,6 +108,30 @@ class StagedAtHome:
     def drop(self, folder: Path) -> None:
         """Give up its commit, so that no server resumes it. Raises StorageUnavailable, NotPrimary."""
         self._home.forget_batch(self._key, _name(folder))
+
+
+def keep_begun(log: LocalLog, directory: Path) -> None:
+    """Store at the home the batches of a log whose commit has begun in its directory, and which the home lacks.
+
+    Raises StorageUnavailable, NotPrimary, StorageCorrupted.
+    """
+    at_home = StagedAtHome.of(log, directory)
+    assert at_home is not None, "the log has a home"
+    for path in sorted(directory.glob(f"{STAGED}/*/*/{MANIFEST_NAME}")):
+        manifest = read_manifest(path.parent)
+        if manifest is not None and manifest.batch not in at_home.begun(manifest.writer):
+            at_home.keep(path.parent, manifest)
+
+
+def fetch_begun(log: LocalLog, directory: Path) -> None:
+    """Fetch all batches of a log whose commit has begun, so that it can be resumed without the home.
+
+    Raises StorageUnavailable, DiskFull.
+    """
+    at_home = StagedAtHome.of(log, directory)
+    assert at_home is not None, "the log has a home"
+    for folder in at_home.folders():
+        at_home.fetch(folder)
 
 
 def _name(folder: Path) -> str:

@@ -1,7 +1,7 @@
-"""The term of a refill, as statements on one connection: the home is marked for as long as it lasts.
+"""The term of a command that changes a whole home, as statements on one connection: the home is marked meanwhile.
 
-So no server gets the lease meanwhile. Afterwards the history of the home counts as changed, and no member as compared:
-a refill proves nothing of other copies.
+So no server gets the lease until the command, or its repetition, has ended. Afterwards the history of the home counts
+as changed, and no member as compared: such a term proves nothing of other copies.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 
 _BEGIN = f"""
 UPDATE headwater.lease SET holder = %(server)s, addresses = '{{}}', nonce = %(nonce)s, until = 'epoch',
-    went_back = %(mark)s, identifier = '{REFILLED}',
+    went_back = %(mark)s, identifier = '{REFILLED}', losses = %(losses)s,
     number = 1 + greatest(number, {NEWEST}, %(seen)s, (SELECT max(greatest(seen, held)) FROM headwater.member))
 WHERE went_back <> '' OR NOT {UNCHANGED} OR until <= clock_timestamp() RETURNING number, {TIMELINE}
 """
 _COMPARE_AGAIN = "UPDATE headwater.member SET timeline = 0, identifier = ''"
 _END = "UPDATE headwater.lease SET went_back = %s WHERE number = %s AND nonce = %s"
+_FORGET_MEMBERS = "DELETE FROM headwater.member"
 
 
-def begin(connection: Connection, server: str, mark: str, nonce: int, seen: int) -> Granted | None:
-    """See `PostgresHome.begin_refill`. Raises psycopg.Error, as `end`."""
+def begin(connection: Connection, server: str, mark: str, nonce: int, seen: int, losses: int) -> Granted | None:
+    """See `PostgresHome.begin_marked`. Raises psycopg.Error, as `end`."""
     if not has_members(connection):
         raise StorageUnavailable("the home is of version 1, which has no members: run headwater home upgrade first")
-    given = {"server": server, "mark": mark, "nonce": nonce, "seen": seen}
+    given = {"server": server, "mark": mark, "nonce": nonce, "seen": seen, "losses": losses}
     with connection.transaction():
         row = connection.execute(_BEGIN, given).fetchone()
         if row is not None:
@@ -37,6 +38,10 @@ def begin(connection: Connection, server: str, mark: str, nonce: int, seen: int)
     return None if row is None else Granted(Term(row[0], nonce), row[1])
 
 
-def end(connection: Connection, term: Term, mark: str) -> bool:
-    """See `PostgresHome.end_refill`; answers whether the term is the newest one still."""
-    return connection.execute(_END, (mark, *term)).rowcount > 0
+def end(connection: Connection, term: Term, mark: str, *, forgets_members: bool) -> bool:
+    """See `PostgresHome.end_marked`; answers whether the term is the newest one still."""
+    with connection.transaction():
+        is_ended = connection.execute(_END, (mark, *term)).rowcount > 0
+        if is_ended and forgets_members:
+            connection.execute(_FORGET_MEMBERS)
+    return is_ended

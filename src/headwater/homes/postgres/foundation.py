@@ -1,0 +1,54 @@
+"""A home in PostgreSQL that begins with the logs of a data directory: it gets the identity of the directory's journal.
+
+So every frame keeps its checksum, which depends on that identity. The home is marked until it has all of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ...core.errors import StorageUnavailable
+from ...storage.home.port import JOURNAL_KEY
+from .marks import ENDED, MOVING, REVIVING
+from .schema import HomeIdentity, make_tables
+
+if TYPE_CHECKING:
+    from .schema import Connection
+
+_STANDS = f"""
+SELECT went_back, number = 0 AND NOT EXISTS (
+    SELECT FROM headwater.log WHERE key <> '{JOURNAL_KEY}' OR head <> 0 OR term <> 0
+) FROM headwater.lease FOR UPDATE
+"""
+_IDENTIFY = "UPDATE headwater.home SET incarnation = %s, seed = %s"
+_MARK = "UPDATE headwater.lease SET went_back = %s"
+
+
+def found(connection: Connection, identity: HomeIdentity, role: str | None, *, is_copy: bool) -> None:
+    """Make the home of that identity, marked so that no server appends, or find it as it was left by an interruption.
+
+    One without any log is taken. So is one that has ended, by the directory with which its logs went, which is no copy.
+    Raises StorageUnavailable: it has other logs, or goes on already; psycopg.Error.
+    """
+    with connection.transaction():
+        there = make_tables(connection, role)
+        [[went_back, is_empty]] = connection.execute(_STANDS).fetchall()
+        is_begun = there == identity and went_back.startswith((MOVING, REVIVING))
+        if not (is_empty or is_begun):
+            _refuse(there, identity, went_back, is_copy=is_copy)
+        if there != identity:
+            connection.execute(_IDENTIFY, identity)
+        if not is_begun:
+            connection.execute(_MARK, (REVIVING if is_copy else MOVING,))
+
+
+def _refuse(there: HomeIdentity, identity: HomeIdentity, went_back: str, *, is_copy: bool) -> None:
+    """Raises StorageUnavailable, unless that home has ended, and its logs come back."""
+    if there != identity:
+        raise StorageUnavailable(
+            f"this database has a home already, {there.incarnation}, and it is not empty: name another database"
+        )
+    if not went_back.startswith(ENDED):
+        raise StorageUnavailable("this home has the logs of that directory already: start servers with it")
+    if is_copy:
+        raise StorageUnavailable(f"{went_back}; this is another copy")

@@ -1,0 +1,430 @@
+"""From one server to several and back: everything keeps its numbers, and at most one of the two can ever append."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from headwater.core import LogSettings
+from headwater.core.errors import NotPrimary, StorageCorrupted, StorageUnavailable
+from headwater.core.mark import Mark
+from headwater.homes.migration import MovedIn, move_in, move_out, origin_of
+from headwater.homes.postgres.foundation import found
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.marks import ENDED, MOVING
+from headwater.homes.postgres.schema import make_tables
+from headwater.homes.refill import refill
+from headwater.storage import Engine, StoredLog, accept_loss, backup, restore
+from headwater.storage.catalog.directories import RESTORE_JUMP
+from headwater.storage.home.copy_file import COPY_NAME
+from headwater.storage.maintenance.worker import IndexWorker, do
+from headwater.storage.segments import segment_log
+from headwater.storage.state import journal_snapshot
+from tests.server.starting import start
+
+from ..storage.builders import change, columns, event, newest
+from .postgres_server import fresh_home, shared_server
+from .test_engine import Server, add, contents
+from .test_following import Replica
+from .test_history import check_exact
+from .test_servers import command
+
+KILLED = [
+    sys.executable,
+    "-c",
+    "import os, signal, sys; at = int(sys.argv.pop(1)); "
+    "from headwater.storage.home import surplus; surplus.FETCHED_BYTES = 1; "
+    "from headwater.homes.postgres.home import PostgresHome as home; "
+    "from headwater.storage.home import copy_file; "
+    "calls = [0]\n"
+    "def counting(act):\n"
+    "    def step(*given, **named):\n"
+    "        calls[0] += 1\n"
+    "        if calls[0] == at: os.kill(os.getpid(), signal.SIGKILL)\n"
+    "        return act(*given, **named)\n"
+    "    return step\n"
+    "for name in ('begin_marked', 'fence', 'create', 'commit', 'keep_batch', 'enter_member', 'end_marked'):\n"
+    "    setattr(home, name, counting(getattr(home, name)))\n"
+    "from headwater.homes import migration\n"
+    "migration.remove_mark = counting(migration.remove_mark)\n"
+    "from headwater.cli.main import main; main()",
+]
+"""The command, which kills itself before its step of the number that comes first."""
+
+
+@pytest.fixture(autouse=True)
+def in_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Jobs of the index are done at once, in this process."""
+    monkeypatch.setattr(IndexWorker, "run", lambda self, job: do(job).problem)
+
+
+@pytest.fixture
+def url() -> str:
+    """A database without a home."""
+    fresh_home()
+    return emptied()
+
+
+def emptied() -> str:
+    """The database is lost, and there is a new one."""
+    with psycopg.connect(shared_server().url, autocommit=True) as connection:
+        connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
+    return shared_server().url
+
+
+@pytest.fixture
+def single(tmp_path: Path) -> Path:
+    """The data directory of a single server: orders with a consumer, a log of four partitions, and an empty one."""
+    with Engine(tmp_path / "single", maintains=False, reserve_bytes=0) as engine:
+        orders = engine.create("orders")
+        orders.register_consumer("who", "it")
+        add(orders, 5)
+        orders.acknowledge("who", "it", 4)
+        add(engine.create("bills", LogSettings(partitions=4)), 4)
+        engine.create("empty")
+        engine.create("gone").append([event()])
+        engine.delete("gone")
+    return tmp_path / "single"
+
+
+def moved(url: str, directory: Path) -> MovedIn:
+    """What `home init --from` does."""
+    origin = origin_of(directory)
+    with psycopg.connect(url, autocommit=True) as owned:
+        found(owned, origin.identity, None, is_copy=origin.is_copy)
+    home = PostgresHome(url)
+    try:
+        return move_in(home, directory, "it")
+    finally:
+        home.close()
+
+
+def left(url: str, directory: Path) -> list[str]:
+    """The names of the logs with which a copy left its home."""
+    home = PostgresHome(url)
+    try:
+        return [each.name for each in move_out(home, directory, "it")]
+    finally:
+        home.close()
+
+
+def incarnation(directory: Path) -> str:
+    with Engine(directory, maintains=False, reserve_bytes=0) as engine:
+        return engine.incarnation_of("orders")
+
+
+def check_whole(log: StoredLog, of: str) -> None:
+    """The log of five orders, as it was and where it was."""
+    assert contents(log) == [b"0", b"1", b"2", b"3", b"4"]
+    assert [each.acknowledged for each in log.consumers()] == [4]
+    assert log.meta.incarnation == of
+
+
+def test_a_data_directory_moves_into_a_home_with_all_that_it_has(url: str, single: Path, tmp_path: Path) -> None:
+    known = incarnation(single)
+    told = command("home", "init", "--from", str(single), "--home", url)
+    assert "orders: 5 events up to number 5, in 5 frames: the same in both" in told
+    assert "bills: 4 events up to number 4, in 4 frames: the same in both" in told
+    assert "empty: 0 events up to number 0" in told
+    assert "users, consumers, positions and settings: " in told
+    assert "start servers with this --home" in told and "no server may append" not in told
+    for directory in (single, tmp_path / "b"):
+        server = Server(url, directory)
+        assert server.engine.names() == ["bills", "empty", "orders"]
+        check_whole(server.orders, known)
+        assert server.engine.settings_of("bills").partitions == 4
+        server.close()
+    server = Server(url, single)
+    assert server.orders.append([event()]).first == 6
+    server.close()
+
+
+def test_a_directory_that_moved_does_not_start_alone(url: str, single: Path) -> None:
+    moved(url, single)
+    with pytest.raises(StorageUnavailable, match="is the copy of a home, which alone may change it"):
+        Engine(single)
+
+
+def test_all_of_a_directory_is_counted_in_the_home(url: str, single: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: PostgresHome, key: str, after: int) -> object:
+        return extent(self, key, after + 1)
+
+    extent = PostgresHome.extent
+    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=r"has 4 events .* and has 3 events"):
+        broken.setattr(PostgresHome, "extent", forgetful)
+        moved(url, single)
+    home = PostgresHome(url)
+    assert home.standing().went_back.startswith(MOVING) and not home.standing().is_vouched
+    home.close()
+    assert moved(url, single).obstacle == ""
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 6, 9, 14, 20])
+def test_a_move_that_is_killed_anywhere_is_repeated(url: str, single: Path, tmp_path: Path, at: int) -> None:
+    known = incarnation(single)
+    killed("init", "--from", str(single), url=url, at=at)
+    with pytest.raises(StorageUnavailable):
+        Engine(single)
+    home = PostgresHome(url)
+    assert not home.standing().is_vouched
+    with pytest.raises(StorageUnavailable, match="gives no lease"):
+        home.begin_term()
+    home.close()
+    assert moved(url, single).obstacle == ""
+    for directory in (tmp_path / "b", single):
+        server = Server(url, directory)
+        check_whole(server.orders, known)
+        assert server.engine.open("bills").head() == 4
+        server.close()
+
+
+def killed(*arguments: str, url: str, at: int) -> None:
+    """A command of `headwater home` that is killed before its step of that number."""
+    process = start(["home", *arguments, "--home", url], program=[*KILLED, str(at)])
+    with process:
+        assert process.wait(60) == -signal.SIGKILL
+
+
+def test_a_home_that_is_not_empty_is_left_alone(url: str, single: Path, tmp_path: Path) -> None:
+    with psycopg.connect(url, autocommit=True) as owned:
+        make_tables(owned)
+    other = Server(url, tmp_path / "other")
+    add(other.orders, 1)
+    other.close()
+    told = command("home", "init", "--from", str(single), "--home", url, expected=4)
+    assert "has a home already" in told and "it is not empty: name another database" in told
+    assert not (single / COPY_NAME).exists()
+    with Engine(single) as engine:
+        assert engine.open("orders").head() == 5
+
+
+def test_an_empty_home_that_somebody_made_before_is_taken(url: str, single: Path) -> None:
+    command("home", "init", "--home", url)
+    moved(url, single)
+    assert "has the logs of that directory already" in command(
+        "home", "init", "--from", str(single), "--home", url, expected=4
+    )
+
+
+def test_a_directory_that_a_server_has_or_that_has_none_does_not_move(url: str, single: Path, tmp_path: Path) -> None:
+    with Engine(single), pytest.raises(StorageUnavailable, match=r"another process|in use"):
+        origin_of(single)
+    with pytest.raises(StorageUnavailable, match="no data directory"):
+        origin_of(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_damaged_log_does_not_move_and_one_with_a_hole_neither(single: Path) -> None:
+    with Engine(single, maintains=False) as engine:
+        path = newest(engine.open("orders"))
+    change(path, path.read_bytes().index(b"id-2"), b"XX")
+    with pytest.raises(StorageCorrupted):
+        origin_of(single)
+    accept_loss(single, "orders")
+    with pytest.raises(StorageUnavailable, match="of log orders were given up as damaged"):
+        origin_of(single)
+
+
+def test_a_restored_directory_goes_on_above_its_jump(url: str, single: Path, tmp_path: Path) -> None:
+    backup(single, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    assert moved(url, tmp_path / "restored").obstacle == ""
+    for directory in (tmp_path / "b", tmp_path / "restored"):
+        server = Server(url, directory)
+        assert contents(server.orders)[:5] == [b"0", b"1", b"2", b"3", b"4"]
+        number = server.orders.append([event()]).first
+        assert number > RESTORE_JUMP
+        server.close()
+
+
+def test_what_frames_no_longer_have_moves_too(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_log, "SEGMENT_EVENTS_MAX", 5)
+    with Engine(tmp_path / "single", maintains=False, reserve_bytes=0) as engine:
+        log = engine.create("orders")
+        log.append_columns(columns([event()]), mark=Mark("w", 7, 1, is_last=True))
+        add(log, 29)
+        engine.maintain()
+        log.trim(21)
+        engine.maintain()
+        assert log.frames.segments[0].first > 1
+    assert moved(url, tmp_path / "single").obstacle == ""
+    server = Server(url, tmp_path / "b")
+    assert [each.sequence_number for each in server.orders.read()] == list(range(21, 31))
+    writer = server.orders.writer("w")
+    assert writer is not None and writer.batch == 7
+    check_exact(server.orders)
+    server.close()
+
+
+def test_a_journal_that_forgot_its_beginning_moves(
+    url: str, single: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_snapshot, "GROWTH_BYTES_MIN", 1000)
+    with Engine(single, maintains=False, reserve_bytes=0) as engine:
+        for index in range(2000):
+            engine.state.put("kind", f"key-{index % 10}", b"v" * 1000, is_durable=index % 100 == 0)
+        for _ in range(5):
+            engine.maintain()
+        assert engine.state.journal.first > 1000
+    assert moved(url, single).obstacle == ""
+    server = Server(url, tmp_path / "b")
+    assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+    assert len(list(server.engine.state.items("kind"))) == 10
+    server.close()
+
+
+def shared(url: str, directory: Path) -> None:
+    """A home whose last primary has the copy a, with five orders, where b followed until the third."""
+    with psycopg.connect(url, autocommit=True) as owned:
+        make_tables(owned)
+    first = Server(url, directory / "a")
+    first.orders.register_consumer("who", "it")
+    add(first.orders, 3)
+    replica = Replica(url, directory / "b")
+    replica.close()
+    add(first.orders, 2, begin=3)
+    first.orders.acknowledge("who", "it", 4)
+    first.close()
+
+
+def test_a_lost_home_is_made_anew_from_the_copy_of_its_last_primary(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    home = PostgresHome(url)
+    term, identity = home.standing().term, home.incarnation
+    home.close()
+    emptied()
+    assert moved(url, tmp_path / "a").obstacle == ""
+    home = PostgresHome(url)
+    assert home.incarnation == identity and home.standing().term.number > term.number
+    home.close()
+    for name in ("b", "a"):
+        server = Server(url, tmp_path / name)
+        assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+        assert [each.acknowledged for each in server.orders.consumers()] == [4]
+        server.close()
+
+
+def test_a_home_from_a_copy_that_proves_nothing_waits_for_the_others(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    emptied()
+    assert "another copy may have more" in moved(url, tmp_path / "b").obstacle
+    home = PostgresHome(url)
+    with pytest.raises(StorageUnavailable, match="another copy may have more"):
+        home.begin_term()
+    assert {each.name for each in refill(home, tmp_path / "a", "a").added} >= {"orders"}
+    home.close()
+    command("home", "forget", "it", "--home", url)
+    server = Server(url, tmp_path / "b")
+    assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+    server.close()
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_copy_leaves_its_home_with_all_of_it(url: str, tmp_path: Path, name: str) -> None:
+    shared(url, tmp_path)
+    told = command("home", "leave", "--data", str(tmp_path / name), "--home", url)
+    assert "orders: 5 events up to number 5, in 5 frames: the same in both" in told
+    assert f"has ended: start one server on {tmp_path / name}, without --home" in told
+    with Engine(tmp_path / name, maintains=False) as engine:
+        orders = engine.open("orders")
+        assert contents(orders) == [b"0", b"1", b"2", b"3", b"4"]
+        assert [each.acknowledged for each in orders.consumers()] == [4]
+        assert orders.append([event()]).first == 6
+
+
+def test_nobody_appends_in_a_home_that_has_ended(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    stale = PostgresHome(url)
+    stale.begin_term()
+    left(url, tmp_path / "a")
+    home = PostgresHome(url)
+    with pytest.raises(StorageUnavailable, match=f"gives no lease: {ENDED}"):
+        home.begin_term()
+    with pytest.raises(StorageUnavailable, match=ENDED):
+        refill(home, tmp_path / "b", "b")
+    with pytest.raises(StorageUnavailable, match="is no copy of this home: it has logs of its own"):
+        Replica(url, tmp_path / "a")
+    with pytest.raises(NotPrimary):
+        stale.create("more", 0)
+    assert not home.members()
+    assert left(url, tmp_path / "a") == []
+    home.close()
+    stale.close()
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_leaving_that_is_killed_anywhere_is_repeated(url: str, tmp_path: Path, at: int) -> None:
+    shared(url, tmp_path)
+    killed("leave", "--data", str(tmp_path / "b"), url=url, at=at)
+    home = PostgresHome(url)
+    assert home.standing().is_vouched == (at == 1)
+    home.close()
+    with pytest.raises(StorageUnavailable):
+        Engine(tmp_path / "b")
+    assert left(url, tmp_path / "b") == ["orders", "$state"]
+    with Engine(tmp_path / "b", maintains=False) as engine:
+        assert contents(engine.open("orders")) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+def test_who_began_to_leave_may_stay(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    killed("leave", "--data", str(tmp_path / "a"), url=url, at=3)
+    home = PostgresHome(url)
+    assert "headwater home refill" in home.standing().obstacle
+    assert refill(home, tmp_path / "a", "a").obstacle == ""
+    home.close()
+    server = Server(url, tmp_path / "b")
+    assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4"]
+    server.close()
+
+
+def test_no_copy_leaves_while_a_server_runs_or_the_home_lacks_something(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    home = PostgresHome(url)
+    home.mark("a copy is ahead")
+    with pytest.raises(StorageUnavailable, match="the home gives no lease: a copy is ahead"):
+        left(url, tmp_path / "a")
+    home.accept(0)
+    granted = home.try_lease("b", {}, 1, 60.0)
+    assert granted is not None
+    with pytest.raises(StorageUnavailable, match="b has the lease of this home"):
+        left(url, tmp_path / "a")
+    home.close()
+
+
+def test_a_copy_that_lacks_what_the_home_has_does_not_leave(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared(url, tmp_path)
+    with psycopg.connect(url, autocommit=True) as connection:  # damaged there, so that b cannot fetch it
+        connection.execute(
+            "UPDATE headwater.frame SET content = set_byte(content, 100, get_byte(content, 100) # 1) WHERE last = 5 "
+            "AND log = (SELECT id FROM headwater.log WHERE key <> '$state')"
+        )
+    with pytest.raises(StorageUnavailable, match="this copy lacks events of log orders"):
+        left(url, tmp_path / "b")
+    home = PostgresHome(url)
+    assert home.standing().is_vouched
+    home.close()
+
+
+def test_another_copy_does_not_revive_a_home_that_has_ended(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    left(url, tmp_path / "a")
+    with pytest.raises(StorageUnavailable, match=f"{ENDED}.*; this is another copy"):
+        moved(url, tmp_path / "b")
+
+
+def test_one_server_becomes_three_again_in_the_same_database(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    left(url, tmp_path / "a")
+    with Engine(tmp_path / "a", maintains=False) as engine:
+        add(engine.open("orders"), 1, begin=5)
+    assert moved(url, tmp_path / "a").obstacle == ""
+    server = Server(url, tmp_path / "b")
+    assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    server.close()
