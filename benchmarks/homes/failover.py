@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
-from tests.homes.postgres_server import fast_folder, fresh_home, shared_server
+from tests.homes.postgres_server import fast_folder, fresh_home
 from tests.load.chaos.members import Member
 from tests.waiting import eventually
 
@@ -83,13 +83,13 @@ def percentiles(times: list[float]) -> tuple[float, float]:
 
 @contextmanager
 def _servers(lease_ms: int) -> Iterator[tuple[Member, Member]]:
-    fresh_home()
+    home = fresh_home()
     configuration = f"home_lease_ms = {lease_ms}\n[flight]\nenabled = false\n[logs.orders]\n"
     with tempfile.TemporaryDirectory(prefix="headwater-failover-", dir=fast_folder()) as directory:
         members: list[Member] = []
         try:
             for name in ("a", "b"):
-                members.append(Member(Path(directory), name, shared_server(), configuration))
+                members.append(Member(Path(directory), name, home, configuration))
                 if name == "a":
                     eventually(lambda: members[0].is_primary)
             eventually(members[1].stands_by)

@@ -38,7 +38,7 @@ def members(directory: Path, database: Postgres, replicas: int, *, has_flight: b
     found: list[Member] = []
     try:
         for number in range(1 + replicas):
-            found.append(Member(directory, f"server-{number}", database, configuration, is_direct=True))
+            found.append(Member(directory, f"server-{number}", database.url, configuration))
             if number == 0:
                 eventually(lambda: found[0].is_primary)
         for member in found[1:]:

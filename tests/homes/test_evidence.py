@@ -197,20 +197,6 @@ def test_two_databases_that_take_writes_stop_all_servers(closing: ExitStack, pri
     eventually(lambda: (appended(one, 2) or 0) > 1)
 
 
-def test_a_home_that_was_dumped_after_an_orderly_stop_is_believed_in_another_cluster(
-    closing: ExitStack, primary: Postgres, tmp_path: Path
-) -> None:
-    elsewhere = closing.enter_context(postgres())
-    one = started(closing, primary.url, tmp_path / "a")
-    one.comes()
-    assert one.append(0) == 1
-    assert one.end(signal.SIGTERM) == 0
-    primary.copy_to(elsewhere)
-    one = started(closing, elsewhere.url, tmp_path / "a")
-    one.comes()
-    assert one.append(1) == 2
-
-
 def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primary: Postgres, tmp_path: Path) -> None:
     elsewhere = closing.enter_context(postgres())
     one = started(closing, primary.url, tmp_path / "a")

@@ -8,6 +8,7 @@ that is possible. Elsewhere the reason is printed, and the tests of that client 
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -53,6 +54,17 @@ def _is_there(runtime: Runtime) -> bool:
 def is_ci() -> bool:
     """Whether this is CI, where every client must be there."""
     return os.environ.get("CI", "") not in ("", "false", "0")
+
+
+def bring(runtime: Runtime) -> None:
+    """Build a client that tests need by night alone, once for all their processes; skip the test if it cannot be."""
+    runtime.built.parent.mkdir(parents=True, exist_ok=True)
+    with runtime.built.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            runtime.install()
+        except Unavailable as error:
+            unavailable(str(error))
 
 
 def unavailable(reason: str) -> NoReturn:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import tarfile
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -618,9 +621,58 @@ class Recorder(Runtime):
         return ["env", f"LD_PRELOAD={self.library}"]
 
 
+class OlderPostgreSql(Runtime):
+    """No client: servers of PostgreSQL 14 and 15, from Maven Central, as programs in Java embed them in their tests."""
+
+    name = "postgresql-older"
+    by_night = True
+    programs = ("java", "mvn")
+    debian = ("openjdk-17-jdk-headless", "maven")
+    MACHINES: ClassVar[dict[str, str]] = {"x86_64": "amd64", "aarch64": "arm64v8"}
+
+    def build(self) -> None:
+        """See Runtime."""
+        if (machine := self.MACHINES.get(platform.machine())) is None:
+            raise Unavailable(f"{self.name}: there are no servers for {platform.machine()}")
+        given = [f"-Dinterop.build={self.built}", f"-Dinterop.machine={machine}"]
+        _run("mvn", "-q", "-B", *given, "package", cwd=self.sources)
+        for jar in self.built.glob("*.jar"):
+            with zipfile.ZipFile(jar) as archive:
+                [name] = (name for name in archive.namelist() if name.endswith(".txz"))
+                with archive.open(name) as packed, tarfile.open(fileobj=packed, mode="r|xz") as files:
+                    files.extractall(jar.with_suffix(""), filter="tar")
+            jar.unlink()
+
+    def command(self) -> list[str]:
+        """See Runtime: tests start a server of the version that they name."""
+        raise NotImplementedError
+
+    def folder(self, major: int) -> Path:
+        """Where the programs of that version are."""
+        return self.built / str(major) / "bin"
+
+
+class Patroni(Runtime):
+    """No client: what promotes a standby by itself, with a Raft of its own instead of etcd."""
+
+    name = "patroni"
+    by_night = True
+    programs = ()
+    debian = ()
+
+    def build(self) -> None:
+        """See Runtime."""
+        _environment(self.built / "venv", self.sources / "requirements.txt")
+
+    def command(self) -> list[str]:
+        """See Runtime; the configuration is added."""
+        return [str(self.built / "venv" / "bin" / "python"), "-m", "patroni"]
+
+
 RUNTIMES: tuple[type[Runtime], ...] = (
     Proton, Rhea, FutoIn, Jms, VertX, JavaHttp, GoAmqp, OpenapiGo, OpenapiTypescript, OpenapiJava, OpenapiGenerated,
     PostgreSql, MariaDb, DeltaSpark, Chromium, Recorder, Pyright, Axe, HaProxy, Nginx, Caddy,
+    OlderPostgreSql, Patroni,
 )  # fmt: skip
 
 

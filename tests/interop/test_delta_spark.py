@@ -19,8 +19,8 @@ from headwater.spark.archive.compaction import compact
 from tests.night import night
 from tests.spark.archive_tables import add, archive
 
-from .install import unavailable
-from .runtimes import DeltaSpark, Unavailable
+from .install import bring
+from .runtimes import DeltaSpark
 
 pytestmark = [pytest.mark.timeout(600), night]
 EVENTS = 200
@@ -41,10 +41,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def found(path: Path) -> dict[str, Any]:
     """What Delta's package says of it."""
     runtime = DeltaSpark()
-    try:
-        runtime.install()
-    except Unavailable as error:
-        unavailable(str(error))
+    bring(runtime)
     command = [*runtime.command(), str(path), *[str(version) for version in range(DeltaTable(path).version() + 1)]]
     done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S_MAX, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-3000:]

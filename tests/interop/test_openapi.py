@@ -16,8 +16,8 @@ from headwater.core import Event
 from tests.client.gateway import Failure, Framing, Gateway
 from tests.night import night
 
-from .install import unavailable
-from .runtimes import HERE, Generated, OpenapiGenerated, OpenapiGo, OpenapiJava, OpenapiTypescript, Unavailable
+from .install import bring, unavailable
+from .runtimes import HERE, Generated, OpenapiGenerated, OpenapiGo, OpenapiJava, OpenapiTypescript
 from .serving import Broker
 
 GUIDE = HERE.parents[1] / "docs" / "guides" / "other-languages.md"
@@ -140,10 +140,7 @@ def test_what_a_generator_makes_by_its_defaults_compiles_appends_and_reads(broke
     """By day `tests/dcb/test_openapi.py` keeps what they stumbled over out of the document."""
     pytest.importorskip("pydantic")
     runtime = OpenapiGenerated()
-    try:
-        runtime.install()
-    except Unavailable as error:
-        unavailable(str(error))
+    bring(runtime)
     log, said = broker.log(), []
     for number, (name, command) in enumerate(runtime.commands().items(), 1):
         said.append(f"{number} by {'okhttp' if name == 'java' else 'urllib3' if name == 'python' else name}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from headwater.core.condition import AppendCondition
 from headwater.core.event import Event
 from headwater.core.query import Query
 
+from . import losses
 from .clients import TRIMMED, Writer
 from .place import LOG, RESOURCE, TIMEOUT_S, Place, ask, call
 
@@ -163,3 +165,10 @@ class Filler(Dcb):
 WRITERS: tuple[type[Writer], ...] = (Decider, CloudEvents, AmqpOne, AmqpMany, Futoin, Cne, Flight, Staged)
 ONE_EACH: tuple[type[Writer], ...] = (Dcb, AmqpOne, Futoin, Cne, Flight)
 """One of each protocol."""
+
+
+def bear_with_a_home(writers: Iterable[Writer]) -> None:
+    """Have them send again what a server of a home did not take, or does not know whether it has."""
+    for writer in writers:
+        if isinstance(writer, AmqpOne):
+            writer.refusals = (*writer.refusals, *losses.AWAY_CONDITIONS)

@@ -29,7 +29,7 @@ from ..place import LOG, Place, ask
 from ..run import Row, Run, Table, Told, end
 from ..server import configuration, place_at
 from .faults import EVERY, FIRST, LEASE_S, Database, Scene
-from .members import LEASE_MS, Balancer, Member
+from .members import LEASE_MS, Balancer, ProxiedMember
 
 MEMBERS = ("a", "b", "c")
 SEATS_LOG, ONCE_LOG = "seats", "once"
@@ -48,7 +48,7 @@ class Chaos(Run):
     def __init__(self, folder: Path, seconds: float, seed: int = 0, told: Told = lambda _: None) -> None:
         self._database = Database()
         settings = f"home_lease_ms = {LEASE_MS}\n[flight]\nenabled = true\n{configuration(500, SEATS_LOG, ONCE_LOG)}"
-        self.members = [Member(folder, name, self._database.primary, settings) for name in MEMBERS]
+        self.members = [ProxiedMember(folder, name, self._database.primary, settings) for name in MEMBERS]
         self._balancer = Balancer([member.ports for member in self.members])
         super().__init__(place_at(self._balancer.ports), seconds, seed, told, losses.primary_ended)
         for close in (self._database.close, *(member.close for member in self.members), self._balancer.close):
@@ -59,9 +59,7 @@ class Chaos(Run):
 
     def _make_clients(self) -> None:
         self.writers = self.make(*(kind for kind in writers.WRITERS if kind is not writers.Staged), writers.Filler)
-        for writer in self.writers:
-            if isinstance(writer, writers.AmqpOne):
-                writer.refusals = (*writer.refusals, *losses.AWAY_CONDITIONS)
+        writers.bear_with_a_home(self.writers)
         self.readers = self.make(readers.FutoinTrimmed, *readers.READERS)
         place, urls = self.place, [member.url for member in self.members]
         self.seats, self.once = Seats(), Once(place, urls)

@@ -15,7 +15,7 @@ from headwater.homes.postgres.schema import make_tables, set_promotion
 from tests.homes.postgres_server import Postgres
 from tests.waiting import eventually
 
-from .members import LEASE_MS, Balancer, Member
+from .members import LEASE_MS, Balancer, ProxiedMember
 
 LEASE_S = LEASE_MS / 1000
 _SYNCHRONOUS = "synchronous_standby_names = 'standby'"
@@ -77,13 +77,13 @@ class Database:
 
 class Scene:
     def __init__(
-        self, members: list[Member], balancer: Balancer, database: Database, chance: Random, faults: list[str]
+        self, members: list[ProxiedMember], balancer: Balancer, database: Database, chance: Random, faults: list[str]
     ) -> None:
         """`faults` takes what a server did not do as it should."""
         self.members, self.balancer, self.database = members, balancer, database
         self.chance, self.faults = chance, faults
 
-    def primary(self) -> Member:
+    def primary(self) -> ProxiedMember:
         """The server that serves, or served last."""
         return self.members[self.balancer.primary or 0]
 
@@ -173,7 +173,7 @@ class Scene:
         self.wait(0.3 * LEASE_S, 4 * LEASE_S)
         self.database.primary.go_on()
 
-    def promote(self, *lost: Member) -> None:
+    def promote(self, *lost: ProxiedMember) -> None:
         """The database is lost, under load; the standby that each commit waited for is promoted."""
         self.database.add_standby(is_synchronous=True)
         self.wait(1, 2)

@@ -26,17 +26,13 @@ ANSWER_S = 1.0
 
 
 class Member:
-    def __init__(self, folder: Path, name: str, database: Postgres, settings: str, *, is_direct: bool = False) -> None:
-        """`is_direct`: its way to the database leads through no proxy, which would cost this process time."""
-        self._folder, self.name = folder / name, name
+    def __init__(self, folder: Path, name: str, home: str, settings: str) -> None:
+        self._folder, self.name, self._home = folder / name, name, home
         self._folder.mkdir()
         (self._folder / "config.toml").write_text(settings)
         self.copy = self._folder / "data"
         self.ports = dict(zip(PROTOCOLS, free_ports(len(PROTOCOLS)), strict=True))
         self.url = f"http://127.0.0.1:{self.ports['http']}"
-        self.proxy = Proxy(database.port)
-        """Its way to the database."""
-        self._database_port = database.port if is_direct else self.proxy.port
         self.start()
 
     @property
@@ -62,10 +58,9 @@ class Member:
     def start(self) -> None:
         assert not self.runs
         ports = [f"--{protocol}-port={port}" for protocol, port in self.ports.items()]
-        home = f"--home=postgresql://headwater@127.0.0.1:{self._database_port}/postgres"
         with (self._folder / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*PROGRAM, "serve", "--config=config.toml", "--data=data", home,
+                [*PROGRAM, "serve", "--config=config.toml", "--data=data", f"--home={self._home}",
                  f"--advertise=http={self.url}", *ports],
                 cwd=self._folder, env=environment(), stdout=log, stderr=log,
             )  # fmt: skip
@@ -91,11 +86,23 @@ class Member:
 
     def close(self) -> None:
         self.kill()
-        self.proxy.close()
 
     def said(self) -> str:
         """All that it printed, in all its lives."""
         return (self._folder / "log").read_text(errors="replace")
+
+
+class ProxiedMember(Member):
+    """One whose way to the database leads through a proxy, which costs this process time."""
+
+    def __init__(self, folder: Path, name: str, database: Postgres, settings: str) -> None:
+        self.proxy = Proxy(database.port)
+        home = database.url.replace(f":{database.port}/", f":{self.proxy.port}/")
+        super().__init__(folder, name, home, settings)
+
+    def close(self) -> None:
+        super().close()
+        self.proxy.close()
 
 
 def is_ready(port: int) -> bool:
