@@ -144,6 +144,42 @@ def test_a_lease_is_kept_whose_home_answers_too_late(monkeypatch: pytest.MonkeyP
         one.close()
 
 
+class OneHangs(Home):
+    """Its answer to the first renewal does not come until the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_over = threading.Event()
+        self.hanging: list[Term] = []
+
+    def renew_lease(self, term: Term, length_s: float) -> Renewal:
+        if not self.hanging:
+            self.hanging.append(term)
+            self.is_over.wait(WAIT_S)
+        return super().renew_lease(term, length_s)
+
+
+def test_a_lease_is_kept_though_the_answer_to_one_renewal_does_not_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    home = OneHangs()
+    monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
+    one = driver.Driver(home, "one", {}, times=LeaseTimes(length_s=3.0))  # type: ignore[arg-type]
+    one.start(Threads())
+    one.opened()
+    try:
+        has_ended = threading.Event()
+        assert one.wait_for_turn(has_ended.set, WAIT_S)
+        one.caught_up()
+        assert one.wait_until_primary()
+        wait_until(lambda: home.renewals > 8 or has_ended.is_set())  # longer than the lease lasts
+        assert home.hanging == [home.term] and not has_ended.is_set()
+    finally:
+        home.is_over.set()
+        one.stop()
+        one.ended()
+        assert one.wait_until_over(WAIT_S)
+        one.close()
+
+
 def test_a_lease_whose_renewal_was_answered_too_late_counts_from_when_the_home_gave_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -43,6 +43,8 @@ TIME_S = 0.1
 """The time of a primary is looked at so often."""
 HOSTS_S = 1.0
 """The hosts of the address are asked so often whether they take writes."""
+RENEWING = 2
+"""So many threads renew leases: while one waits for an answer that does not come, another asks again."""
 COPY_RETRY_S = 30.0
 """After so long a copy that could not be written is tried again."""
 
@@ -77,7 +79,7 @@ class Driver:
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[events.RoleEvent] = SimpleQueue()
         self._renewals: SimpleQueue[Term | None] = SimpleQueue()
-        """Terms whose lease the thread renews; None ends it."""
+        """Terms whose lease the threads renew; None ends one of them."""
         self._renewed: SimpleQueue[events.LeaseRenewed] = SimpleQueue()
         """Told before all other events: a lease that was renewed is not over because something else took its time."""
         self._noting = threading.Lock()
@@ -122,7 +124,8 @@ class Driver:
     def start(self, threads: Threads) -> None:
         """Begin to look who has the lease."""
         threads.start("roles", self._run, self._stopping)
-        threads.start("renewals", self._renew_all, self._ended)
+        for number in range(RENEWING):
+            threads.start(f"renewals-{number}", self._renew_all, self._ended)
         threads.start("roles-time", self._watch_time, self._ended)
         if (hosts := WritableHosts(self._home.url)).are_several:
             threads.start("hosts", lambda: self._watch_hosts(hosts), self._ended)
@@ -257,7 +260,8 @@ class Driver:
                 event = self._looked()
             self._receive(event)
         self._ended.set()
-        self._renewals.put(None)
+        for _ in range(RENEWING):
+            self._renewals.put(None)
         with self._changed:
             self._is_over = True
             self._turn = None
@@ -267,9 +271,6 @@ class Driver:
         """Renew leases as the roles ask for it, however long the home takes for all else that they ask."""
         self._answer_of(self._stands)  # so that there is a connection
         while (term := self._renewals.get()) is not None:
-            while not self._renewals.empty():  # they were asked for meanwhile
-                if (term := self._renewals.get()) is None:
-                    return
             self._renew(term, boot_time_s())
 
     def _watch_time(self) -> None:
