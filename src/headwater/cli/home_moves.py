@@ -104,7 +104,7 @@ def hand_over(name: str, file: Path | None, **flags: object) -> None:
         after = _changed(opened, name, before.term.number, config.home_lease_ms / 1000 + TAKING_OVER_S)
     click.echo(_primary(after))
     if after.holder != name:
-        click.echo(f"{name} did not take the lease: its log says why", err=True)
+        click.echo(f"{name} did not take the lease; see its log", err=True)
         click.get_current_context().exit(REFUSED)
 
 

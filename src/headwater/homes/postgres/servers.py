@@ -20,7 +20,7 @@ HEARD_S = 10.0
 """Who was heard of within that time runs, as far as is known."""
 _FORGOTTEN_S = 600
 _TELL = f"""
-WITH told AS (
+WITH reported AS (
 INSERT INTO headwater.server (process, name, addresses, role, term, lag_events, lag_s, ahead, version, format, heard_at)
 VALUES (%(process)s, %(name)s, %(addresses)s, %(role)s, %(term)s, %(lag_events)s, %(lag_s)s, %(ahead)s, %(version)s,
     %(format)s, clock_timestamp())
