@@ -6,7 +6,7 @@ from ..stage import ReplicaStage
 
 TITLE = "What you have seen"
 NEXT = (
-    ("docs/guides/replicas.md", "from one machine to three: what is promised, and what is not"),
+    ("docs/guides/high-availability.md", "high availability: what is promised, and what is not"),
     ("deploy/three/", "units for three machines, and a load balancer before them"),
     ("make chaos", "the same servers while network and database fail, too"),
 )

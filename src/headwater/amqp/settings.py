@@ -15,8 +15,9 @@ class AmqpSettings:
     read_port: int | None = setting(
         None, whole_number(0, 65535), "TCP port of AMQP for receivers alone, also at a replica of a shared home"
     )
-    """TCP port where a server of a [shared home](../guides/replicas.md#reading-over-amqp) serves AMQP receivers without
-    a group or a durable position, also while it is a replica. Not set: none; 0 takes any free port."""
+    """TCP port where a server of a [shared home](../guides/high-availability.md#reading-over-amqp) serves AMQP
+    receivers without a group or a durable position, also while it is a replica. Not set: none; 0 takes any free port.
+    """
     connections_max: int = setting(10_000, whole_number(1, 1_000_000), "connections at the same time; more are refused")
     sessions_max: int = setting(256, whole_number(1, 65_536), "sessions of one connection")
     links_max: int = setting(256, whole_number(1, 65_536), "links of one session")

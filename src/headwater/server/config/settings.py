@@ -248,8 +248,8 @@ class Replica:
     forward: bool = setting(
         True, boolean, "a replica forwards HTTP requests that only the primary can answer; false: it answers 421"
     )
-    """Whether a replica [forwards](../guides/replicas.md#reading-from-replicas) HTTP requests and WebSockets for the
-    primary, at the address that the primary advertises. `false`: it answers 421 with that address.
+    """Whether a replica [forwards](../guides/high-availability.md#reading-from-replicas) HTTP requests and WebSockets
+    for the primary, at the address that the primary advertises. `false`: it answers 421 with that address.
     """
 
 
@@ -264,9 +264,9 @@ class Config:
     home: str | None = setting(
         None, text, "PostgreSQL database to keep logs in, for several servers: postgresql://USER@HOST/DATABASE"
     )
-    """Address of a [home in PostgreSQL](../guides/replicas.md), shared by several servers: the primary appends, the
-    others are replicas. The data directory is a copy then. `headwater home init` creates the home. Keep the password
-    where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) rather than in the address.
+    """Address of a [home in PostgreSQL](../guides/high-availability.md), shared by several servers: the primary
+    appends, the others are replicas. The data directory is a copy then. `headwater home init` creates the home. Keep
+    the password where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) rather than in the address.
     """
     advertise: tuple[str, ...] = setting(
         (), texts, "where clients reach this server, told to others of its home: http=URL,amqp=URL,flight=URL"

@@ -1,4 +1,4 @@
-"""What the page about leases computes is what the servers go by."""
+"""The times of a lease in the guide are those that servers use."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from headwater.homes.roles.lease import LeaseTimes
 
 from .documents import ROOT, check_none, name_of, table_after
 
-PAGE = ROOT / "docs" / "guides" / "lease-and-standby.md"
+PAGE = ROOT / "docs" / "guides" / "high-availability.md"
 ROWS = table_after(PAGE, "lease")
 
 
