@@ -248,7 +248,7 @@ class Replica:
     forward: bool = setting(
         True, boolean, "a replica forwards HTTP requests that only the primary can answer; false: it answers 421"
     )
-    """Whether a replica [forwards](../guides/replicas.md#reading-from-replicas) HTTP requests and WebSockets for the
+    """Whether a replica [forwards](../guides/replicas.md#forwarding) HTTP requests and WebSockets for the
     primary, at the address that the primary advertises. `false`: it answers 421 with that address.
     """
 
