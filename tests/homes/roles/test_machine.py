@@ -89,6 +89,7 @@ def test_sessions_that_nobody_can_end_do_not_stop_a_takeover_and_a_fence_is_aske
     one = One().asked()
     one.got()
     assert actions.FenceJournal in kinds(one.tell(events.Tick(), TIMES.patience_s))
+    one.tell(events.LeaseRenewed(one.term, one.now))
     assert actions.FenceJournal in kinds(one.tell(events.Tick(), TIMES.patience_s))
 
 

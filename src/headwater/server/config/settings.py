@@ -248,8 +248,8 @@ class Replica:
     forward: bool = setting(
         True, boolean, "a replica forwards HTTP requests that only the primary can answer; false: it answers 421"
     )
-    """Whether a replica [forwards](../guides/high-availability.md#reading-from-replicas) HTTP requests and WebSockets
-    for the primary, at the address that the primary advertises. `false`: it answers 421 with that address.
+    """Whether a replica [forwards](../guides/high-availability.md#forwarding) HTTP requests and WebSockets for the
+    primary, at the address that the primary advertises. `false`: it answers 421 with that address.
     """
 
 
