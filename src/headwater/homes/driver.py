@@ -74,7 +74,7 @@ class Driver:
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._copy_id, self._told = last_lease, copy_id, told
-        self.asked = PostgresHome(home.url, silence_s=times.patience_s, connect_s_max=times.connect_s)
+        self.asked = PostgresHome(home.url, silence_s=times.silence_s, connect_s_max=times.connect_s)
         """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[events.RoleEvent] = SimpleQueue()
@@ -480,7 +480,7 @@ class Driver:
             with self._noting:
                 was_away, self.is_away, self._free_since = self.is_away, True, None
             if not was_away:
-                late = boot_time_s() > began + self._times.patience_s
+                late = boot_time_s() > began + self._times.silence_s
                 logger.warning("the home is away: %s%s", error, f"; {self._times.needed()}" if late else "")
                 self._events.put(events.HomeUnreachable())
             return None

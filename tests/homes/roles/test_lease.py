@@ -27,8 +27,8 @@ def test_two_renewals_may_be_lost():
 @pytest.mark.parametrize(
     ("length_s", "round_trip_s", "told"),
     [
-        (5.0, 1.66, None),
-        (5.0, 1.7, "a lease of 5 s is kept up to 1.7 s: set home_lease_ms to 6000 or more"),
+        (5.0, 1.1, None),
+        (5.0, 1.2, "a lease of 5 s is kept up to 1.1 s: set home_lease_ms to 7500 or more"),
         (15.0, 2.0, None),
         (15.0, 2.1, "more than the 2 s for which clocks can be compared"),
     ],

@@ -45,10 +45,12 @@ class LeaseTimes:
 
     @property
     def patience_s(self) -> float:
-        """A request without an answer is repeated after that, on another connection: half of `held_s`, at least 1 s.
+        """A request without an answer is repeated after that: the time between two renewals, and at least 1 s."""
+        return max(PATIENCE_S_MIN, self.renewal_s)
 
-        So there is time for another try. A home that takes longer to answer keeps no lease of this length.
-        """
+    @property
+    def silence_s(self) -> float:
+        """A connection is given up on which a round trip takes longer: half of `held_s`, and at least 1 s."""
         return max(PATIENCE_S_MIN, self.held_s / 2)
 
     @property
@@ -59,8 +61,8 @@ class LeaseTimes:
     def needed(self) -> str:
         """How soon the home must answer, and what to do where it does later."""
         return (
-            f"a lease of {self.length_s:g} s needs an answer within {self.patience_s:.1f} s: where the network is "
-            "slower, give home_lease_ms more than three times as long on all servers"
+            f"a lease of {self.length_s:g} s needs an answer within {self.renewal_s:.1f} s: where the network is "
+            "slower, give home_lease_ms six times as long on all servers"
         )
 
     def too_slow(self, round_trip_s: float) -> str | None:
@@ -70,12 +72,12 @@ class LeaseTimes:
                 f"the home takes {round_trip_s:.1f} s to answer, more than the {self.clock_off_max_s:g} s for which "
                 "clocks can be compared, so no server takes the lease: have the database nearer to its servers"
             )
-        if round_trip_s <= self.held_s / 2:
+        if round_trip_s <= self.renewal_s:
             return None
-        least_ms = math.ceil(round_trip_s * 3.5 * 1000 / _STEP_MS) * _STEP_MS
+        least_ms = math.ceil(round_trip_s * 6 * 1000 / _STEP_MS) * _STEP_MS
         return (
             f"the home takes {round_trip_s:.1f} s to answer, and a lease of {self.length_s:g} s is kept up to "
-            f"{self.held_s / 2:.1f} s: set home_lease_ms to {least_ms} or more on all servers"
+            f"{self.renewal_s:.1f} s: set home_lease_ms to {least_ms} or more on all servers"
         )
 
     def is_free(self, until: float, home_now: float) -> bool:
