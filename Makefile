@@ -91,6 +91,8 @@ pages: $(STAMP)         ## write what is made from the code: the blocking client
 	$(BIN)/python -m tests.docs.python_api > docs/reference/python.md
 	$(BIN)/python -m tests.roles.table > docs/reference/rights.md
 	$(BIN)/python -m tests.docs.configuration
+	$(BIN)/python -m tests.docs.entities
+	$(BIN)/python -m tests.docs.events
 	$(BIN)/python -m tests.docs.troubleshooting
 
 screenshots: $(STAMP)   ## the console's pictures in docs/images, from the demo's data; needs Chromium

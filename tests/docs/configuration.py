@@ -14,28 +14,24 @@ from typing import Any
 from headwater.server.config.effective import show_value
 from headwater.server.config.settings import SECTIONS, SETTINGS, Config
 
-from .documents import ROOT
+from .documents import ROOT, table, with_table
 
 PAGE = ROOT / "docs" / "reference" / "configuration.md"
-BEGIN = "<!-- written by python -m tests.docs.configuration -->\n"
+MARKER = "written by python -m tests.docs.configuration"
 
 
-def with_table(page: str) -> str:
-    """The page with the table of settings as it is to be."""
-    before, found, rest = page.partition(BEGIN)
-    assert found, f"{PAGE.name} has no comment {BEGIN!r}"
-    return before + found + "\n".join(table()) + rest[rest.index("\n\n") :]
+def written(page: str) -> str:
+    """The page with the table of settings that the declarations make."""
+    return with_table(page, MARKER, table(("key", "default", "meaning"), rows()))
 
 
-def table() -> Iterator[str]:
-    """The lines of the table."""
+def rows() -> Iterator[tuple[str, str, str]]:
+    """The rows of the table."""
     texts = {name: docstrings(section) for name, section in {"": Config, **SECTIONS}.items()}
-    yield "| key | default | meaning |"
-    yield "| --- | --- | --- |"
     for key, setting in SETTINGS.items():
         section, _, name = key.rpartition(".")
         summary = f"{setting.summary[0].upper()}{setting.summary[1:]}."
-        yield f"| `{key}` | {default(key, setting.default)} | {texts[section].get(name, summary)} |"
+        yield f"`{key}`", default(key, setting.default), texts[section].get(name, summary)
 
 
 def default(key: str, value: Any) -> str:
@@ -58,4 +54,4 @@ def docstrings(section: type) -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(written(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -75,6 +75,25 @@ def table_after(path: Path, marker: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
 
 
+def with_table(text: str, marker: str, lines: Iterable[str]) -> str:
+    """The text with other lines after a comment, in place of those up to the next empty line."""
+    before, found, rest = text.partition(f"<!-- {marker} -->\n")
+    assert found, f"there is no comment {marker!r}"
+    _, gap, after = rest.partition("\n\n")
+    return "".join([before, found, "\n".join(lines), gap or "\n", after])
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """The lines of a table."""
+    yield _row(columns := list(head))
+    yield _row(["---"] * len(columns))
+    yield from map(_row, rows)
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def check_none(faults: Iterable[str], remedy: str = "") -> None:
     """Fail with all faults, one a line, and after them the remedy."""
     if found := list(faults):

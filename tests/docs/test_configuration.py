@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .configuration import PAGE, with_table
+from .configuration import PAGE, written
 
 
 def test_the_table_of_settings_is_what_the_declarations_say() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == with_table(page), "run python -m tests.docs.configuration"
+    assert page == written(page), "run python -m tests.docs.configuration"

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from headwater.management.entities import COMMON, CREATE, DELETE, MANAGEMENT_NODE, READ, TYPES, UPDATE, EntityType
+from headwater.management.entities import CREATE, MANAGEMENT_NODE, TYPES
 from headwater.management.statuses import Status
-from tests.docs.documents import ROOT, table_after
-from tests.every import every
-
-PAGE = ROOT / "docs" / "reference" / "management.md"
+from tests.docs.documents import table_after
+from tests.docs.entities import PAGE, written
 
 
-def test_the_table_of_types_and_operations_is_that_of_the_code() -> None:
-    rows = [
-        [f"`{type.name}`", type.about]
-        + ["yes" if operation in type.operations else "" for operation in (CREATE, READ, UPDATE, DELETE)]
-        + [type.rights]
-        for type in TYPES.values()
-    ]
-    assert table_after(PAGE, "operations") == rows
+def test_tables_of_types_and_attributes_are_made_from_the_code() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "run python -m tests.docs.entities"
 
 
 def test_operations_of_the_node_are_those_of_the_code() -> None:
@@ -30,21 +23,6 @@ def test_operations_of_the_node_are_those_of_the_code() -> None:
 
 def test_statuses_are_those_of_the_code() -> None:
     assert [row[0] for row in table_after(PAGE, "statuses")] == [str(status.value) for status in Status]
-
-
-def test_common_attributes_are_those_of_the_code() -> None:
-    assert table_after(PAGE, "common") == [[f"`{each.name}`", str(each.kind), each.meaning] for each in COMMON]
-
-
-@every("type", [type for type in TYPES.values() if type.own], ids=lambda type: type.name)
-def test_attributes_of_a_type_are_those_of_the_code(type: EntityType) -> None:
-    rows = []
-    for each in type.own:
-        marks = {"C": each.is_initial, "U": each.is_changeable, "null": each.is_removable}
-        given = ", ".join(mark for mark, is_so in marks.items() if is_so)
-        told = "; never told" if each.is_secret else ""
-        rows.append([f"`{each.name}`", str(each.kind), given, each.meaning + told])
-    assert table_after(PAGE, type.name) == rows
 
 
 def test_every_type_of_the_code_has_names_of_its_own_for_attributes() -> None:

@@ -1,7 +1,7 @@
 """The manageable entity types, as data: attributes and operations.
 
-docs/reference/management.md documents them for readers; a test compares the two. `ports.Entities` lists the entities
-and performs the operations.
+`tests.docs.entities` makes the tables of docs/reference/management.md of it. `ports.Entities` lists the entities and
+performs the operations.
 """
 
 from __future__ import annotations

@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 
 from headwater.core import Grant, Notification, NotificationType, Right, User
 from headwater.management import CATALOG, LOST, Kind, Scope, may_see
+from tests.docs.documents import table_after
+from tests.docs.events import PAGE, written
 from tests.every import every
-
-REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "events.md"
-COMMON = ("eventType", "time", LOST)
-SEEN_BY = {
-    Scope.LOG: "users with the right to read the log",
-    Scope.PEER: "users with the right to manage the server, and by the user that it names",
-    Scope.SERVER: "users with the right to manage the server",
-}
 
 
 def test_every_type_is_in_the_catalog() -> None:
@@ -75,24 +68,11 @@ def test_a_listener_sees_what_happens_to_logs_that_it_may_read_and_manages_the_s
     assert [each for each in (OF_LOG, OF_SERVER, OF_WEBHOOK, OF_NO_LOG) if may_see(who, each)] == seen
 
 
-def sections() -> dict[str, str]:
-    text = REFERENCE.read_text(encoding="utf-8")
-    found = re.split(r"^### `(io\.headwater\.[A-Za-z.]+)`$", text, flags=re.MULTILINE)[1:]
-    return {name: body.partition("\n## ")[0] for name, body in zip(found[::2], found[1::2], strict=True)}
+def test_the_reference_describes_every_type_as_the_catalog_does() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert page == written(page), "run python -m tests.docs.events"
+    assert set(re.findall(r"^### `(.+)`$", page, re.MULTILINE)) == {type.value for type in NotificationType}
 
 
-def test_every_type_is_documented_in_the_order_of_the_catalog() -> None:
-    assert list(sections()) == [type.value for type in CATALOG]
-
-
-@every("type", NotificationType)
-def test_the_documentation_says_what_the_catalog_says(type: NotificationType) -> None:
-    entry, text = CATALOG[type], sections()[type.value]
-    assert f"{entry.when} Seen by {SEEN_BY[entry.scope]}." in text
-    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]
-    expected = [
-        [f"`{each.name}`", each.kind.value + ("" if each.is_required else ", optional"), f"{each.meaning}"]
-        for each in entry.attributes
-        if each.name not in COMMON
-    ]
-    assert rows == expected
+def test_the_reference_says_who_sees_a_scope() -> None:
+    assert [row[0] for row in table_after(PAGE, "scopes")] == [scope.value for scope in Scope]

@@ -1,6 +1,6 @@
 """Every notification type: when it is emitted, its attributes in order, and who may see it.
 
-docs/reference/events.md documents them for readers; a test compares the two.
+`tests.docs.events` makes their reference of it, docs/reference/events.md.
 """
 
 from __future__ import annotations
