@@ -16,7 +16,7 @@ INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint cons
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)
 
-demo-replicas: $(STAMP) ## three servers of one home in PostgreSQL, and a kill -9 of the primary; under two minutes
+demo-replicas: $(STAMP) ## three servers of one home, and a kill -9 of the primary and of its database; about a minute
 	@$(BIN)/python -m demo.replicas
 
 PYTEST = $(BIN)/python -m pytest -n 2$(if $(SHUFFLE), --shuffle $(SHUFFLE))

