@@ -97,7 +97,7 @@ def test_a_role_change_ends_forwarded_connections_and_clients_come_again(pair: t
         assert client.sender("orders").send(message(b"1")) == Accepted()
         assert taken(client.receiver("orders", filter=EARLIEST), 2) == [b"0", b"1"]
     first.process.send_signal(signal.SIGCONT)
-    eventually(lambda: not first.is_primary() and reads(first))
+    eventually(lambda: reads(first) and second.url in first.unready())
     with Client(first.amqp) as client:  # and the other way round
         assert client.sender("orders").send(message(b"2")) == Accepted()
     assert "headwater_amqp_forwarded_total 1.0" in metrics(first)
