@@ -246,7 +246,7 @@ class Replica:
     also admit a removed user. After that it answers 503 and says so.
     """
     forward: bool = setting(True, boolean, "a replica forwards to the primary what only the primary can do")
-    """Whether a replica forwards to the primary, at its advertised address, what only the primary can do: [HTTP requests
+    """Whether a replica forwards to the primary, at its advertised address, what only that can do: [HTTP requests
     and WebSockets](../guides/high-availability.md#forwarding), and [AMQP
     connections](../guides/high-availability.md#amqp). `false`: it answers 421, or `amqp:connection:redirect`, with that
     address.
