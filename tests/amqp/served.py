@@ -14,7 +14,7 @@ from headwater.amqp.client import Client
 from headwater.amqp.connections.transport import Attach
 from headwater.amqp.container import Container
 from headwater.amqp.management.node import ManagementNode
-from headwater.amqp.server import AmqpServer
+from headwater.amqp.server import AmqpReception, AmqpServer
 from headwater.amqp.settings import AmqpSettings
 from headwater.core.access import Guard, OpenGuard
 from headwater.core.local import LocalLog
@@ -39,6 +39,8 @@ class Served:
         tls: ssl.SSLContext | None = None,
         bus: Bus | None = None,
         memory: MemoryAccount | None = None,
+        reception: Callable[[Container, Attach], AmqpReception] = AmqpReception,
+        loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     ) -> None:
         self.memory = memory or MemoryAccount(2**30)
         self.bus = bus or Bus()
@@ -46,7 +48,7 @@ class Served:
         self._guard, self._settings, self._tls = guard or OpenGuard(), settings or AmqpSettings(), tls
         self._sockets = listen("127.0.0.1", 0, "--amqp-port")
         self.port = self._sockets[0].getsockname()[1]
-        self.loop = asyncio.new_event_loop()
+        self._received, self.loop = reception, loop()
         self._gives_way = GilYield()
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
 
@@ -65,7 +67,8 @@ class Served:
         self.container = Container(self.store, self._guard, self._settings, bus=self.bus, memory=self.memory)
         await self.container.nodes.begin()
         self.management = ManagementNode(self.container)
-        self.server = AmqpServer(self.container, self.attach(), self._sockets, self._tls)
+        self.reception = self._received(self.container, self.attach())
+        self.server = AmqpServer(self.reception, self._sockets, self._tls)
         await self.server.start()
         self._gives_way.start()
 

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import signal
+import socket
+import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from headwater.amqp.protocol.performatives import Accepted
 from headwater.amqp.protocol.types import Symbol
 from headwater.client import connect
 from headwater.core import Event
+from headwater.server.replicas.origin_header import origin_header
 
 from ..amqp.asking import DURABLE, EARLIEST, after, annotation, bound, message, payloads, sql
 from ..waiting import eventually
@@ -48,6 +53,70 @@ def place(member: Member) -> dict[str, object]:
     return {"hostname": "127.0.0.1", "network-host": "127.0.0.1", "port": member.amqp_port}
 
 
+def test_clients_of_a_replicas_port_are_forwarded_to_the_primary(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    with Client(second.amqp) as client:
+        assert client.sender("orders").send(message(b"0")) == Accepted()
+        assert taken(client.receiver("orders", filter=EARLIEST, properties=bound(group="g")), 1) == [b"0"]
+        host, port = client._socket.getsockname()
+        with urllib.request.urlopen(f"{first.url}/management/connection?attributes=peer,port", timeout=5) as answered:
+            assert [host, port] in json.load(answered)["results"]
+        eventually(lambda: "headwater_amqp_forwarded_open 1.0" in metrics(second))
+    eventually(lambda: "headwater_amqp_forwarded_open 0.0" in metrics(second))
+    assert "headwater_amqp_forwarded_total 1.0" in metrics(second)
+    assert "headwater_amqp_forwarded_failed_total 0.0" in metrics(second)
+    with socket.create_connection(("127.0.0.1", first.amqp_port), 30) as stranger:
+        stranger.sendall(origin_header(b"a guess", ("198.51.100.7", 1), ("127.0.0.1", 1), time.time_ns() // 1_000_000))
+        assert stranger.recv(1) == b""
+    eventually(lambda: "headwater_amqp_origins_refused_total 1.0" in metrics(first))
+
+
+def test_forwarded_connections_go_on_while_the_secret_is_renewed(pair: tuple[Member, Member], tmp_path: Path) -> None:
+    first, second = pair
+    with Client(second.amqp) as client:
+        sender = client.sender("orders")
+        command("home", "renew-secret", "--data", str(tmp_path / "a"))
+        assert sender.send(message(b"0")) == Accepted()
+        for _ in range(20):  # before and after the replica has the new one
+            with Client(second.amqp) as other:
+                assert other.sender("orders").send(message(b"1")) == Accepted()
+    assert "headwater_amqp_origins_refused_total 0.0" in metrics(first)
+
+
+def test_a_role_change_ends_forwarded_connections_and_clients_come_again(pair: tuple[Member, Member]) -> None:
+    first, second = pair
+    with Client(second.amqp, timeout_s=60) as client:
+        receiver = client.receiver("orders", filter=EARLIEST)
+        assert first.append(0) == 1
+        assert taken(receiver, 1) == [b"0"]
+        first.process.send_signal(signal.SIGSTOP)  # it says nothing any more, not even that it ends
+        with pytest.raises((AmqpError, OSError)):
+            receiver.take(1, 60)
+    eventually(second.is_primary)
+    with Client(second.amqp) as client:
+        assert client.sender("orders").send(message(b"1")) == Accepted()
+        assert taken(client.receiver("orders", filter=EARLIEST), 2) == [b"0", b"1"]
+    first.process.send_signal(signal.SIGCONT)
+    eventually(lambda: reads(first) and second.url in first.unready())
+    with Client(first.amqp) as client:  # and the other way round
+        assert client.sender("orders").send(message(b"2")) == Accepted()
+    assert "headwater_amqp_forwarded_total 1.0" in metrics(first)
+
+
+def test_a_replica_says_where_the_primary_is_if_it_is_to_forward_nothing(join: Join, url: str, tmp_path: Path) -> None:
+    first = join("a")
+    eventually(first.is_primary)
+    second = Member(url, tmp_path / "b", "--replica-forward", "false")
+    try:
+        eventually(lambda: reads(second) and "is the primary" in second.unready())
+        away = refusal(lambda: Client(second.amqp))
+        assert isinstance(away, ConnectionFault)
+        assert (away.condition, away.info) == (conditions.CONNECTION_REDIRECT, place(first))
+        assert f"connect to {first.amqp}" in away.description
+    finally:
+        second.close()
+
+
 def test_receivers_are_served_at_a_replica_and_all_else_is_sent_to_the_primary(pair: tuple[Member, Member]) -> None:
     first, second = pair
     with connect(first.url) as server:
@@ -64,10 +133,6 @@ def test_receivers_are_served_at_a_replica_and_all_else_is_sent_to_the_primary(p
             log.append([Event("E", b"6")])  # who has read all there is, is woken
             assert taken(plain, 1) == [b"6"]
             eventually(lambda: "headwater_amqp_connections_open 1.0" in metrics(second))
-    away = refusal(lambda: Client(second.amqp))
-    assert isinstance(away, ConnectionFault)
-    assert (away.condition, away.info) == (conditions.CONNECTION_REDIRECT, place(first))
-    assert f"connect to {first.amqp}" in away.description
     with Client(second.reading) as client:
         for attach, address in (
             (lambda: client.sender("orders"), "orders"),

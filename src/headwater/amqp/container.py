@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
 
 from ..core.access import Guard, Right
 from ..core.client_subnet import place_of
@@ -46,16 +45,13 @@ class Container:
         spans: Spans | None = None,
         memory: MemoryAccount | None = None,
         remembers: bool = True,
-        sent_away: Callable[[], ConnectionFault | None] = lambda: None,
     ) -> None:
         """`bus` receives notifications of connections, links and partitions; `turns` shares the time of the loop.
 
         `memory` is the budget for what connections hold on this event loop; by default the container has its own.
 
         `spans` receives the spans of producers' appends, if they are collected. For `remembers` see `Nodes`.
-        `sent_away` is the fault with which every new connection is closed at once, if set.
         """
-        self._sent_away = sent_away
         self.shared = Shared(
             guard,
             settings,
@@ -108,10 +104,10 @@ class Container:
             return False
         return Counter(self._surplus.values())[place] < SURPLUS_OF_PLACE_MAX
 
-    def refuse(self, place: str, reason: str) -> None:
+    def refuse(self, place: str, reason: str, description: str | None = None) -> None:
         """Count and report a connection from that place that is refused before it opens."""
         self.statistics.connections_refused += 1
-        self._refused.tell(place, reason)
+        self._refused.tell(place, reason, description)
 
     def sent_away(self, transport: Transport) -> ConnectionFault | None:
         """See Owner: above the limit only administrators are served."""
@@ -120,7 +116,7 @@ class Container:
             most = self.shared.settings.connections_max
             detail = f"the server has {most} connections, and takes no more but of administrators"
             return ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, detail)
-        return self._sent_away()
+        return transport.fault
 
     def _is_full(self, opening: int) -> bool:
         return len(self.connections) + opening - len(self._surplus) >= self.shared.settings.connections_max

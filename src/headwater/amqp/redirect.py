@@ -2,7 +2,7 @@
 
 Its read-only port serves receivers without state beyond the connection, so no server has to coordinate them. It answers
 everything else with the primary's address: `amqp:link:redirect` at this port, `amqp:connection:redirect` at the port of
-the primary's AMQP.
+the primary's AMQP, where it does not forward connections.
 """
 
 from __future__ import annotations

@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from ..core.loop.reception import Reception
 from ..core.watch.threads import Threads
 from .connections.shared import TICK_S
-from .connections.transport import Attach, Transport
+from .connections.transport import Attach, Origin, Transport
 from .container import Container
 from .protocol import conditions
+from .protocol.conditions import ConnectionFault
 
 _logger = logging.getLogger("headwater.amqp")
 
@@ -28,19 +29,28 @@ class AmqpReception(Reception):
     """What the event loop calls before it opens a connection."""
 
     def __init__(self, container: Container, attach: Attach) -> None:
-        super().__init__(lambda: Transport(container, attach))
-        self._container = container
+        """`attach` answers the attaches of peers."""
+        super().__init__(self.transport)
+        self.container, self._attach = container, attach
+
+    def transport(self, origin: Origin | None = None, fault: ConnectionFault | None = None) -> Transport:
+        """The protocol of one connection; for `origin` and `fault` see Transport."""
+        return Transport(self.container, self._attach, origin, fault)
 
     @property
     def room(self) -> int:
-        return self._container.room
+        return self.container.room
 
     def takes(self, place: str, opening: int) -> bool:
-        return self._container.has_room(place, opening)
+        return self.container.has_room(place, opening)
 
     def refuse(self, place: str, reason: str) -> bytes:
-        self._container.refuse(place, reason)
+        self.container.refuse(place, reason)
         return b""  # a peer that begins with SASL would understand no other header
+
+    def tick(self, now: float) -> None:
+        """Handle the passage of time."""
+        self.container.tick(now)
 
 
 class AmqpServer:
@@ -48,16 +58,15 @@ class AmqpServer:
 
     def __init__(
         self,
-        container: Container,
-        attach: Attach,
+        reception: AmqpReception,
         sockets: Sequence[socket.socket],
         tls: ssl.SSLContext | None,
         threads: Threads | None = None,
     ) -> None:
-        """`attach` answers the attaches of peers; `threads` keeps the ticks going."""
+        """`reception` opens the connections to its container; `threads` keeps the ticks going."""
         self._threads = threads or Threads()
-        self._container, self._sockets, self._tls = container, sockets, tls
-        self._attach = attach
+        self._reception, self._container = reception, reception.container
+        self._sockets, self._tls = sockets, tls
         self._servers: list[asyncio.Server] = []
         self._ticking: asyncio.Task[None] | None = None
 
@@ -67,7 +76,7 @@ class AmqpServer:
         timeout_s = self._container.shared.settings.login_ms / 1000 if self._tls else None
         for bound in self._sockets:
             server = await loop.create_server(
-                AmqpReception(self._container, self._attach),
+                self._reception,
                 sock=bound,
                 backlog=BACKLOG,
                 ssl=self._tls,
@@ -119,6 +128,6 @@ class AmqpServer:
         while True:
             await asyncio.sleep(TICK_S)
             try:
-                self._container.tick(loop.time())
+                self._reception.tick(loop.time())
             except Exception:  # an error in one connection must not stop the heartbeats of the others
                 _logger.exception("a tick failed")

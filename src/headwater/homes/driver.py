@@ -10,7 +10,7 @@ from contextlib import closing
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from ..core.clocks import boot_time_s
+from ..core.clocks import boot_time_s, wall_clock_ms
 from ..core.errors import StorageUnavailable
 from ..core.watch.threads import Threads
 from ..storage.frames.frame_log import HeadMoved, Term
@@ -470,6 +470,11 @@ class Driver:
         is_free = standing.is_vouched and not standing.remaining_s
         self._free_since = (self._free_since or boot_time_s()) if is_free else None
         return standing
+
+    def home_time_ms(self) -> int:
+        """The home's time of day in ms since 1970, by this server's clock and the difference at the last comparison."""
+        standing = self.standing
+        return wall_clock_ms() - (0 if standing is None else round(standing.off_s * 1000))
 
     def _answer_of(self, ask: Callable[[], _T]) -> _T | None:
         """What the home answers; None if it does not, which the roles are told."""

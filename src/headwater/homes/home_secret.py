@@ -54,14 +54,17 @@ class HomeSecret:
         return current is not None and hmac.compare_digest(given, current)
 
     def is_known(self, given: bytes) -> bool:
-        """Whether that is the secret, or was until `RENEWAL_MS` ago."""
-        if self.is_current(given):
-            return True
-        before = self._get(BEFORE_KEY)
-        if before is None:
-            return False
+        """Whether that is one of `known`."""
+        return any([hmac.compare_digest(given, each) for each in self.known])
+
+    @property
+    def known(self) -> tuple[bytes, ...]:
+        """The secret, and the one that was it until `RENEWAL_MS` ago, if there is one."""
+        current, before = self._get(SECRET_KEY), self._get(BEFORE_KEY)
+        if current is None or before is None:
+            return () if current is None else (current,)
         renewed_at, _, old = before.partition(b" ")
-        return hmac.compare_digest(given, old) and self._clock_ms() - int(renewed_at) < RENEWAL_MS
+        return (current, old) if self._clock_ms() - int(renewed_at) < RENEWAL_MS else (current,)
 
     def _get(self, key: str) -> bytes | None:
         try:

@@ -23,7 +23,7 @@ from ..amqp.attach import attach
 from ..amqp.container import Container
 from ..amqp.management.node import ManagementNode
 from ..amqp.redirect import Elsewhere
-from ..amqp.server import AmqpServer
+from ..amqp.server import AmqpReception, AmqpServer
 from ..amqp.streams.followers import Following
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
@@ -87,6 +87,8 @@ from .replicas.amqp import ReplicaAmqp
 from .replicas.frame_listener import Listening
 from .replicas.frame_push import PushedFrames
 from .replicas.membership import Membership
+from .replicas.origin_header import Origins
+from .replicas.origin_reception import OriginReception
 from .replicas.replica import Replica, lacks_log, marked, only_reads
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
@@ -414,6 +416,7 @@ class ServerRun:
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
             store, guard, self._config.amqp, ports.amqp, ports.amqp_read, ports.tls, elsewhere, self._threads,
+            HomeSecret(store.state), membership.driver.home_time_ms, forwards=self._config.replica.forward,
             bus=self._bus, turns=turns, memory=self._memory,
         )  # fmt: skip
         ending.push_async_callback(messages.stop)
@@ -424,6 +427,7 @@ class ServerRun:
             partial(room_metrics.home_metrics, membership), partial(room_metrics.replica_metrics, replica),
             partial(room_metrics.amqp_metrics, messages.containers),
             partial(room_metrics.forwarding_metrics, forwarder),
+            partial(room_metrics.amqp_forwarding_metrics, messages),
         ))  # fmt: skip
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         root = RootPage(guard, has_console=forwarder is not None and self._config.console.enabled)
@@ -489,7 +493,7 @@ class ServerRun:
         await container.nodes.begin()
         management = ManagementNode(container)
         self._notifications.following.append(Following(container.nodes).followers)
-        messages = AmqpServer(container, partial(attach, container, management), ports.amqp, ports.tls, self._threads)
+        messages = AmqpServer(self._reception(container, management, store), ports.amqp, ports.tls, self._threads)
         clouds = cne.Application(store, guard, config.cne, bus=self._bus, turns=turns, spans=spans)
         ending.push_async_callback(clouds.close)
         await clouds.start()
@@ -509,6 +513,14 @@ class ServerRun:
             if self._membership is None:
                 await bulk.start(store, guard, self._threads, self._readers)
         return messages, clouds, [*front_ends, *self._reading]
+
+    def _reception(self, container: Container, management: ManagementNode, store: LogStore) -> AmqpReception:
+        """Opens the connections of the primary's AMQP, forwarded ones included."""
+        answer = partial(attach, container, management)
+        if self._membership is None:
+            return AmqpReception(container, answer)
+        origins = Origins(HomeSecret(store.state), self._membership.driver.home_time_ms)
+        return OriginReception(container, answer, origins)
 
     def _look_after(self, ending: AsyncExitStack) -> None:
         """Start what watches the process while it serves."""
@@ -567,6 +579,7 @@ class ServerRun:
             partial(
                 room_metrics.amqp_metrics, [container, *(self._reading_amqp.containers if self._reading_amqp else ())]
             ),
+            partial(room_metrics.amqp_forwarding_metrics, self._reading_amqp),
             partial(room_metrics.futoin_metrics, events.statistics),
             partial(room_metrics.webhook_metrics, clouds.service),
             partial(room_metrics.notification_metrics, self._bus),

@@ -34,6 +34,8 @@ class AmqpStatistics:
     """Admitted; the open ones are in the container's `connections`."""
     connections_refused: int = 0
     """Because there were too many, or the server was stopping."""
+    origins_refused: int = 0
+    """Of these, those whose PROXY header did not prove that a server of the same home sent it."""
     faults: int = 0
     """Connections that ended because the peer broke the protocol."""
     links: int = 0

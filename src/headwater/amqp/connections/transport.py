@@ -110,6 +110,8 @@ class Owner(Protocol):
         """The fault with which a connection is closed as soon as it is open; None if it is served."""
 
 
+Origin = tuple[str, int]
+"""The address and port of a client."""
 Attach = Callable[["Transport", Link], Awaitable[None]]
 """Answers a peer's attach. Raises AmqpError or EventLogError if it is refused."""
 
@@ -121,7 +123,14 @@ _buffer = memoryview(bytearray(READ_BYTES))
 class Transport(asyncio.BufferedProtocol):
     """One connection of a peer. It is a `Reader` of its share of the memory."""
 
-    def __init__(self, owner: Owner, attach: Attach) -> None:
+    def __init__(
+        self, owner: Owner, attach: Attach, origin: Origin | None = None, fault: ConnectionFault | None = None
+    ) -> None:
+        """`origin` is the client if another server forwarded its connection; None: the peer of the socket.
+
+        `fault`: with which the connection is closed as soon as it is open; None: it is served.
+        """
+        self._origin, self.fault = origin, fault
         # Shared by all connections
         self.shared = owner.shared
         self._owner, self._attach = owner, attach
@@ -254,7 +263,7 @@ class Transport(asyncio.BufferedProtocol):
         """A peer has connected."""
         self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
-        address = transport.get_extra_info("peername")
+        address = self._origin or transport.get_extra_info("peername")
         self.peer, self.port = (str(address[0]), int(address[1])) if address else ("", None)
         self.opened_at = time.time_ns() // 1_000_000
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")

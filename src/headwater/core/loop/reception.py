@@ -4,9 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 LIMIT, HANDSHAKE = "limit", "handshake"
 """Why a connection is not opened: there are too many, or its TLS handshake took too long while others waited."""
+
+
+def _nothing() -> None:
+    pass
+
+
+class Welcome(NamedTuple):
+    """How an accepted connection is opened."""
+
+    protocols: Callable[[], asyncio.BaseProtocol]
+    """Creates its protocol; called once, if the connection opens."""
+    ends_tls: bool = True
+    """Whether the TLS of the listener, if any, ends here; False: its bytes stay as they are."""
+    unopened: Callable[[], None] = _nothing
+    """Called instead of `protocols` if the connection does not open."""
 
 
 class Reception:
@@ -22,6 +38,10 @@ class Reception:
     def __call__(self) -> asyncio.BaseProtocol:
         """The protocol of one connection."""
         return self._protocols()
+
+    async def meet(self, connection: Any) -> Welcome | None:
+        """How to open that non-blocking socket; None: it is closed. It may wait for the first bytes, and take some."""
+        return Welcome(self)
 
     @property
     def room(self) -> int:

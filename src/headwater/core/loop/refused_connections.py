@@ -22,23 +22,31 @@ class RefusedConnections:
         self._bus, self._protocol, self._clock = bus, protocol, clock
         self._began = -INTERVAL_S
         self._told = self._more = 0
-        self._last = "", ""
+        self._last: tuple[str, str, str | None] = "", "", None
 
-    def tell(self, peer: str, reason: str) -> None:
+    def tell(self, peer: str, reason: str, description: str | None = None) -> None:
         """Report that a connection of that peer was refused."""
         if (now := self._clock()) - self._began >= INTERVAL_S and not self._more:
             self._began, self._told = now, 0
         if self._told < EACH_MAX:
             self._told += 1
-            self._bus.emit(NotificationType.CONNECTION_REFUSED, protocol=self._protocol, peer=peer, reason=reason)
+            self._emit(peer, reason, description)
             return
         self._more += 1
-        self._last = peer, reason
+        self._last = peer, reason, description
         if self._more == 1:
             asyncio.get_running_loop().call_later(INTERVAL_S, self._tell_more)
 
     def _tell_more(self) -> None:
-        (peer, reason), count, self._more = self._last, self._more, 0
+        count, self._more = self._more, 0
+        self._emit(*self._last, count)
+
+    def _emit(self, peer: str, reason: str, description: str | None, count: int | None = None) -> None:
         self._bus.emit(
-            NotificationType.CONNECTION_REFUSED, protocol=self._protocol, peer=peer, reason=reason, count=count
+            NotificationType.CONNECTION_REFUSED,
+            protocol=self._protocol,
+            peer=peer,
+            reason=reason,
+            description=description,
+            count=count,
         )

@@ -358,7 +358,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text(
                 "reason",
                 "`limit`: too many connections; `handshake`: TLS took too long while others waited; over AMQP also "
-                "`stopping`, `login`: not logged in, `timeout`, `fault`",
+                "`stopping`, `login`: not logged in, `timeout`, `fault`, `origin`: a PROXY header that no server of "
+                "the home sent",
             ),
             _DESCRIPTION,
             _perhaps(_number("count", "how many it stands for: of more than ten in a second, the others are one")),

@@ -245,11 +245,11 @@ class Replica:
     """How long a replica serves reads without catching up with its home, which may be unreachable. For that long it may
     also admit a removed user. After that it answers 503 and says so.
     """
-    forward: bool = setting(
-        True, boolean, "a replica forwards HTTP requests that only the primary can answer; false: it answers 421"
-    )
-    """Whether a replica [forwards](../guides/high-availability.md#forwarding) HTTP requests and WebSockets for the
-    primary, at the address that the primary advertises. `false`: it answers 421 with that address.
+    forward: bool = setting(True, boolean, "a replica forwards to the primary what only the primary can do")
+    """Whether a replica forwards to the primary, at its advertised address, what only that can do: [HTTP requests
+    and WebSockets](../guides/high-availability.md#forwarding), and [AMQP
+    connections](../guides/high-availability.md#amqp). `false`: it answers 421, or `amqp:connection:redirect`, with that
+    address.
     """
 
 

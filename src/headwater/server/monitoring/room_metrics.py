@@ -23,6 +23,7 @@ from ...management.notifications.consumers import ConsumerWatch
 from ..bulk.plane import BulkPlane
 from ..front.forwarding.forwarder import Forwarder
 from ..httpd.server import HttpServer
+from ..replicas.amqp import ReplicaAmqp
 from ..replicas.membership import Membership
 from ..replicas.replica import Replica
 from .loop_watchdog import LoopWatchdog
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 AMQP_COUNTERS = {
     "connections": "Connections accepted.",
     "connections_refused": "Connections refused: too many.",
+    "origins_refused": "Connections refused for a PROXY header that no server of the home sent.",
     "faults": "Connections that ended because the peer broke the protocol.",
     "links": "Links that were attached.",
     "links_refused": "Attaches that were refused.",
@@ -140,6 +142,19 @@ def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
     yield gauge("amqp_connections_open", "AMQP connections.", sum(len(each.connections) for each in containers))
     for name, summary in AMQP_COUNTERS.items():
         yield counter(f"amqp_{name}", summary, sum(getattr(each.statistics, name) for each in containers))
+
+
+def amqp_forwarding_metrics(replica: ReplicaAmqp | None) -> Iterator[Metric]:
+    """Connections that this server forwards to the primary; empty where it forwards none."""
+    if replica is None or (forwarded := replica.forwarded) is None:
+        return
+    yield gauge("amqp_forwarded_open", "AMQP connections that this replica forwards.", len(forwarded.open))
+    yield counter("amqp_forwarded", "AMQP connections that it forwarded.", forwarded.statistics.forwarded)
+    yield counter(
+        "amqp_forwarded_failed",
+        "AMQP connections that the primary did not accept from it.",
+        forwarded.statistics.failed,
+    )
 
 
 def memory_metrics(memory: MemoryAccount) -> Iterator[Metric]:

@@ -13,6 +13,8 @@ takes 10 ms. Here many are accepted in a turn, and opened place by place.
       `OPENING_MAX`)
     a turn of the loop       some are taken (`_due`)                       those are added
     the handshake ends       -                                             it is removed
+
+A connection also waits in the second queue while its `Reception` looks at its first bytes (`Reception.meet`).
     no descriptor is free    none is added for `NO_ROOM_PAUSE_S`           -
 
 Rules: places take turns, one connection each. The oldest of a place is first; but if `MANY` wait, the newest (adaptive
@@ -262,8 +264,18 @@ class BoundListener(asyncio.AbstractServer):
         connection.setblocking(False)
         with contextlib.suppress(OSError):  # the client has gone, and the loop finds out
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError, ssl.SSLError, asyncio.TimeoutError):  # gone, or speaks no TLS
-            await self._loop.connect_accepted_socket(lambda: _Newcomer(self._reception, made), connection, **self._tls)
+        welcome = await self._reception.meet(connection)
+        if welcome is None:
+            connection.close()
+            return
+        tls = self._tls if welcome.ends_tls else {}
+        try:
+            await self._loop.connect_accepted_socket(lambda: _Newcomer(welcome.protocols, made), connection, **tls)
+        except (TimeoutError, OSError, ssl.SSLError):  # gone, or speaks no TLS
+            welcome.unopened()
+        except asyncio.CancelledError:
+            welcome.unopened()
+            raise
 
 
 class _Newcomer(asyncio.Protocol):

@@ -1,25 +1,85 @@
-"""AMQP of a server that shares a home: a port for reading, and, on a replica, a port that redirects clients.
+"""AMQP of a server that shares a home: a port for reading, and, on a replica, the port of the primary's AMQP.
 
-The port for reading stays open while the server runs, in any role, so its receivers stay connected.
+The port for reading stays open while the server runs, in any role, so its receivers stay connected. At the other one a
+replica forwards connections to the primary; it tells clients where that is if it cannot, or is not to
+(`replica.forward`).
 """
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
+from ...amqp.connections.transport import Attach, Origin
 from ...amqp.container import Container
+from ...amqp.protocol.conditions import CONNECTION_FORCED, ConnectionFault
 from ...amqp.redirect import Elsewhere, attach_reading, connection_redirect
-from ...amqp.server import AmqpServer
+from ...amqp.server import AmqpReception, AmqpServer
 from ...amqp.settings import AmqpSettings
 from ...core.access import Guard
 from ...core.loop.memory import MemoryAccount
+from ...core.loop.reception import Welcome
 from ...core.loop.scheduler import FairScheduler
 from ...core.store import LogStore
 from ...core.watch.bus import Bus
 from ...core.watch.threads import Threads
+from ...homes.home_secret import HomeSecret
+from .forwarded_connection import ForwardedConnections
+from .origin_header import Origins
+from .origin_reception import OriginReception
+
+ONE_HOP = "another server forwarded this connection, but this one is not the primary: connect again"
+
+
+class ReplicaReception(OriginReception):
+    """Opens connections at the port of the primary's AMQP, on a replica."""
+
+    def __init__(
+        self,
+        container: Container,
+        attach: Attach,
+        origins: Origins,
+        elsewhere: Elsewhere,
+        forwarded: ForwardedConnections | None,
+    ) -> None:
+        """`container` has the connections that are not forwarded; `forwarded`: the others, None if there are none."""
+        super().__init__(container, attach, origins)
+        self._elsewhere, self.forwarded = elsewhere, forwarded
+
+    @property
+    def room(self) -> int:
+        """See Reception."""
+        return super().room if self.forwarded is None else self.forwarded.room
+
+    def takes(self, place: str, opening: int) -> bool:
+        """See Reception."""
+        return super().takes(place, opening) and (self.forwarded is None or self.forwarded.room > opening)
+
+    def of_server(self, origin: Origin) -> Welcome:
+        """A connection takes one hop: this one has taken it."""
+        return Welcome(lambda: self.transport(origin, ConnectionFault(CONNECTION_FORCED, ONE_HOP)))
+
+    async def of_client(self, connection: socket.socket) -> Welcome | None:
+        """Forward it; or open it, and say where the primary is."""
+        url = self._elsewhere.primary()
+        fault = connection_redirect(url)
+        if self.forwarded is not None and url is not None:
+            try:
+                if (both := await self.forwarded.begin(connection, url)) is not None:
+                    return Welcome(both.client, ends_tls=False, unopened=both.end)
+            except (OSError, UnicodeError) as error:
+                self.forwarded.statistics.failed += 1
+                why = str(error) or "it did not accept in time"
+                fault = ConnectionFault(CONNECTION_FORCED, f"this replica cannot reach the primary at {url}: {why}")
+        return Welcome(lambda: self.transport(fault=fault))
+
+    def tick(self, now: float) -> None:
+        """See AmqpReception."""
+        super().tick(now)
+        if self.forwarded is not None:
+            self.forwarded.tick(now)
 
 
 class ReplicaAmqp:
@@ -35,36 +95,45 @@ class ReplicaAmqp:
         tls: ssl.SSLContext | None,
         elsewhere: Elsewhere,
         threads: Threads,
+        secret: HomeSecret,
+        home_time_ms: Callable[[], int],
         *,
+        forwards: bool,
         bus: Bus,
         turns: FairScheduler,
         memory: MemoryAccount,
     ) -> None:
-        """While this server is a replica, clients of `sockets` are redirected; clients of `reading_sockets` receive.
+        """While this server is a replica, clients of `sockets` are forwarded; clients of `reading_sockets` receive.
 
-        `elsewhere` is asked for each connection and link; for the rest see `Container` and `AmqpServer`.
+        `elsewhere` is asked for each connection and link; `forwards`: else clients only learn where the primary is.
+        For `secret` and `home_time_ms` see `Origins`, for the rest `Container` and `AmqpServer`.
         """
         self._sockets, self._tls = sockets, tls
         contained = partial(Container, store, guard, settings, bus=bus, turns=turns, memory=memory, remembers=False)
-        reading = contained()
-        self.containers = [reading] if reading_sockets else []
-        """The containers whose connections count."""
-        self._answer = partial(attach_reading, reading, elsewhere)
-        self._reading = AmqpServer(reading, self._answer, reading_sockets, tls, threads)
+        self.containers = reading, telling = contained(), contained()
+        """Of receivers, and of clients that only learn where the primary is."""
+        self.forwarded = (
+            ForwardedConnections(settings, memory, secret, home_time_ms, elsewhere.primary) if forwards else None
+        )
+        answer = partial(attach_reading, reading, elsewhere)
+        self._reading = AmqpServer(AmqpReception(reading, answer), reading_sockets, tls, threads)
+        origins = Origins(secret, home_time_ms)
+        self._reception = ReplicaReception(telling, answer, origins, elsewhere, self.forwarded)
         self._standing_by: AmqpServer | None = None
-        self._sending_away = contained(sent_away=lambda: connection_redirect(elsewhere.primary()))
 
     async def start(self) -> None:
         """Accept connections at both."""
         await self._reading.start()
         bound = [each.dup() for each in self._sockets]  # it closes them, and the port is needed again
-        self._standing_by = AmqpServer(self._sending_away, self._answer, bound, self._tls)
+        self._standing_by = AmqpServer(self._reception, bound, self._tls)
         await self._standing_by.start()
 
     async def end_standing_by(self) -> None:
-        """Stop redirecting: the primary's own AMQP server gets the port."""
+        """Forward nothing more: the primary's own AMQP server gets the port."""
         if self._standing_by is not None:
             await self._standing_by.cut_off()
+        if self.forwarded is not None:
+            self.forwarded.end()
 
     async def stop(self) -> None:
         """End both; may be called again."""

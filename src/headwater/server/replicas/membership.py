@@ -157,7 +157,9 @@ class Membership:
         if self.has_turn:
             return self._addresses.get(protocol)
         standing = self.driver.standing
-        return None if standing is None or not standing.remaining_s else standing.addresses.get(protocol)
+        if standing is None or not standing.remaining_s or standing.holder == self._name:  # its own, but not its turn
+            return None
+        return standing.addresses.get(protocol)
 
     def look_at(self, store: Engine) -> None:
         """The copy is open. A server without disk space takes no lease, unless no other server does.

@@ -25,8 +25,9 @@ def raise_open_files(config: Config) -> int:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
-    forwarded = config.http.connections_max if config.home is not None and config.replica.forward else 0
-    needed = config.http.connections_max + forwarded + config.amqp.connections_max + SPARE_FILES
+    connections = config.http.connections_max + config.amqp.connections_max
+    forwards = config.home is not None and config.replica.forward  # each forwarded connection is two
+    needed = (2 if forwards else 1) * connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         advice = "raise the limit (LimitNOFILE, ulimit -Hn), or lower http.connections_max and amqp.connections_max"
         logger.warning("the limit of open files is too low", extra=fields(allowed=soft, needed=needed, advice=advice))

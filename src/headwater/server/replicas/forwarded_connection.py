@@ -1,0 +1,304 @@
+"""Connections that a replica forwards to the primary: bytes as they come, in both directions.
+
+TLS, the login and all of AMQP are the primary's. What one side sends is read only while the other takes it: at most one
+read of each direction waits here. Each end is forwarded, too: of a side's sending (half-close), and of a connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Flag, auto
+from typing import cast
+from urllib.parse import urlsplit
+
+from ...amqp.connections.transport import Origin
+from ...amqp.redirect import PORTS
+from ...amqp.settings import AmqpSettings
+from ...core.client_subnet import place_of
+from ...core.loop.memory import MemoryAccount, Share
+from ...core.loop.turn_reads import READ_BYTES, TurnReads
+from ...homes.home_secret import HomeSecret
+from .origin_header import origin_header
+
+CONNECT_S = 2.0
+"""How long the primary may take to accept."""
+CLOSE_S = 5.0
+"""How long what one side sent last may wait for the other to take it."""
+TCP_INFO = getattr(socket, "TCP_INFO", None)
+"""The option of Linux that says in which state a connection is."""
+_CLOSED, _CLOSE_WAIT = 7, 8
+HALF_OPEN_S = 30.0
+"""How long one side may still send nothing after the other has closed its half."""
+
+
+class _Pause(Flag):
+    """Why nothing is read from a side."""
+
+    FULL = auto()
+    """The other side has not taken the last read."""
+    TURN = auto()
+    """Others have their turn before."""
+
+
+_NOT_PAUSED = _Pause(0)
+_buffer = memoryview(bytearray(READ_BYTES))
+"""The read buffer of all of them: its content is copied at once."""
+
+
+@dataclass(slots=True)
+class ForwardingStatistics:
+    """Counters since this server became a replica. Live; callers must not change them."""
+
+    forwarded: int = 0
+    """Connections to the primary."""
+    failed: int = 0
+    """Connections that could not be forwarded: the primary did not accept them."""
+
+
+class ForwardedConnections:
+    """All connections that this replica forwards, on one event loop."""
+
+    def __init__(
+        self,
+        settings: AmqpSettings,
+        memory: MemoryAccount,
+        secret: HomeSecret,
+        home_time_ms: Callable[[], int],
+        primary: Callable[[], str | None],
+    ) -> None:
+        """`primary`: the URL of the primary's AMQP; None if it is unknown.
+
+        `secret` and `home_time_ms`: those of the home, as this server knows them.
+        """
+        self.settings, self.memory, self._primary = settings, memory, primary
+        self._secret, self._home_time_ms = secret, home_time_ms
+        self.statistics = ForwardingStatistics()
+        self.reads = TurnReads()
+        self.open: set[ForwardedConnection] = set()
+        """Until they are over."""
+
+    @property
+    def room(self) -> int:
+        """How many more connections may be forwarded."""
+        return self.settings.connections_max - len(self.open)
+
+    async def begin(self, connection: socket.socket, url: str) -> ForwardedConnection | None:
+        """Connect to the primary at that URL for a client's connection, from which nothing was read.
+
+        None: this server does not know the secret that proves the client's address. Raises OSError.
+        """
+        if (secret := self._secret.value) is None:
+            return None
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        origin, replica = _address(connection.getpeername()), _address(connection.getsockname())
+        both, parts = ForwardedConnection(self, url), urlsplit(url)
+        host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, PORTS["amqp"])
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await asyncio.get_running_loop().create_connection(both.primary, host, port)
+        except BaseException:
+            both.end()
+            raise
+        self.statistics.forwarded += 1
+        both.begin(origin, origin_header(secret, origin, replica, self._home_time_ms()))
+        return both
+
+    def tick(self, now: float) -> None:
+        """Handle the passage of time: end each that takes too long, or leads to a server that is not the primary."""
+        primary = self._primary()
+        for both in tuple(self.open):
+            both.tick(now, primary)
+
+    def end(self) -> None:
+        """End all of them."""
+        for both in tuple(self.open):
+            both.end()
+
+
+class ForwardedConnection:
+    """One client's connection and one to the primary. It is a `Reader` of its share of the memory."""
+
+    def __init__(self, all_of_them: ForwardedConnections, url: str) -> None:
+        self.all, self._url = all_of_them, url
+        self._loop = asyncio.get_running_loop()
+        self._client, self._primary = _Side(self), _Side(self)
+        self._client.other, self._primary.other = self._primary, self._client
+        self.share = Share(all_of_them.memory, self)
+        self._began = self.moved_at = self._loop.time()
+        """When bytes came last."""
+        self._closing_at: float | None = None
+
+    def client(self) -> asyncio.BaseProtocol:
+        """The protocol of the client's connection."""
+        return self._client
+
+    def primary(self) -> asyncio.BaseProtocol:
+        """The protocol of the connection to the primary."""
+        return self._primary
+
+    def begin(self, origin: Origin, header: bytes) -> None:
+        """The primary has accepted: it gets the header first."""
+        self.all.open.add(self)
+        self.share.belong(self.all.memory.owner(place_of(origin[0])))
+        self._primary.begin(header)
+
+    def tick(self, now: float, primary: str | None) -> None:
+        """See ForwardedConnections."""
+        is_elsewhere = primary is not None and primary != self._url
+        is_mute = not self._primary.has_sent and now - self._began > self.all.settings.login_ms / 1000
+        is_half = self._client.is_leaving or self._primary.is_leaving
+        is_overdue = self._closing_at is not None and now >= self._closing_at
+        if is_elsewhere or is_mute or is_overdue or (is_half and now - self.moved_at > HALF_OPEN_S):
+            self.end()
+
+    def close(self) -> None:
+        """One side is lost: close the other when it has taken all earlier bytes."""
+        self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
+        for side in (self._client, self._primary):
+            side.close()
+        if self._client.is_over and self._primary.is_over:
+            self._forget()
+
+    def end(self) -> None:
+        """Close both sides now. May be called again."""
+        for side in (self._client, self._primary):
+            side.abort()
+        if self._client.is_over and self._primary.is_over:
+            self._forget()
+
+    def unsent_bytes(self) -> int:
+        """See `core.loop.memory.Reader`."""
+        return self._client.waiting + self._primary.waiting
+
+    def end_stalled(self, reason: str) -> None:
+        """See `core.loop.memory.Reader`."""
+        self.end()
+
+    def _forget(self) -> None:
+        self.all.open.discard(self)
+        self.share.close()
+
+
+class _Side(asyncio.BufferedProtocol):
+    """One of the two connections."""
+
+    other: _Side
+
+    def __init__(self, connection: ForwardedConnection) -> None:
+        self._connection, self._loop = connection, asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._pauses = _NOT_PAUSED
+        self._is_lost = False
+        self.has_sent = self.has_ended = False
+        """Whether anything came from its peer; whether nothing more will."""
+        self.waiting = 0
+        """Bytes that its peer did not take yet."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether its peer sends nothing more. While it is not read from, that is what the system says."""
+        if self.has_ended or not self._pauses or self._transport is None or TCP_INFO is None:
+            return self.has_ended
+        information = self._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, TCP_INFO, 1)
+        return information[0] in (_CLOSED, _CLOSE_WAIT)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there is no connection, or none any more."""
+        return self._transport is None or self._is_lost
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=0)
+        if self.other.is_over and self.other._transport is not None:
+            self.abort()  # the primary has gone meanwhile
+
+    def begin(self, header: bytes) -> None:
+        """Send the header: the system has room for it."""
+        assert self._transport is not None
+        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._transport.write(header)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.has_sent, self._connection.moved_at = True, self._loop.time()
+        if self.other.is_over:  # a primary that speaks first, or a client whose primary is lost
+            self._connection.end()
+            return
+        self.other.send(bytes(_buffer[:nbytes]))
+        if self._connection.all.reads.are_over(nbytes):
+            self.pause(_Pause.TURN)
+            self._loop.call_soon(self.resume, _Pause.TURN)
+
+    def send(self, data: bytes) -> None:
+        """Write bytes of the other side."""
+        assert self._transport is not None
+        self._transport.write(data)
+
+    def eof_received(self) -> bool:
+        """Its peer sends nothing more: the other's gets to know it, and may go on sending."""
+        self.has_ended = True
+        if self.other.is_over or self.other.has_ended:
+            return False
+        assert self.other._transport is not None
+        self.other._transport.write_eof()
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self._is_lost = True
+        self._drained()
+        self._connection.close()
+
+    def pause_writing(self) -> None:
+        """Its peer did not take all: nothing more is read from the other."""
+        assert self._transport is not None
+        self.waiting = self._transport.get_write_buffer_size()
+        self._connection.share.hold(self.waiting)
+        self._connection.share.stalls()
+        self.other.pause(_Pause.FULL)
+
+    def resume_writing(self) -> None:
+        """Its peer has taken all."""
+        self._drained()
+        self.other.resume(_Pause.FULL)
+
+    def pause(self, why: _Pause) -> None:
+        """Read nothing more from its peer."""
+        if not self._pauses and self._transport is not None:
+            self._transport.pause_reading()
+        self._pauses |= why
+
+    def resume(self, why: _Pause) -> None:
+        """Read on, unless there is another reason not to."""
+        self._pauses &= ~why
+        if not self._pauses and not self.has_ended and self._transport is not None and not self._is_lost:
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Close it when its peer has taken all bytes."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close it now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _drained(self) -> None:
+        self._connection.share.give(self.waiting)
+        self.waiting = 0
+        if not self.other.waiting:
+            self._connection.share.flows()
+
+
+def _address(of_socket: tuple[str, int, object, object] | tuple[str, int]) -> Origin:
+    return of_socket[0], of_socket[1]
