@@ -13,6 +13,7 @@ import pytest
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.servers import ServerReport
 
+from ..night import night
 from ..waiting import eventually
 from .postgres_server import Postgres, fresh_home, shared_server
 from .proxy import Proxy
@@ -32,6 +33,7 @@ def proxy(database: Postgres) -> Iterator[Proxy]:
     made.close()
 
 
+@night
 def test_a_server_becomes_the_primary_over_a_slow_network_and_appends(
     url: str, database: Postgres, proxy: Proxy, tmp_path: Path
 ) -> None:
@@ -51,6 +53,7 @@ def test_a_server_becomes_the_primary_over_a_slow_network_and_appends(
         member.close()
 
 
+@night
 def test_a_network_that_is_too_slow_for_the_lease_is_told_with_a_longer_one(
     url: str, database: Postgres, proxy: Proxy, tmp_path: Path
 ) -> None:
