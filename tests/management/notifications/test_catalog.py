@@ -14,9 +14,9 @@ from tests.every import every
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "events.md"
 COMMON = ("eventType", "time", LOST)
 SEEN_BY = {
-    Scope.LOG: "users with the right to read the log",
-    Scope.PEER: "users with the right to manage the server, and by the user that it names",
-    Scope.SERVER: "users with the right to manage the server",
+    "log": (Scope.LOG, "users with the right to read the log"),
+    "peer": (Scope.PEER, "users with the right to manage the server, and the user that it names"),
+    "server": (Scope.SERVER, "users with the right to manage the server"),
 }
 
 
@@ -85,11 +85,30 @@ def test_every_type_is_documented_in_the_order_of_the_catalog() -> None:
     assert list(sections()) == [type.value for type in CATALOG]
 
 
+def rows_of(text: str) -> list[list[str]]:
+    """The rows of its table."""
+    return [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]
+
+
+def shared_rows() -> dict[str, list[list[str]]]:
+    """The tables of attributes that several types have, by the anchors of their headings."""
+    text = REFERENCE.read_text(encoding="utf-8").partition("## Shared attributes\n")[2].partition("\n## ")[0]
+    headings, tables = (re.split(r"^### (.*)$", text, flags=re.MULTILINE)[start::2] for start in (1, 2))
+    return {heading.lower().replace(" ", "-"): rows_of(table) for heading, table in zip(headings, tables, strict=True)}
+
+
+def test_the_documentation_says_who_sees_which_types() -> None:
+    text = " ".join(REFERENCE.read_text(encoding="utf-8").split())
+    assert {name: f"*{name}*: {who}" in text for name, (_, who) in SEEN_BY.items()} == dict.fromkeys(SEEN_BY, True)
+
+
 @every("type", NotificationType)
 def test_the_documentation_says_what_the_catalog_says(type: NotificationType) -> None:
     entry, text = CATALOG[type], sections()[type.value]
-    assert f"{entry.when} Seen by {SEEN_BY[entry.scope]}." in text
-    rows = [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]
+    [scope] = [name for name, (scope, _) in SEEN_BY.items() if scope is entry.scope]
+    assert f"\n{entry.when} ({scope})" in text
+    shared = shared_rows()
+    rows = [row for anchor in re.findall(r"\]\(#([a-z-]+)\)", text) for row in shared[anchor]] + rows_of(text)
     expected = [
         [f"`{each.name}`", each.kind.value + ("" if each.is_required else ", optional"), f"{each.meaning}"]
         for each in entry.attributes
