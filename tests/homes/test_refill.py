@@ -349,7 +349,7 @@ def outlived(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "happen, why",
-    [(gone_on_elsewhere, "a new incarnation at its home"), (outlived, "ends with 5, its home begins with 9")],
+    [(gone_on_elsewhere, "its home has a new incarnation"), (outlived, "ends with 5, its home starts with 9")],
 )
 def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
     scene: Scene, happen: Callable[[Scene], None], why: str
@@ -357,9 +357,9 @@ def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
     happen(scene)
     logs = scene.copy / "logs"
     before = files(logs, "*.log")
-    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged"):
         StoppedCopy(scene.home, scene.copy)
-    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged"):
         scene.refill()
     assert before and files(logs, "*.log") == before
 
@@ -368,7 +368,7 @@ def test_a_damaged_journal_of_a_copy_is_left_as_it_is(ahead: Scene) -> None:
     for path in (ahead.copy / "journal").rglob("*.log"):
         change(path, path.read_bytes().rindex(b"bills"), b"spoil")
     before = files(ahead.copy, "*.log")
-    with pytest.raises(StorageUnavailable, match="; it was left as it is"):
+    with pytest.raises(StorageUnavailable, match="; it was left unchanged"):
         ahead.refill()
     assert before and files(ahead.copy, "*.log") == before
 

@@ -236,7 +236,7 @@ def test_a_log_that_cannot_be_followed_is_named_and_others_are_served(join: Join
     second = Member(url, tmp_path / "b", "--replica-stale-ms-max", "4000")
     try:
         eventually(lambda: reads(second))
-        told = "log orders cannot be followed here for"
+        told = "log orders has not been followed for"
         problem: dict[str, Any] = {}
 
         def is_told() -> bool:

@@ -488,7 +488,7 @@ def test_a_change_whose_outcome_is_not_known_is_told_so_within_its_patience(
         proxy.stop()
         status, problem = put(server, "/logs/orders/consumers/who/other", {})
         assert (status, problem["type"]) == (504, "urn:headwater:problem:outcome_unknown")
-        assert "whether it is changed is not known" in problem["detail"]
+        assert "the outcome of the change is unknown" in problem["detail"]
         for path in ("/logs/orders/consumers/who/third", "/logs/new"):  # nothing more is sent
             assert put(server, path, {})[0] == 503
         proxy.go_on()
@@ -552,7 +552,7 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
     time.sleep(2 * float(LEASE_MS) / 1000)
     assert not second.is_primary()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert "no terminal to ask on" in command("home", "accept-loss", "--home", url, expected=2)
+    assert "no terminal to confirm on" in command("home", "accept-loss", "--home", url, expected=2)
     command("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
     eventually(second.is_primary)
     assert second.append(1) == RESTORE_JUMP + 1  # whether 2 was given before, nobody knows
@@ -684,13 +684,13 @@ def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgre
         (("home", "status"), "home: it is not set; name the database with --home", 2),
         (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
         ((*SERVE, "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
-        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: it is for servers that share a home", 2),
+        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: it requires a home", 2),
         ((*SERVE, "--home", "nonsense"), "the address of the home", 4),
-        ((*SERVE, "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: 'smtp=a' given, http=URL", 2),
-        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://"), "'http=http://' given, http=URL", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: expected http=URL", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://"), "expected http=URL", 2),
         ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://u:p@h"), "advertise: ", 2),
-        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://a:x"), "'http=http://a:x' given", 2),
-        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://a\r\nb: c"), "given, http=URL", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://a:x"), "got 'http=http://a:x'", 2),
+        ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://a\r\nb: c"), "expected http=URL", 2),
     ],
 )
 def test_what_is_wrong_is_told(arguments: tuple[str, ...], problem: str, code: int) -> None:

@@ -115,7 +115,7 @@ def test_an_answer_that_has_begun_is_broken_off() -> None:
         await exchange.start(b"text/plain")
         await exchange.answer_problem(Problem.of_status(503, "no more"))
 
-    with pytest.raises(RuntimeError, match="the answer broke off: no more"):
+    with pytest.raises(RuntimeError, match="the answer was cut off: no more"):
         asked(fail)
 
 

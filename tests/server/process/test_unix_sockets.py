@@ -82,7 +82,7 @@ def test_what_is_no_socket_stays(tmp_path: Path) -> None:
     (path := tmp_path / "notes.txt").write_text("mine", encoding="ascii")
     (link := tmp_path / "link").symlink_to(path)
     for given in (path, link, tmp_path):
-        with pytest.raises(CannotListen, match="it is there, and is no socket"):
+        with pytest.raises(CannotListen, match="it exists and is not a socket"):
             listening(given)
     assert path.read_text(encoding="ascii") == "mine"
 

@@ -275,7 +275,7 @@ def test_log_that_was_made_again_is_refused_unless_that_is_accepted(world):
     world.log = world.store.create("orders")
     world.append(5)
     first = world.log.info().first_retained
-    with pytest.raises(EventsMissing, match="is another one now"):
+    with pytest.raises(EventsMissing, match="was replaced"):
         world.open()
     archiver = world.open(accepts_gap=True)
     step(archiver, world.client)

@@ -208,7 +208,7 @@ def test_file_that_does_not_hold_what_the_table_says_is_not_rewritten(tmp_path, 
     files = snapshot(tmp_path).files
     os.replace(files[1].path, files[2].path)
     os.link(files[2].path, files[1].path)
-    expected = (ArchiveIncomplete, "do not follow each other") if is_old else (ArchiveUnreadable, "the file is damaged")
+    expected = (ArchiveIncomplete, "are not contiguous") if is_old else (ArchiveUnreadable, "the file is damaged")
     with pytest.raises(expected[0], match=expected[1]):
         compact(tmp_path, before=DAY_AFTER)
     assert len(snapshot(tmp_path).files) == 4

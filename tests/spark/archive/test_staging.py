@@ -49,7 +49,7 @@ def test_event_that_is_there_twice_is_refused_though_the_count_is_right(tmp_path
 
 
 def test_event_that_is_in_the_table_already_is_refused(tmp_path):
-    with pytest.raises(ArchiveIncomplete, match="event 100 is in the table already"):
+    with pytest.raises(ArchiveIncomplete, match="event 100 is already in the table"):
         stage(tmp_path, 100, range(100, 111))
 
 

@@ -165,7 +165,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(aggregate: Aggregatin
         aggregate("orders-north", "a*")
     with pytest.raises(InvalidInput, match=r"^from: at least one log"):
         aggregate()
-    with pytest.raises(InvalidInput, match=r"^from: the names of logs are expected"):
+    with pytest.raises(InvalidInput, match=r"^from: expected log names"):
         aggregate("orders-north,orders-south")
     with pytest.raises(InvalidInput, match=r"^site: 1 to 100 printable"):
         aggregate("orders-north", site="a\nb")
