@@ -352,7 +352,7 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
 
 def test_what_a_gateway_compresses_is_said_with_what_helps(gateway: Gateway, log: RemoteLog) -> None:
     def told(asked: str, came: str) -> str:
-        return f"expected {asked}, got {came}.* compressed by gzip: .* have it pass Accept, Accept-Encoding"
+        return f"expected .*{asked}, got {came}.* compressed by gzip: .* have it pass Accept, Accept-Encoding"
 
     json_told, problem = (
         told("application/json", "application/json"),

@@ -154,7 +154,7 @@ class TestOne:
         with pytest.raises(ZeroDivisionError), begin() as work:
             for batch in work:
                 assert work.acknowledge(batch, upto=2) and work.acknowledge(batch, upto=1)
-                with pytest.raises(errors.InvalidInput, match="upto: expected 1 to 4, got 5"):
+                with pytest.raises(errors.InvalidInput, match="upto: expected a number of this batch, 1 to 4, got 5"):
                     work.acknowledge(batch, upto=5)
                 assert 1 / 0
         assert take(begin(), 2) == [3, 4]
@@ -477,7 +477,10 @@ class TestLimits:
             yield log
 
     def test_a_worker_that_can_have_nothing_is_told(self, full: RemoteLog) -> None:
-        with full.work("mine", start="earliest") as work, pytest.raises(errors.InvalidInput, match="10 positions"):
+        with (
+            full.work("mine", start="earliest") as work,
+            pytest.raises(errors.InvalidInput, match="10 group positions"),
+        ):
             next(iter(work))
         assert sorted(groups_of(full)) == [f"{full.name}/{group}" for group in "abc"], "and nothing is left of it"
 

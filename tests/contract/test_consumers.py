@@ -113,7 +113,7 @@ def test_consumers_are_listed_by_owner_and_component(five: EventLog) -> None:
 
 @pytest.mark.parametrize(("owner", "component"), [("", "c"), ("o", ""), ("o" * 257, "c"), ("o", "c\n")])
 def test_a_key_out_of_form_is_refused(five: EventLog, owner: str, component: str) -> None:
-    with pytest.raises(InvalidInput, match="1 to 256 characters expected") as caught:
+    with pytest.raises(InvalidInput, match="expected 1 to 256 characters") as caught:
         five.register_consumer(owner, component)
     assert caught.value.where == ("component" if owner == "o" else "owner")
 

@@ -69,7 +69,7 @@ def test_a_state_that_is_changed_is_made_anew_each_time() -> None:
 @pytest.mark.parametrize("first", [[], ["go"], {}, set(), bytearray(), Counter()], ids=repr)
 def test_a_first_state_that_its_users_would_share_is_refused(first: object) -> None:
     kind = type(first).__name__
-    with pytest.raises(InvalidDefinition, match=rf"every use .* would share; .* Projection.made_by\({kind}\)"):
+    with pytest.raises(InvalidDefinition, match=rf"all uses .* would share; .* Projection.made_by\({kind}\)"):
         Projection(first, tags={"course": "go"})
 
 

@@ -395,7 +395,7 @@ def test_it_goes_on_where_another_runner_has_come(tmp_path: Path) -> None:
             InvalidDefinition,
             "no tag student",
         ),
-        (lambda: Runner(memory_log(), None, seats()), InvalidInput, "NoneType does not say its paramstyle"),
+        (lambda: Runner(memory_log(), None, seats()), InvalidInput, "NoneType has no paramstyle"),
         (lambda: Runner(memory_log(), None, ReadModel("a", {})), InvalidDefinition, "handles no event"),
     ],
 )

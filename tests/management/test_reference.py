@@ -42,7 +42,7 @@ def test_attributes_of_a_type_are_those_of_the_code(type: EntityType) -> None:
     for each in type.own:
         marks = {"C": each.is_initial, "U": each.is_changeable, "null": each.is_removable}
         given = ", ".join(mark for mark, is_so in marks.items() if is_so)
-        told = "; never told" if each.is_secret else ""
+        told = "; write-only" if each.is_secret else ""
         rows.append([f"`{each.name}`", str(each.kind), given, each.meaning + told])
     assert table_after(PAGE, type.name) == rows
 

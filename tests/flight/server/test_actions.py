@@ -205,7 +205,7 @@ def test_consumers_register_acknowledge_and_go(client):
     assert client.consumer("orders", "o", "c") is None
     with pytest.raises(ConsumerNotFound):
         client.unregister_consumer("orders", "o", "c")
-    with pytest.raises(InvalidInput, match="owner: 1 to 256 characters expected"):
+    with pytest.raises(InvalidInput, match="owner: expected 1 to 256 characters"):
         client.register_consumer("orders", "", "c")
 
 

@@ -200,7 +200,7 @@ def test_a_trimmed_empty_log_reads_as_empty(client, log):
         (
             b'{"log":"orders","query":"typ=x"}',
             "invalid_query",
-            "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected",
+            "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all",
         ),
         (b'{"log":"orders","query":{}}', "invalid_query", 'query: expected {"items": [...]} or {"all": true}'),
         (

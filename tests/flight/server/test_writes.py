@@ -152,7 +152,7 @@ def test_a_schema_that_does_not_fit_is_refused_with_its_column(raw, log, columns
 
 def test_a_column_that_is_there_twice_is_refused(raw):
     twice = pa.RecordBatch.from_arrays([pa.array(["A"]), pa.array([b""]), pa.array([b""])], ["type", "data", "data"])
-    assert "column 'data' is there twice" in refusal(lambda: raw.put(APPEND, twice))[1]["message"]
+    assert "column 'data' occurs twice" in refusal(lambda: raw.put(APPEND, twice))[1]["message"]
 
 
 def test_a_bad_event_is_named_and_what_came_before_stays(client, log):

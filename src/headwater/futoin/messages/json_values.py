@@ -40,7 +40,7 @@ def checked_json(text: bytes) -> bytes:
     if not is_embeddable(text):
         raise invalid(
             "a value must be portable JSON: it is malformed, has a number that does not fit a double such as "
-            f"1e400, half of a surrogate pair, or more than {DEPTH_MAX} nested brackets"
+            f"1e400, half of a surrogate pair, or more than {DEPTH_MAX} brackets inside each other"
         )
     return text
 
