@@ -72,7 +72,7 @@ class Reporting:
             except StorageUnavailable as error:  # the driver of the roles says so, and asks on
                 logger.debug("how this server is could not be told: %s", error)
             except (EventLogError, OSError) as error:
-                logger.warning("what the copy can prove is not known: %s", error)
+                logger.warning("cannot read what the copy can prove: %s", error)
             self._is_news.wait(REPORT_S)
             if self._stopping.is_set():
                 return

@@ -139,7 +139,9 @@ class Membership:
         address = standing.addresses.get("http", "")
         known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
         slowness = filter(None, [self.driver.slowness])
-        return "; ".join([known, *(f"this server cannot be the primary: {why}" for why in self._obstacles.values()), *slowness])
+        return "; ".join(
+            [known, *(f"this server cannot be the primary: {why}" for why in self._obstacles.values()), *slowness]
+        )
 
     def has_lapsed(self) -> bool:
         """Whether this server is a primary whose lease has expired, by a clock that counts sleep: its data is old."""
