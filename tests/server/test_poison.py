@@ -230,7 +230,7 @@ def test_an_envelope_ends_where_the_data_begins(ways: Ways, way: Callable[..., N
 def test_the_culprit_among_many_is_named(ways: Ways, way: Callable[..., None]) -> None:
     good = [form for number in range(300) for form in forms(application_properties({"n": number}) + BODY)]
     poison = forms(POISON["user-id that is a string"])[1]
-    with pytest.raises(Refused, match=r"events\[601\]\.envelope.*user-id: binary expected"):
+    with pytest.raises(Refused, match=r"events\[601\]\.envelope.*user-id: expected binary"):
         way(ways, *good, Form(b"", b"plain", "data"), poison, *good)
 
 

@@ -124,7 +124,7 @@ class UnsupportedMediaType(HttpError):
 
     def __init__(self, given: str, allowed: Sequence[str]) -> None:
         body = f"a body of {show(given)}" if given else "a body without a media type (Content-Type)"
-        super().__init__(f"got {body}, expected one of {', '.join(allowed)}")
+        super().__init__(f"{body} is not supported here; allowed: {', '.join(allowed)}")
 
 
 class CodedBody(HttpError):

@@ -143,7 +143,7 @@ def test_nobody_has_the_writer_of_another_forgotten(engine: Engine, backend: Bul
 
 def test_a_writer_that_has_not_ended_keeps_its_name(engine: Engine, backend: BulkBackend) -> None:
     commit(backend, ALICE, [stage(backend, ALICE)])
-    with pytest.raises(InvalidInput, match="has not ended"):
+    with pytest.raises(InvalidInput, match="is unfinished"):
         forget(backend, ALICE)
     with pytest.raises(Forbidden):
         stage(backend, BOB, 2)

@@ -102,8 +102,8 @@ def test_a_named_file_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("toml", "said"),
     [
-        ("[http]\nprot = 1", "headwater.toml: http.prot: unknown key http.prot; the nearest known one is http.port"),
-        ("hots = 'x'", "headwater.toml: hots: unknown key hots; the nearest known one is host"),
+        ("[http]\nprot = 1", "headwater.toml: http.prot: unknown key http.prot; did you mean http.port?"),
+        ("hots = 'x'", "headwater.toml: hots: unknown key hots; did you mean host?"),
         ("[htpp]\nport = 1", "headwater.toml: htpp: unknown key htpp"),
         (
             "[logs.a]\npartition = 1",
@@ -223,7 +223,7 @@ def test_the_effective_configuration_is_toml_with_origins_and_without_secrets() 
 def test_aliases_are_shown_as_they_are_given() -> None:
     config = configured("[futoin]\naliases = [' orders:a:b=c=A_B', '*:x=X_']\n")
     assert tomllib.loads("\n".join(render(config)))["futoin"]["aliases"] == ["orders:a:b=c=A_B", "*:x=X_"]
-    assert "headwater.toml: futoin.aliases: expected LOGS:TYPE=ALIAS, got 'x'" in complaint("[futoin]\naliases = ['x']")
+    assert "headwater.toml: futoin.aliases: expected LOGS:TYPE=ALIAS such as" in complaint("[futoin]\naliases = ['x']")
 
 
 def test_every_section_is_declared_by_the_class_that_the_server_hands_to_its_room() -> None:

@@ -43,7 +43,7 @@ def test_loopback_is_recognised(host: str, expected: bool) -> None:
 
 def test_tls_files_are_checked_before_anything_is_served(tmp_path: Path) -> None:
     assert certificates(Tls()) is None
-    with pytest.raises(InvalidConfiguration, match=r"tls.certificate: .*cert.pem is not there"):
+    with pytest.raises(InvalidConfiguration, match=r"tls.certificate: .*cert.pem does not exist"):
         certificates(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).write_text("no PEM", encoding="ascii")
@@ -64,9 +64,9 @@ def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
         problem(f"localhost={own.file}:{tmp_path}/no.key")
         == f"tls.hosts: {tmp_path}/no.key does not exist or is not readable"
     )
-    assert problem(client_ca=tmp_path / "no.pem").startswith(f"tls.client_ca: {tmp_path}/no.pem is not there")
+    assert problem(client_ca=tmp_path / "no.pem").startswith(f"tls.client_ca: {tmp_path}/no.pem does not exist")
     (tmp_path / "text.pem").write_text("no PEM", encoding="ascii")
     assert problem(client_ca=tmp_path / "text.pem").startswith(
-        f"tls.client_ca: {tmp_path}/text.pem has no certificates"
+        f"tls.client_ca: {tmp_path}/text.pem has no PEM certificates"
     )
     assert certificates(Tls(own.file, own.key, (f"localhost={own.file}:{own.key}",), own.file)) is not None

@@ -146,7 +146,7 @@ def test_what_holds_for_connections_and_names_holds_there(tmp_path: Path) -> Non
             one.sendall(b"GET /logs HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert one.recv(65536).startswith(b"HTTP/1.1 200")
             surplus = asked(path, b"GET /logs HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert surplus.startswith(b"HTTP/1.1 503") and b"takes no more" in surplus
+        assert surplus.startswith(b"HTTP/1.1 503") and b"the maximum" in surplus
 
 
 def test_logins_are_asked_for_there_too(tmp_path: Path) -> None:
