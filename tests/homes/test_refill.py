@@ -380,7 +380,7 @@ def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scen
     assert f"bills: 4 events, numbered 1 to 4: given up; exported to {target}/bills.ndjson" in told
     assert "log empty without an event: given up" in told
     assert "changes of users, consumers, positions and settings, numbered" in told
-    assert "a is no member any more" in told and "move " in told
+    assert "a is no longer a member" in told and "move " in told
     assert sorted(each.name for each in target.iterdir()) == ["bills.ndjson", "orders.ndjson"]
     exported = [json.loads(line) for line in (target / "orders.ndjson").read_text().splitlines()]
     assert [(each["event"]["id"], each["sequence_number"]) for each in exported] == [("id-3", 4), ("id-4", 5)]

@@ -387,7 +387,7 @@ def test_the_secret_of_the_home_is_renewed_while_its_servers_run(pair: tuple[Mem
             "home", "renew-secret", "--data", str(tmp_path / "b"), expected=4
         )
         assert secret_at(tmp_path / "a") == old
-        assert "has another secret" in command("home", "renew-secret", "--data", str(tmp_path / "a"))
+        assert "has a new secret" in command("home", "renew-secret", "--data", str(tmp_path / "a"))
         new = secret_at(tmp_path / "a")
         assert new != old
         told = listening.read()  # it ends
@@ -403,7 +403,7 @@ def test_the_secret_of_the_home_is_renewed_while_its_servers_run(pair: tuple[Mem
     assert answer(second, "/home/frames", **{"headwater-home-secret": old.decode()})[0] == 403
     with stranger(second, new) as listening:
         assert listening.status == 200
-    assert "is no copy of a home" in command("home", "renew-secret", "--data", str(tmp_path / "none"), expected=4)
+    assert "is not a copy of a home" in command("home", "renew-secret", "--data", str(tmp_path / "none"), expected=4)
 
 
 def secret_at(copy: Path) -> bytes:

@@ -64,7 +64,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "manage": Entry("manage", "manage", "Show and change any managed entity by type and name."),
     },
     "Several servers": {
-        "home": Entry("home", "home", "Make, check and mend a home that servers share."),
+        "home": Entry("home", "home", "Manage the PostgreSQL database shared by replicas."),
     },
     "Data directory": {
         "check": Entry("storage", "check", "Verify a data directory that no server uses, or a BACKUP."),

@@ -354,7 +354,8 @@ def test_a_cloudevent_in_binary_mode_may_hold_text_since_a_page_must_ask_for_its
 
 def test_a_missing_media_type_is_told(guard: WebGuard) -> None:
     with pytest.raises(
-        UnsupportedMediaType, match=r"a body without a media type \(Content-Type\) is not supported here.*application/json"
+        UnsupportedMediaType,
+        match=r"a body without a media type \(Content-Type\) is not supported here.*application/json",
     ):
         guard.judge(asked("/logs/x/trim", "POST", {"content-length": "10"}))
 
