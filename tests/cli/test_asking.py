@@ -186,7 +186,7 @@ def test_a_trim_says_what_it_would_drop_and_asks(headwater, log: RemoteLog, monk
         monkeypatch.setattr("headwater.cli.consent.has_terminal", lambda: True)
         done = headwater("logs", "trim", "orders", "--below", "8")
         assert log.info().first_retained == first
-    assert done.out == "orders begins at 5 now\n"
+    assert done.out == "orders starts at 5 now\n"
     assert done.err.startswith("held back by the consumer spark archiver, which has acknowledged 4; ")
 
 

@@ -297,10 +297,10 @@ def test_a_copy_of_another_home_or_with_logs_of_its_own_is_refused(serve: Serve,
     serve("a").close()
     with Engine(tmp_path / "local") as local:
         local.create("orders").append([event()])
-    with pytest.raises(StorageUnavailable, match="is no copy of this home: it has its own logs"):
+    with pytest.raises(StorageUnavailable, match="is not a copy of this home: it has its own logs"):
         serve("local")
     shutil.rmtree(tmp_path / "local" / "journal")
-    with pytest.raises(StorageUnavailable, match="is no copy of this home: it has its own logs"):
+    with pytest.raises(StorageUnavailable, match="is not a copy of this home: it has its own logs"):
         serve("local")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE headwater.home SET incarnation = %s", ("c" * 32,))

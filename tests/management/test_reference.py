@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headwater.management.entities import COMMON, CREATE, DELETE, MANAGEMENT_NODE, READ, TYPES, UPDATE, EntityType
 from headwater.management.statuses import Status
-from tests.docs.documents import ROOT, table_after
+from tests.docs.documents import ROOT, table_after, text_of
 from tests.every import every
 
 PAGE = ROOT / "docs" / "reference" / "management.md"
@@ -43,8 +43,10 @@ def test_attributes_of_a_type_are_those_of_the_code(type: EntityType) -> None:
         marks = {"C": each.is_initial, "U": each.is_changeable, "null": each.is_removable}
         given = ", ".join(mark for mark, is_so in marks.items() if is_so)
         told = "; write-only" if each.is_secret else ""
-        rows.append([f"`{each.name}`", str(each.kind), given, each.meaning + told])
-    assert table_after(PAGE, type.name) == rows
+        kind = f"{each.kind}; {given}" if given else str(each.kind)
+        rows.append(f"- `{each.name}` ({kind}): {each.meaning}{told}")
+    listed = text_of(PAGE).partition(f"<!-- {type.name} -->\n")[2].partition("\n#")[0].splitlines()
+    assert [line for line in listed if line.startswith("- `")] == rows
 
 
 def test_every_type_of_the_code_has_names_of_its_own_for_attributes() -> None:

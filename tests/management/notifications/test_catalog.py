@@ -85,13 +85,13 @@ def test_every_type_is_documented_in_the_order_of_the_catalog() -> None:
     assert list(sections()) == [type.value for type in CATALOG]
 
 
-def rows_of(text: str) -> list[list[str]]:
-    """The rows of its table."""
-    return [row.strip("| ").split(" | ") for row in text.splitlines() if row.startswith("| `")]
+def rows_of(text: str) -> list[tuple[str, str, str]]:
+    """The attributes in its list: name, type and meaning."""
+    return re.findall(r"^- (`\w+`) \(([^)]+)\): (.*)$", text, flags=re.MULTILINE)
 
 
-def shared_rows() -> dict[str, list[list[str]]]:
-    """The tables of attributes that several types have, by the anchors of their headings."""
+def shared_rows() -> dict[str, list[tuple[str, str, str]]]:
+    """The lists of attributes that several types have, by the anchors of their headings."""
     text = REFERENCE.read_text(encoding="utf-8").partition("## Shared attributes\n")[2].partition("\n## ")[0]
     headings, tables = (re.split(r"^### (.*)$", text, flags=re.MULTILINE)[start::2] for start in (1, 2))
     return {heading.lower().replace(" ", "-"): rows_of(table) for heading, table in zip(headings, tables, strict=True)}
@@ -110,7 +110,7 @@ def test_the_documentation_says_what_the_catalog_says(type: NotificationType) ->
     shared = shared_rows()
     rows = [row for anchor in re.findall(r"\]\(#([a-z-]+)\)", text) for row in shared[anchor]] + rows_of(text)
     expected = [
-        [f"`{each.name}`", each.kind.value + ("" if each.is_required else ", optional"), f"{each.meaning}"]
+        (f"`{each.name}`", each.kind.value + ("" if each.is_required else ", optional"), each.meaning)
         for each in entry.attributes
         if each.name not in COMMON
     ]
