@@ -136,7 +136,7 @@ def test_of_two_compactions_at_once_one_is_refused_and_nothing_is_there_twice(tm
         first(self, *arguments)
 
     monkeypatch.setattr(ArchiveTable, "replace", second_comes_first)
-    with pytest.raises(CompactionOvertaken, match="2026-11-20 was left as it is"):
+    with pytest.raises(CompactionOvertaken, match="2026-11-20 was left unchanged"):
         compact(tmp_path, before=DAY_AFTER)
     assert [row["sequence_number"] for row in everything(tmp_path)] == list(range(1, 101))
 

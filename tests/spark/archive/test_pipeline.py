@@ -242,7 +242,7 @@ def test_plan_tells_of_a_gap(store, log, url, run, tmp_path):
     log.trim(51)
     options = JOB.options(log="orders", table=str(tmp_path / "orders"))
     plan = JOB.plan(options, Run("archive", server=Server(url)))
-    assert "log 'orders' begins at 51: the events in between were trimmed: refused, unless --accept-gap" in plan
+    assert "log 'orders' starts at 51: the events in between were trimmed: refused, unless --accept-gap" in plan
 
 
 def test_plan_tells_of_a_table_that_is_not_the_consumers(log, url, run, tmp_path):

@@ -216,9 +216,9 @@ def test_a_schema_is_given_in_ddl_or_json_or_as_json_schema() -> None:
         ('{"type": "object"}', "payload: an object needs properties"),
         (
             '{"type": "object", "properties": {"a": {"$ref": "#/x"}}}',
-            "payload.a: a JSON Schema with `type`, one of object",
+            "payload.a: expected a JSON Schema with `type`, one of object",
         ),
-        ('{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}', "payload.a: a JSON Schema"),
+        ('{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}', "payload.a: expected a JSON Schema"),
         ('{"type": "object", "properties": {"a": {"type": "array"}}}', r"payload.a\[\]: a JSON Schema"),
         ('{"type": "string"}', "expected columns such as .*, got 'string'"),
         ('{"type": "struct", "fields": [{"name": "a"}]}', "Spark cannot parse this schema"),
@@ -241,8 +241,8 @@ def test_types_that_no_payload_is_read_as_are_refused() -> None:
         nested = struct(inner=nested)
     wide = StructType([StructField(f"f{number}", IntegerType()) for number in range(FIELDS_MAX + 1)])
     for type, message in (
-        (struct(a=MapType(StringType(), StringType())), r"payload.a: .* map<string,string> given"),
-        (struct(a=ArrayType(BinaryType())), r"payload.a\[\]: .* binary given"),
+        (struct(a=MapType(StringType(), StringType())), r"payload.a: .* got map<string,string>"),
+        (struct(a=ArrayType(BinaryType())), r"payload.a\[\]: .* got binary"),
         (struct(a=struct()), r"payload.a: expected at least one field"),
         (struct(a=StringType(), A=StringType()), "payload: field 'A' is there twice"),
         (StructType([StructField("a", StringType(), nullable=False)]), "payload.a: .* remove NOT NULL"),

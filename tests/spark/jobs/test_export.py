@@ -182,7 +182,7 @@ def test_a_dry_run_says_what_would_be_written(shop: LocalLog, url: str, tmp_path
     [
         (
             {"start": "yesterday"},
-            "earliest, latest, a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000000000 is expected",
+            "expected earliest, latest, a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000000000",
         ),
         ({"format": "ndjson", "flatten": True}, "use flatten with parquet or csv"),
         ({"payload_schema": "n int"}, "requires --flatten"),

@@ -217,7 +217,7 @@ def test_a_row_of_a_table_on_which_the_import_itself_fails_is_told_with_its_erro
     rows, bad = read_in_pieces(path, TableMapping(""), 10**6)
     assert [row["type"] for row in rows] == ["A", "D"]
     assert [(each.row, each.reason.partition(",")[0]) for each in bad] == [
-        (2, "unexpected KeyError: 'x'"), (3, "a time as ISO 8601"),
+        (2, "unexpected KeyError: 'x'"), (3, "expected a time as ISO 8601"),
     ]  # fmt: skip
 
 
@@ -239,7 +239,7 @@ def test_files_are_found_by_name_directory_and_pattern(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"no file matches .*; did you mean a\.csv"):
         find_files([str(tmp_path / "aa.csv")])
     (tmp_path / "sub" / "a.csv").write_text("type\nT\n")
-    with pytest.raises(InvalidInput, match="have the same name"):
+    with pytest.raises(InvalidInput, match="have the same file name"):
         find_files([str(tmp_path)])
 
 
@@ -350,7 +350,7 @@ def test_bad_rows_are_kept_with_their_reason_and_the_others_are_imported(
     said = {(Path(row["file"]).name, row["row"]): (row["raw"], row["reason"]) for row in kept}
     assert sorted(said) == [("e.ndjson", 2), ("e.ndjson", 3), ("e.ndjson", 4), ("o.jsonocel", 4)]
     assert said["e.ndjson", 2][0] == '{"typ":"A"}'
-    assert "a time as ISO 8601" in said["o.jsonocel", 4][1]
+    assert "expected a time as ISO 8601" in said["o.jsonocel", 4][1]
     assert "tags" in said["e.ndjson", 3][1]
     with pytest.raises(InvalidInput, match="4 rows are not events, at most 3 are allowed"):
         start(file=("o.jsonocel", "e.ndjson"), quarantine="bad", batch_size="31m", bad_rows_max=3)

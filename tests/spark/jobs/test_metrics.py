@@ -288,7 +288,7 @@ def test_another_checkpoint_other_options_and_other_files_are_refused(
 ) -> None:
     log.append([clock_class(1, "6"), clock_class(60, "6")])
     measure("values", table="values")
-    with pytest.raises(NotAMetricsTable, match="it was made with window '10000', not '60000'"):
+    with pytest.raises(NotAMetricsTable, match="it was created with window '10000', not '60000'"):
         measure("values", table="values", window="1m")
     (tmp_path / "checkpoint-values").rename(tmp_path / "lost")
     with pytest.raises(
@@ -306,7 +306,7 @@ def test_another_checkpoint_other_options_and_other_files_are_refused(
     [
         ({"window": "0s"}, "^window: expected a duration above 0, got '0s'"),
         ({"window": "5"}, "^window: expected a duration such as 30s, 5m or 1h, got '5'"),
-        ({"late": "soon"}, "^late: a duration such as"),
+        ({"late": "soon"}, "^late: expected a duration such as"),
         ({"table": "s3://bucket"}, "^table: expected a directory on this machine"),
         ({"log": "a/b"}, "a/b"),
     ],

@@ -158,7 +158,7 @@ def test_what_fails_is_told_with_event_and_entity_and_changes_nothing(
     for fold, problem in (
         ("broken", r"tests.spark.folds:broken failed at event 7 of entity '0': KeyError: 'amount'"),
         ("a_list", r"it returned list; expected a dict or None"),
-        ("a_number_as_a_name", r"no JSON: Only dicts with str keys"),
+        ("a_number_as_a_name", r"not JSON: Only dicts with str keys"),
         ("an_object", r"the returned state is not JSON: Encoding objects of type object"),
     ):
         with pytest.raises(PipelineFailed, match=problem):
@@ -204,7 +204,7 @@ def test_a_table_of_something_else_and_a_log_that_was_made_again_are_refused(
     project()
     store.delete("orders")
     fill(store.create("orders"), 10)
-    with pytest.raises(NotAProjection, match="it was made with incarnation"):
+    with pytest.raises(NotAProjection, match="it was created with incarnation"):
         project()
 
 

@@ -219,10 +219,10 @@ def test_every_kind_has_a_colour_of_its_own_and_the_same_everywhere() -> None:
 
 
 def test_a_last_bucket_that_is_not_whole_is_marked() -> None:
-    assert "not whole" not in page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 200 * HOUR - 1))
+    assert "incomplete" not in page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 200 * HOUR - 1))
     text = page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 199 * HOUR + 5))
     assert '<rect class="part"' in text
-    assert Seen(text).text.count("not whole") == 2
+    assert Seen(text).text.count("incomplete") == 2
 
 
 @pytest.mark.parametrize(
