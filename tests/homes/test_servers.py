@@ -712,7 +712,7 @@ def test_a_signal_that_comes_while_a_server_ends_or_cannot_begin_is_heard(url: s
         connection.execute("ALTER TABLE headwater.frame RENAME TO away")  # the lease can be had, and nothing else
         first = Member(url, tmp_path / "a")
         try:
-            eventually(lambda: "could not begin" in (tmp_path / "a.log").read_text())
+            eventually(lambda: "could not start" in (tmp_path / "a.log").read_text())
             assert first.end(signal.SIGTERM) == 0
         finally:
             first.close()

@@ -101,7 +101,7 @@ def test_timestamps_are_iso_8601_or_ms(given: str, ms: int) -> None:
 @pytest.mark.parametrize("given", ["20240310023000", '{"orders": 20240310023000}'])
 def test_14_digits_are_no_time(given: str) -> None:
     for option in ("startingTimestamp", "endingTimestamp"):
-        with pytest.raises(InvalidOption, match=f"option {option}: '20240310023000' may be meant as YYYYMMDDhhmmss"):
+        with pytest.raises(InvalidOption, match=f"option {option}: '20240310023000' is ambiguous: YYYYMMDDhhmmss"):
             batch(**{option: given})
 
 

@@ -287,7 +287,7 @@ def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painte
         (["--conf", "spark.a"], 1, "--conf: expected KEY=VALUE, got 'spark.a'"),
         (["--conf", "a=b"], 1, "must start with `spark.`, got 'a'"),
         (["--user", "ann"], 2, "--user and --password must be given together"),
-        (["--query", "colour=red", "--dry-run"], 1, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected"),
+        (["--query", "colour=red", "--dry-run"], 1, "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all"),
         (["--from", "a log", "--dry-run"], 1, "--from: 'a log' does not fit"),
     ],
 )

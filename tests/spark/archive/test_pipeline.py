@@ -226,7 +226,7 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(spark, log, url, run, tm
     assert plan[0] == f"log 'orders' on {url}: 30 events, 1 to 30"
     assert plan[1] == f"table {tmp_path}/orders: will be created, starting at 1"
     assert "archive events after 0: 30 events until now, at most 7 events in a batch" in plan
-    assert any("but for the newest 5 numbers: the log drops it" in line for line in plan)
+    assert any("but for the newest 5 numbers: the log drops them" in line for line in plan)
     assert log.consumers() == [] and not (tmp_path / "orders").exists()
     run(events_per_batch=10)
     again = JOB.plan(options, Run("archive", server=Server(url), is_once=False))

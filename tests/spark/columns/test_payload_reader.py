@@ -222,7 +222,7 @@ def test_a_schema_is_given_in_ddl_or_json_or_as_json_schema() -> None:
             '{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}',
             "payload.a: expected a JSON Schema",
         ),
-        ('{"type": "object", "properties": {"a": {"type": "array"}}}', r"payload.a\[\]: a JSON Schema"),
+        ('{"type": "object", "properties": {"a": {"type": "array"}}}', r"payload.a\[\]: expected a JSON Schema"),
         ('{"type": "string"}', "expected columns such as .*, got 'string'"),
         ('{"type": "struct", "fields": [{"name": "a"}]}', "Spark cannot parse this schema"),
         (
