@@ -126,11 +126,11 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
     [
         ({"maxEventPerTrigger": "5"}, "option maxeventpertrigger: .* did you mean maxEventsPerTrigger?"),
         ({"zzz": "5"}, "option zzz: .* there are url, user, password"),
-        ({"log": ""}, "option log: names or patterns of logs"),
-        ({"log": "a,,b"}, "option log: names or patterns of logs"),
+        ({"log": ""}, "option log: expected names or patterns of logs"),
+        ({"log": "a,,b"}, "option log: expected names or patterns of logs"),
         ({"log": "a b"}, "option log: 'a b' does not fit"),
         ({"log": "a,a"}, "option log: a log is named twice in 'a,a'"),
-        ({"partitions": "1,x"}, "option partitions: numbers from 0 to 1023 .* got '1,x'"),
+        ({"partitions": "1,x"}, "option partitions: expected numbers from 0 to 1023 .* got '1,x'"),
         (
             {"query": "kind=Paid"},
             "option query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all, got 'kind=Paid'",
@@ -139,31 +139,31 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
         ({"columns": "data,data"}, "option columns: column 'data' is given twice"),
         ({"columns": "data", "includeMetadata": "false"}, "option includeMetadata: columns already selects"),
         ({"includeMetadata": "no"}, "option includeMetadata: expected true or false, got 'no'"),
-        ({"startingPosition": "0"}, "option startingPosition: earliest, latest, a number from 1"),
-        ({"startingPosition": "first"}, "option startingPosition: earliest, latest, a number .*got 'first'"),
-        ({"startingPosition": '{"orders": 1.5}'}, "option startingPosition: earliest, latest"),
-        ({"startingTimestamp": '{"orders": "noon"}'}, "option startingTimestamp: ISO 8601"),
-        ({"startingTimestamp": '{"orders": '}, "option startingTimestamp: ISO 8601"),
-        ({"startingPosition": '{"orders": '}, "option startingPosition: earliest, latest"),
+        ({"startingPosition": "0"}, "option startingPosition: expected earliest, latest, a number from 1"),
+        ({"startingPosition": "first"}, "option startingPosition: expected earliest, latest, a number .*got 'first'"),
+        ({"startingPosition": '{"orders": 1.5}'}, "option startingPosition: expected earliest, latest"),
+        ({"startingTimestamp": '{"orders": "noon"}'}, "option startingTimestamp: expected ISO 8601"),
+        ({"startingTimestamp": '{"orders": '}, "option startingTimestamp: expected ISO 8601"),
+        ({"startingPosition": '{"orders": '}, "option startingPosition: expected earliest, latest"),
         ({"startingPosition": "latest"}, "option startingPosition: latest given: a batch read .* reads nothing"),
         ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: earliest given: a read that ends"),
-        ({"startingPosition": "9", "endingPosition": "8"}, "startingPosition: 9 given, .* above endingPosition, 8"),
+        ({"startingPosition": "9", "endingPosition": "8"}, "startingPosition: 9 given, .* above endingPosition 8"),
         (
             {"startingPosition": "9", "endingPosition": '{"orders": 8}'},
-            "startingPosition: 9 given, .* above endingPosition of log 'orders', 8",
+            "startingPosition: 9 given, .* above endingPosition 8 of log 'orders'",
         ),
         ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp: it is later than endingTimestamp"),
-        ({"startingTimestamp": "yesterday"}, "option startingTimestamp: ISO 8601 .*got 'yesterday'"),
+        ({"startingTimestamp": "yesterday"}, "option startingTimestamp: expected ISO 8601 .*got 'yesterday'"),
         (
             {"startingTimestamp": "5", "startingPosition": "5"},
-            "option startingTimestamp: startingPosition is given too",
+            "option startingTimestamp: startingPosition is also given",
         ),
         ({"startingTimestampStrategy": "latest"}, "option startingTimestampStrategy: requires startingTimestamp"),
         ({"compression": "gzip"}, "option compression: expected none, lz4 or zstd, got 'gzip'"),
         ({"splitBytes": "0"}, "option splitBytes: expected a size such as 64m, got '0'"),
         ({"timeout": "30"}, "option timeout: expected a duration such as 500ms, 30s or 5m, got '30'"),
         ({"minPartitions": "-1"}, "option minPartitions: expected a whole number from 1 to 100000, got '-1'"),
-        ({"url": "http://localhost"}, "option url: grpc://HOST"),
+        ({"url": "http://localhost"}, "option url: expected grpc://HOST"),
         ({"user": "ann"}, "option user: give both a user and a password"),
         ({"token": "t", "user": "ann", "password": "p"}, "option token: give a token, or a user and a password"),
         ({"maxEventsPerTrigger": "5"}, "option maxEventsPerTrigger: only for streams"),
@@ -178,7 +178,7 @@ def test_a_stream_may_have_an_end_and_takes_no_filters() -> None:
     assert stream(endingPosition='{"orders": 5}').end == Bound("latest", {"orders": 5})
     with pytest.raises(InvalidOption, match="option filterPushdown: only for batch reads"):
         stream(filterPushdown="true")
-    with pytest.raises(InvalidOption, match="option startingPosition: 6 given, which is above endingPosition, 5"):
+    with pytest.raises(InvalidOption, match="option startingPosition: 6 given, which is above endingPosition 5"):
         stream(startingPosition="6", endingPosition="5")
 
 

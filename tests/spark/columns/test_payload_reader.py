@@ -247,7 +247,7 @@ def test_types_that_no_payload_is_read_as_are_refused() -> None:
         (struct(a=MapType(StringType(), StringType())), r"payload.a: .* got map<string,string>"),
         (struct(a=ArrayType(BinaryType())), r"payload.a\[\]: .* got binary"),
         (struct(a=struct()), r"payload.a: expected at least one field"),
-        (struct(a=StringType(), A=StringType()), "payload: field 'A' is there twice"),
+        (struct(a=StringType(), A=StringType()), "payload: field 'A' occurs twice"),
         (StructType([StructField("a", StringType(), nullable=False)]), "payload.a: .* remove NOT NULL"),
         (nested, "at most 2000 fields, 32 deep"),
         (wide, "at most 2000 fields, 32 deep"),

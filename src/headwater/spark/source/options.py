@@ -173,9 +173,9 @@ def _compression(given: str) -> str | None:
 
 
 _PLACES = f'earliest, latest, a number from 1 to {SEQUENCE_NUMBER_MAX}, or an object such as {{"orders": 17}}'
-_TIME = 'ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970, or an object of such, {"orders": "2026-11-21"},'
+_TIME = 'ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970, or an object of these, {"orders": "2026-11-21"}'
 _COUNT = number(1)
-_LOG_NAMES = "names or patterns of logs, such as orders or orders-*, separated by commas,"
+_LOG_NAMES = "names or patterns of logs, such as orders or orders-*, separated by commas"
 
 SHARED = (
     *CONNECTION,
