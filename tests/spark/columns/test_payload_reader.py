@@ -249,8 +249,8 @@ def test_types_that_no_payload_is_read_as_are_refused() -> None:
         (struct(a=struct()), r"payload.a: expected at least one field"),
         (struct(a=StringType(), A=StringType()), "payload: field 'A' occurs twice"),
         (StructType([StructField("a", StringType(), nullable=False)]), "payload.a: .* remove NOT NULL"),
-        (nested, "at most 2000 fields, 32 deep"),
-        (wide, "at most 2000 fields, 32 deep"),
+        (nested, "at most 2000 fields and 32 levels"),
+        (wide, "at most 2000 fields and 32 levels"),
     ):
         with pytest.raises(InvalidInput, match=message):
             check_payload(type)
