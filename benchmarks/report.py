@@ -13,7 +13,7 @@ from rich.table import Table
 
 from .measure import Aim, Outcome
 
-COLUMNS = ("contender", "median", "min - max", "p50 / p99 ms", "CPU us", "headwater is", "aim")
+COLUMNS = ("contender", "median", "range", "p50/p99 ms", "CPU us", "headwater is", "aim")
 _MARK = "<!-- results: everything below is written by `python -m benchmarks --markdown` -->"
 
 
@@ -73,9 +73,7 @@ def write_markdown(
     lines = [_MARK, "", *(f"- {name}: {value}" for name, value in {**machine, **run}.items()), ""]
     for answer in answers:
         lines += [f"## {answer.title}", "", answer.asked, ""]
-        for outcome in answer.outcomes:
-            lines += [f"**{_heading(outcome)}**", "", _markdown_row(COLUMNS), _markdown_row(["---"] * len(COLUMNS))]
-            lines += [*map(_markdown_row, _rows(outcome)), ""]
+        lines += [*_markdown_table(answer.outcomes), ""]
     path.write_text(prose + "\n".join(lines))
 
 
@@ -91,7 +89,7 @@ def _rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
         yield (
             name,
             _short(statistics.median(outcome.values(name))),
-            f"{_short(min(outcome.values(name)))} - {_short(max(outcome.values(name)))}",
+            _range(outcome.values(name)),
             _latency(outcome, name),
             _median_of([sample.cpu_us for sample in samples]),
             _ratio(outcome.ratios(name)) if number else "",
@@ -106,13 +104,17 @@ def _verdict(outcome: Outcome, aim: Aim) -> str:
 
 
 def _ratio(ratios: Sequence[float]) -> str:
-    return f"{_short(statistics.median(ratios))} x ({_short(min(ratios))} - {_short(max(ratios))})"
+    return f"{_short(statistics.median(ratios))} x ({_range(ratios)})"
+
+
+def _range(values: Sequence[float]) -> str:
+    return f"{_short(min(values))}\N{EN DASH}{_short(max(values))}"
 
 
 def _latency(outcome: Outcome, name: str) -> str:
     samples = outcome.samples[name]
     p50, p99 = (_median_of([getattr(sample, field) for sample in samples]) for field in ("p50_ms", "p99_ms"))
-    return f"{p50} / {p99}" if p50 else ""
+    return f"{p50}/{p99}" if p50 else ""
 
 
 def _median_of(values: Sequence[float | None]) -> str:
@@ -125,6 +127,16 @@ def _short(value: float) -> str:
     if value >= 1000:
         return f"{value:,.0f}"
     return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
+
+
+def _markdown_table(outcomes: Sequence[Outcome]) -> Iterator[str]:
+    """One table for all cases: a case is named in its first row, and a column without a value is left out."""
+    rows = [("measured", *COLUMNS)]
+    for outcome in outcomes:
+        rows += [("" if number else _heading(outcome), *row) for number, row in enumerate(_rows(outcome))]
+    kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])]
+    header, *body = ([row[place] for place in kept] for row in rows)
+    yield from map(_markdown_row, (header, ["---"] * len(kept), *body))
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

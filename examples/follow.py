@@ -22,7 +22,7 @@ def prepare(model: sqlite3.Connection) -> None:
 
 
 def follow(log: EventLog, model: sqlite3.Connection, *, idle_s: float | None = None) -> None:
-    """Count orders by customer; ends when nothing came for `idle_s` (None: never)."""
+    """Count orders by customer; ends when nothing was received for `idle_s` (None: never)."""
     prepare(model)
     (seen,) = model.execute("SELECT coalesce(max(everything_up_to), 0) FROM seen").fetchone()
     with log.subscribe(PLACED, after=seen) as subscription:

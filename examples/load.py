@@ -25,7 +25,7 @@ def main(url: str) -> None:
         log = server.create("requests")
         for _ in range(2):
             done = append_all(log, table_events(TABLE.splitlines(keepends=True), mapping))
-            print(f"{done.appended} appended, {done.stored} were there already")
+            print(f"{done.appended} appended, {done.stored} already existed")
         for event in log.read(Query.where(tags=["case:1"])):
             print(f"{event.attributes['time']}  {event.type}")
 

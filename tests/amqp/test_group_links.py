@@ -356,7 +356,7 @@ def test_a_link_without_room_for_a_position_of_each_partition_is_detached_and_sa
         served.log("split", partitions=PARTITIONS)
         link = join(client, name="a")
         client.wait(lambda: link.error is not None)
-        assert link.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED and "positions of groups" in str(link.error)
+        assert link.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED and "group positions" in str(link.error)
         eventually(lambda: not any(shares(served)))
 
 

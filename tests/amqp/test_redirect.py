@@ -32,4 +32,4 @@ def test_where_the_primary_is_not_known_that_is_told() -> None:
     )
     assert (connection.condition, link.condition) == (conditions.CONNECTION_FORCED, conditions.NOT_ALLOWED)
     for fault in (connection, link):
-        assert "it does not advertise an address of AMQP" in fault.description and fault.info is None
+        assert "it does not advertise an AMQP address" in fault.description and fault.info is None

@@ -60,7 +60,7 @@ def test_an_attach_to_cbs_ends_the_connection_and_says_what_to_use(
         client.session.attach_sender("cbs", source=Source(), target=Target(address=address))
     else:
         client.session.attach_receiver("cbs", source=Source(address=address), target=Target())
-    with pytest.raises(ConnectionFault, match="log in by SASL") as ended:
+    with pytest.raises(ConnectionFault, match="log in with SASL") as ended:
         client.wait(lambda: False)
     assert ended.value.condition == conditions.NOT_IMPLEMENTED
     with served.client() as another:
@@ -362,7 +362,7 @@ def test_a_delivery_whose_outcome_is_not_known_gets_none(tmp_path: Path, monkeyp
         with served.client() as client:
             sender = client.sender("orders")
             monkeypatch.setattr(SegmentLog, "append_frames", late)
-            with pytest.raises(LinkFault, match="append them again, with the same ids"):
+            with pytest.raises(LinkFault, match="append them again with the same ids"):
                 sender.send(message(b"one"))
             monkeypatch.undo()
             assert client.sender("orders").send(message(b"two")) == Accepted()

@@ -23,7 +23,7 @@ from headwater.formats.clients import retry
 def test_after_without_a_query_is_a_wrong_usage(headwater, log: RemoteLog) -> None:
     done = headwater("append", "orders", "--type", "A", "--after", "3")
     assert (done.code, log.head()) == (USAGE, 0)
-    assert "--after is a part of --fail-if-match QUERY" in done.err
+    assert "--after requires --fail-if-match QUERY" in done.err
     assert headwater("append", "orders", "--type", "A", "--fail-if-match", "type=A", "--after", "0").code == 0
 
 
@@ -45,17 +45,17 @@ def test_a_malformed_query_is_a_wrong_usage(headwater, log: RemoteLog, command: 
 def test_empty_lists_say_what_makes_an_entry(headwater) -> None:
     nothing = headwater("logs", "list")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "no logs that you may read; `headwater logs create NAME` makes one" in nothing.err
+    assert "there are no logs that you can read; `headwater logs create NAME` creates one" in nothing.err
     headwater("logs", "create", "orders")
     nothing = headwater("consumers", "list", "orders")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "no consumers of orders; `headwater consumers register orders OWNER COMPONENT` makes one" in nothing.err
+    assert "no consumers of orders; `headwater consumers register orders OWNER COMPONENT` registers one" in nothing.err
     assert headwater("consumers", "list", "orders", "--json").out == "[]\n"
 
 
 def test_a_new_log_is_told_from_one_that_was_there(headwater) -> None:
     assert headwater("logs", "create", "orders").err == "orders is created\n"
-    assert headwater("logs", "create", "orders").err == "orders is there already, with these settings\n"
+    assert headwater("logs", "create", "orders").err == "orders already exists with these settings\n"
     assert json.loads(headwater("logs", "create", "orders", "--json").out)["name"] == "orders"
 
 
@@ -95,7 +95,7 @@ def test_what_is_waited_for_is_told_once(headwater, monkeypatch) -> None:
     assert done.code == UNREACHABLE
     assert waiting.startswith("headwater: no answer from http://127.0.0.1:1: ")
     assert waiting.endswith("; trying again")
-    assert last.endswith("; `headwater serve` starts a server here, --url names another")
+    assert last.endswith("; `headwater serve` starts a server on this machine, --url names another")
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,9 @@ def test_users_are_kept_in_no_directory_of_others(tmp_path: Path, capsys: pytest
     (tmp_path / "photos" / "cat.png").touch()
     add = ["user", "add", "alice", "--token", "--grant", "all:*", "--data"]
     assert main.run([*add, str(tmp_path / "photos")]) == UNAVAILABLE
-    assert f"{tmp_path}/photos: no data directory (it holds 'cat.png'); --data names one" in capsys.readouterr().err
+    assert (
+        f"{tmp_path}/photos: no data directory (it holds 'cat.png'); give a data directory" in capsys.readouterr().err
+    )
     assert [each.name for each in (tmp_path / "photos").iterdir()] == ["cat.png"]
     (tmp_path / "data").mkdir()
     assert main.run([*add, str(tmp_path / "data")]) == 0
@@ -178,13 +180,13 @@ def test_a_trim_says_what_it_would_drop_and_asks(headwater, log: RemoteLog, monk
     log.register_consumer("spark", "archiver", after=4)
     done = headwater("logs", "trim", "orders", "--below", "8")
     assert (done.code, log.info().first_retained) == (USAGE, 1)
-    assert "this drops the events 1 to 4 of orders, and there is no terminal to ask on; --yes" in done.err
+    assert "this drops the events 1 to 4 of orders, and there is no terminal to confirm on; use --yes" in done.err
     for answer, first in (("n\n", 1), ("y\n", 5)):
         monkeypatch.setattr("click.confirm", lambda text, answer=answer, **_: answers(text, answer))
         monkeypatch.setattr("headwater.cli.consent.has_terminal", lambda: True)
         done = headwater("logs", "trim", "orders", "--below", "8")
         assert log.info().first_retained == first
-    assert done.out == "orders begins at 5 now\n"
+    assert done.out == "orders starts at 5 now\n"
     assert done.err.startswith("held back by the consumer spark archiver, which has acknowledged 4; ")
 
 
@@ -198,5 +200,5 @@ def answers(text: str, answer: str) -> None:
 
 def test_a_trim_that_drops_nothing_does_not_ask(headwater, log: RemoteLog) -> None:
     log.append([Event("A")])
-    assert headwater("logs", "trim", "orders", "--below", "1").out == "orders begins at 1 now\n"
+    assert headwater("logs", "trim", "orders", "--below", "1").out == "orders starts at 1 now\n"
     assert headwater("logs", "trim", "orders", "--below", "9").code == REFUSED

@@ -33,7 +33,7 @@ def test_a_spoilt_log_is_mended_by_the_command_and_then_said_to_be_so(tmp_path: 
     done = headwater("check", "--repair-clock", "orders", "--data", "d", cwd=tmp_path)
     assert done.returncode == 0 and "events 2 to 2" in done.stderr and "goes back at event 3" in done.stderr
     again = headwater("check", "--repair-clock", "orders", "--data", "d", cwd=tmp_path)
-    assert again.returncode == 0 and "no event is recorded in the future" in again.stderr
+    assert again.returncode == 0 and "no events are recorded in the future" in again.stderr
     with RunningServer("--data", "d", "--log", "orders", cwd=tmp_path) as server:
         assert server.ask("/health/ready") == (200, '{"status": "ready"}')
 
@@ -49,11 +49,11 @@ def test_a_clock_that_is_not_believed_is_shown_and_accepted_while_the_server_run
         assert one.clock.is_held
     with RunningServer("--data", "d", "--log", "orders", cwd=tmp_path) as server:
         assert "the clock jumped ahead by 100 days" in server.ask("/health/ready")[1]
-        assert "is not believed" in headwater("clock", "--data", "d", cwd=tmp_path).stdout
+        assert "is not trusted" in headwater("clock", "--data", "d", cwd=tmp_path).stdout
         accepted = headwater("clock", "--accept", "--data", "d", cwd=tmp_path)
         assert accepted.returncode == 0 and "the clock is accepted" in accepted.stdout
         eventually(lambda: server.ask("/health/ready")[1] == '{"status": "ready"}', lambda: server.errors)
-        assert "the clock is believed" in headwater("clock", "--data", "d", cwd=tmp_path).stdout
+        assert "the clock is trusted" in headwater("clock", "--data", "d", cwd=tmp_path).stdout
         assert "headwater_clock_ahead_seconds 0.0" in server.ask("/metrics")[1]
 
 

@@ -87,8 +87,12 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
     ("arguments", "code", "message"),
     [
         (["append", "orders"], USAGE, "give --type and the rest of one event, or --events FILE"),
-        (["append", "orders", "--type", "A", "--tag", ""], REFUSED, "events[0].tags[0]: a tag has 1 to 1100 bytes"),
-        (["append", "orders", "--type", "A", "--attribute", "x"], USAGE, "--attribute: NAME=VALUE is expected"),
+        (
+            ["append", "orders", "--type", "A", "--tag", ""],
+            REFUSED,
+            "events[0].tags[0]: a tag must have 1 to 1100 bytes",
+        ),
+        (["append", "orders", "--type", "A", "--attribute", "x"], USAGE, "--attribute: expected NAME=VALUE"),
         (["append", "orders", "--events", "-"], REFUSED, "an append needs at least one event"),
         (["read", "nowhere"], REFUSED, "there is no log 'nowhere'"),
         (
@@ -96,9 +100,9 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
             USAGE,
             "give --query, or --type, --tag and --exact-tag, not both",
         ),
-        (["query", "orders", "order:17"], USAGE, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are"),
+        (["query", "orders", "order:17"], USAGE, "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all"),
         (["read", "orders", "--url", "http://127.0.0.1:1", "--retry-s", "0"], UNREACHABLE, "no answer from"),
-        (["read", "orders", "--url", "x"], USAGE, "url: http://HOST[:PORT] or https://HOST[:PORT] is expected"),
+        (["read", "orders", "--url", "x"], USAGE, "url: expected http://HOST[:PORT] or https://HOST[:PORT]"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(headwater, log, arguments: list[str], code: int, message: str) -> None:

@@ -15,13 +15,13 @@ from headwater.core import Event
 from headwater.core.errors import StorageUnavailable
 from headwater.storage import Engine, backup
 
-HOLDS = "no data directory (it holds 'a'); --data names one, or an empty directory"
+HOLDS = "no data directory (it holds 'a'); give a data directory or an empty directory with --data"
 REFUSED = {
     "serve": (["serve", "--data", "{foreign}", "--http-port", "0", "--amqp-port", "0", "--flight-port", "0"], HOLDS),
     "user": (["user", "add", "alice", "--token", "--grant", "all:*", "--data", "{foreign}"], HOLDS),
     "accept-state-loss": (["check", "--accept-state-loss", "--data", "{foreign}"], HOLDS),
-    "backup": (["backup", "{foreign}", "--data", "{data}"], "not empty; name a new directory, or an empty one"),
-    "restore": (["restore", "{copy}", "{foreign}"], "not empty; name a new directory, or an empty one"),
+    "backup": (["backup", "{foreign}", "--data", "{data}"], "not empty; use a new or empty directory"),
+    "restore": (["restore", "{copy}", "{foreign}"], "not empty; use a new or empty directory"),
 }
 
 
@@ -119,7 +119,7 @@ def test_a_setgid_directory_stays_open_to_its_group_and_that_is_told(data: Path,
     data.chmod(0o2775)
     with RunningServer("--data", str(data), cwd=tmp_path) as server:
         assert server.ask("/health/ready")[0] == 200
-        assert f"{data}: others have access to it (mode 2775), left so for its setgid bit" in server.errors
+        assert f"{data}: others have access to it (mode 2775), kept because of its setgid bit" in server.errors
     assert looks(data)[0] == 0o2775
     assert {looks(path)[0] for path in data.iterdir() if path.is_dir()} == {0o700}
 

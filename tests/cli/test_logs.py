@@ -19,13 +19,13 @@ def test_logs_are_created_listed_changed_and_deleted(headwater) -> None:
 
 def test_settings_that_are_fixed_are_refused(headwater, log: RemoteLog) -> None:
     done = headwater("logs", "create", "orders", "--partitions", "2")
-    assert (done.code, done.err) == (REFUSED, "headwater: log 'orders' exists already\n")
+    assert (done.code, done.err) == (REFUSED, "headwater: log 'orders' already exists\n")
 
 
 def test_a_log_is_trimmed_as_far_as_its_consumers_allow(headwater, log: RemoteLog) -> None:
     log.append([Event("A")] * 10)
     log.register_consumer("spark", "archiver", after=4)
-    assert headwater("logs", "trim", "orders", "--below", "8", "--yes").out == "orders begins at 5 now\n"
+    assert headwater("logs", "trim", "orders", "--below", "8", "--yes").out == "orders starts at 5 now\n"
     held = json.loads(headwater("logs", "trim", "orders", "--below", "8", "--json").out)
     assert (held["first_retained"], [each["component"] for each in held["held_by"]]) == (5, ["archiver"])
     assert [(each.owner, each.acknowledged) for each in log.consumers()] == [("spark", 4)]

@@ -71,14 +71,14 @@ def test_types_are_listed_and_what_is_none_is_told_with_those_that_are(run: Call
     assert refused.code == REFUSED and "there are org.amqp.management" in refused.err
     assert run("manage", "purge", "log", "x").code == USAGE
     refused = run("manage", "delete", "partition", "orders/0", "--yes")
-    assert (refused.code, "DELETE given, allowed: GET, HEAD" in refused.err) == (REFUSED, True)
+    assert (refused.code, "DELETE is not allowed here; allowed: GET, HEAD" in refused.err) == (REFUSED, True)
     assert run("manage", "query", "log", "--filter", "name").code == REFUSED
 
 
 def test_empty_lists_say_what_makes_an_entry(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
         run = running(server, capfd)
-        for group, told in (("connections", "client of AMQP"), ("links", "receiver"), ("groups", "names a group")):
+        for group, told in (("connections", "AMQP connections"), ("links", "receiver"), ("groups", "name a group")):
             empty = run(group, "list")
             assert (empty.code, empty.out) == (0, "") and told in empty.err
             assert run(group, "list", "--json").json == []

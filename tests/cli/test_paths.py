@@ -47,7 +47,7 @@ URL = "s3://bucket/headwater"
 def test_a_scheme_that_is_not_served_is_refused(headwater, arguments: tuple[str, ...]) -> None:
     outcome = headwater(*arguments)
     assert outcome.code in (REFUSED, USAGE)
-    assert f"{'file' if arguments[1].startswith('file:') else 's3'}:// is not served" in outcome.err
+    assert f"{'file' if arguments[1].startswith('file:') else 's3'}:// is not supported" in outcome.err
     assert list(Path().iterdir()) == []
 
 
@@ -71,7 +71,7 @@ def test_no_command_takes_a_url_for_a_path() -> None:
     ]
     assert len(paths) > 20
     for command, parameter in paths:
-        with pytest.raises(click.BadParameter, match="s3:// is not served"):
+        with pytest.raises(click.BadParameter, match="s3:// is not supported"):
             parameter.type.convert(URL, parameter, click.Context(command))
 
 
@@ -79,7 +79,7 @@ def test_no_setting_takes_a_url_for_a_path() -> None:
     paths = [setting for setting in SETTINGS.values() if isinstance(_read(setting, "here"), Path)]
     assert {"data", "tls.certificate", "http.unix"} <= {setting.key for setting in paths}
     for setting in paths:
-        with pytest.raises(ValueError, match="s3:// is not served"):
+        with pytest.raises(ValueError, match="s3:// is not supported"):
             setting.read(URL)
 
 
@@ -102,7 +102,7 @@ def test_export_keeps_a_file_that_is_there(headwater, log: RemoteLog) -> None:
     Path("orders.ndjson").write_text("mine")
     outcome = headwater("export", "orders", "orders.ndjson")
     assert outcome.code == REFUSED
-    assert "orders.ndjson: the file is there already; give another name, or --overwrite to replace it" in outcome.err
+    assert "orders.ndjson: the file already exists; give another name, or use --overwrite to replace it" in outcome.err
     assert Path("orders.ndjson").read_text() == "mine"
     assert headwater("export", "orders", "orders.ndjson", "--overwrite").code == 0
     assert '"type":"A"' in Path("orders.ndjson").read_text()
@@ -115,7 +115,7 @@ def test_export_replaces_nothing_but_files(headwater, log: RemoteLog) -> None:
     for name in ("pipe.ndjson", "link.ndjson"):
         outcome = headwater("export", "orders", name, "--overwrite")
         assert outcome.code == REFUSED
-        assert f"{name}: only a file is replaced, this is a device, pipe or socket" in outcome.err
+        assert f"{name}: this is a device, pipe or socket" in outcome.err
     assert Path("pipe.ndjson").is_fifo()
     assert Path("link.ndjson").is_symlink()
 
@@ -130,7 +130,7 @@ def test_export_keeps_a_file_that_came_meanwhile(headwater, log: RemoteLog, monk
     monkeypatch.setattr(export, "encode_event", line)
     outcome = headwater("export", "orders", "orders.ndjson")
     assert outcome.code == REFUSED
-    assert "orders.ndjson: the file is there already" in outcome.err
+    assert "orders.ndjson: the file already exists" in outcome.err
     assert [path.read_text() for path in Path().iterdir()] == ["mine"]
 
 
@@ -144,7 +144,7 @@ def test_a_quarantine_is_no_file_that_is_there(headwater, log: RemoteLog, name: 
     before = {path.name: os.readlink(path) if path.is_symlink() else path.read_text() for path in Path().iterdir()}
     outcome = headwater("import", "e.ndjson", "new", "--create", "--quarantine", name)
     assert outcome.code == REFUSED
-    assert f"{Path(name)}: the file is there already; give another name, or move it away" in outcome.err
+    assert f"{Path(name)}: the file already exists; give another name, or use move it away" in outcome.err
     after = {path.name: os.readlink(path) if path.is_symlink() else path.read_text() for path in Path().iterdir()}
     assert before == after
     assert headwater("logs", "show", "new").code == REFUSED
@@ -165,5 +165,5 @@ def test_a_path_that_begins_with_file_and_a_colon_is_no_uri_for_sqlite(headwater
 def test_relay_makes_no_database(headwater, log: RemoteLog, more: tuple[str, ...]) -> None:
     outcome = headwater("relay", "typo.sqlite", "orders", "--once", *more)
     assert outcome.code == REFUSED
-    assert "'typo.sqlite': there is no such file; a SQLite file that exists" in outcome.err
+    assert "'typo.sqlite': no such file; expected an existing SQLite file" in outcome.err
     assert list(Path().iterdir()) == []

@@ -28,7 +28,7 @@ def test_a_pass_that_was_asked_for_begins_and_what_it_finds_is_shown(
         one.create("orders").append([event()])
         one.scrub.step()
         assert not one.scrub.place.began_at
-    assert "has not begun" in run(tmp_path / "d").output
+    assert "has not run yet" in run(tmp_path / "d").output
     assert run(tmp_path / "d", "--now").exit_code == 0
     with engine(tmp_path / "d", scrub_ms=0) as one:
         one.scrub.step()

@@ -31,7 +31,7 @@ CLOUDEVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "A", "
 
 
 def imported(headwater, *arguments: str) -> tuple[int, int]:
-    """How many events were appended, and how many were there already."""
+    """How many events were appended, and how many already existed."""
     done = headwater("import", *arguments, "--json")
     assert done.code == 0, done.err
     counts = json.loads(done.out)
@@ -131,23 +131,27 @@ def test_the_log_is_created_if_asked(headwater) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("bad.csv", b"type,time\nA,soon\n", "bad.csv: line 2: a time as ISO 8601"),
-        ("bad.csv", b"a,b\n1,2\n", "bad.csv: line 1: no column of event types was found"),
+        ("bad.csv", b"type,time\nA,soon\n", "bad.csv: line 2: expected a time as ISO 8601"),
+        ("bad.csv", b"a,b\n1,2\n", "bad.csv: line 1: no event type column found"),
         ("bad.csv", b"type,x\nA,\xff\n", "bad.csv: line 2: it is not UTF-8: byte 0xff"),
         ("bad.csv.gz", b"no gzip", "bad.csv.gz: the gzip file is truncated or damaged"),
         ("bad.csv.gz", gzip.compress(TABLE.encode())[:-20], "bad.csv.gz: the gzip file is truncated or damaged"),
-        ("bad.ndjson", b'{"type":"A"}\n{"type":""}\n', "bad.ndjson: line 2: type: a type has 1 to 200 characters"),
+        (
+            "bad.ndjson",
+            b'{"type":"A"}\n{"type":""}\n',
+            "bad.ndjson: line 2: type: a type must have 1 to 200 characters",
+        ),
         ("bad.ndjson", b'{"type":"A"}\n{"typ":""}\n', "bad.ndjson: line 2: "),
         ("bad.json", b'[{"specversion":"1.0"}]', "bad.json: [0]: id: a CloudEvent must have this attribute"),
         ("bad.json", b'{"specversion":"1.0"}', "bad.json: line 1: id: a CloudEvent must have this attribute"),
-        ("bad.bin", b"\x00\x01", "the format of 'bad.bin' cannot be guessed; name one of ndjson, csv, cloudevents,"),
+        ("bad.bin", b"\x00\x01", "the format of 'bad.bin' cannot be guessed; give one of ndjson, csv, cloudevents,"),
         (
             "bad.ndjson",
             b'{"type":"A","id":"1"}\n{"type":"B","id":"1"}\n',
-            "bad.ndjson: line 2: id '1' is that of event 1, which is a different one",
+            "bad.ndjson: line 2: id '1' is that of event 1, which differs",
         ),
         ("deep.ndjson", b'{"type":"A","data":%b}' % (b"[" * 3000), "line 1: data: the JSON is nested too deeply"),
-        ("compact.csv", b"type,time\nA,20240310023000\n", "line 2: '20240310023000' may be meant as YYYYMMDDhhmmss"),
+        ("compact.csv", b"type,time\nA,20240310023000\n", "line 2: '20240310023000' is ambiguous: YYYYMMDDhhmmss"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(headwater, log, name: str, content: bytes, message: str) -> None:
@@ -185,7 +189,7 @@ def test_two_exports_of_one_file_at_the_same_time_do_not_mix(headwater, log: Rem
 
     monkeypatch.setattr(export, "encode_event", export_again)
     done = headwater("export", "orders", "e.ndjson")
-    assert codes == [0] and done.code == REFUSED and "the file is there already" in done.err
+    assert codes == [0] and done.code == REFUSED and "the file already exists" in done.err
     assert len(Path("e.ndjson").read_bytes().splitlines()) == 1 and list(Path().glob("*.part")) == []
 
 
@@ -222,7 +226,7 @@ def test_standard_output_is_a_file_too(headwater, log: RemoteLog) -> None:
 def test_a_file_without_known_ending_is_refused(headwater, log: RemoteLog) -> None:
     done = headwater("export", "orders", "e.xls")
     assert (done.code, Path("e.xls").exists()) == (REFUSED, False)
-    assert "the ending of 'e.xls' names no format; name one of ndjson" in done.err
+    assert "the extension of 'e.xls' is not a known format; use one of ndjson" in done.err
 
 
 @pytest.mark.parametrize("file", ["e.ndjson", "e.cloudevents", "e.csv"])
@@ -311,7 +315,7 @@ def test_a_parquet_file_of_another_program_is_refused_with_what_to_do(headwater,
     assert "attributes, data, encoding" in done.err
     assert "headwater pipeline import" in done.err
     Path("e.parquet").write_bytes(b"PAR1 and no more")
-    assert "the file is damaged, or no export" in headwater("import", "e.parquet", "orders").err
+    assert "the file is damaged or not an export" in headwater("import", "e.parquet", "orders").err
 
 
 def test_what_is_no_event_or_refused_goes_to_quarantine_with_its_place(headwater, log: RemoteLog) -> None:
@@ -348,7 +352,7 @@ def test_an_event_that_is_twice_in_a_file_is_stored_once_in_whatever_batches(
     Path("other.ndjson").write_text("\n".join(['{"type":"C","id":"3"}', *lines, '{"type":"D","id":"2"}', lines[0]]))
     done = headwater("import", "other.ndjson", "orders", "--batch", batch)
     assert done.code == REFUSED
-    assert "other.ndjson: line 6: id '2' is that of event 2, which is a different one" in done.err
+    assert "other.ndjson: line 6: id '2' is that of event 2, which differs" in done.err
     assert [event.type for event in log.read()] == ["A", "B", "C"]
 
 
@@ -357,7 +361,7 @@ ROWS = "".join(f"a{n},1\n" for n in range(3000))
 
 @pytest.mark.parametrize(("row", "reason"), [
     (b'b,"2"3\n', "',' expected after '\"'"), (b"b,\xe9\n", "it is not UTF-8: byte 0xe9"),
-    (b"b\n", "2 cells are expected, 1 given"),
+    (b"b\n", "expected 2 cells, got 1"),
 ])  # fmt: skip
 def test_a_bad_row_of_a_table_costs_itself_alone(headwater, log: RemoteLog, row: bytes, reason: str) -> None:
     Path("e.csv").write_bytes(b"type,x\n" + ROWS.encode() + row + b"c,4\n")
@@ -374,7 +378,7 @@ def test_a_bad_row_of_a_table_costs_itself_alone(headwater, log: RemoteLog, row:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("e.csv", b"type,x\n" + ROWS.encode() + b'b,"2\nc,4\n', "line 3002: unexpected end of data: a quote is"),
+        ("e.csv", b"type,x\n" + ROWS.encode() + b'b,"2\nc,4\n', "line 3002: unexpected end of data: unterminated"),
         ("e.csv.gz", gzip.compress(b"type,x\n" + ROWS.encode())[:-8], "the gzip file is truncated or damaged"),
         ("e.csv.gz", gzip.compress(b"type,x\n" + ROWS.encode())[:-8] + bytes(8), "the gzip file is truncated or"),
         ("e.csv.gz", gzip.compress(b"type,x\n" + ROWS.encode()) + b"more", "the gzip file is truncated or damaged"),
@@ -396,7 +400,7 @@ def test_what_comes_before_a_refused_event_is_stored(headwater, log: RemoteLog) 
     Path("e.ndjson").write_text('{"type":"A"}\n\n{"type":"B"}\n{"type":"C","attributes":{"time":"now"}}\n{"type":"D"}')
     done = headwater("import", "e.ndjson", "orders")
     assert done.code == REFUSED
-    assert "e.ndjson: line 4: attributes.time: a time of RFC 3339 is expected, 'now' given" in done.err
+    assert "e.ndjson: line 4: attributes.time: expected a time of RFC 3339, got 'now'" in done.err
     assert [event.type for event in log.read()] == ["A", "B"]
 
 

@@ -148,7 +148,7 @@ class Application:
                         first = log.append(batch).first
                         break
                     except OutcomeUnknown as error:
-                        assert "append them again, with the same ids" in str(error)
+                        assert "append them again with the same ids" in str(error)
                         self.counts["unknown"] += 1
                     except (Closed, ServerUnreachable):
                         pass

@@ -214,7 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
     def handle(self) -> None:
         try:
             super().handle()
-        except OSError:  # the client left
+        except OSError:  # the client disconnected
             self.close_connection = True
 
     def log_message(self, *_: Any) -> None:

@@ -197,7 +197,7 @@ def test_an_append_whose_answer_was_lost_is_not_settled_by_a_server_without_that
     if has_another:
         behind.store.create("orders")
     try:
-        unknown = pytest.raises(OutcomeUnknown, match="whether the events are in log 'orders' is not known")
+        unknown = pytest.raises(OutcomeUnknown, match="it is unknown whether the events are in log 'orders'")
         with losing(served.port) as (url, _), unknown:
             opened(url, behind.url).append([Event("A")])
     finally:
@@ -444,7 +444,7 @@ class TestTargets:
         [
             ("http://b", "has no TLS"),
             ("no url", r"http://HOST\[:PORT\]"),
-            ("https://ann:secret@b", "apart from the URL"),
+            ("https://ann:secret@b", "separately, not in the URL"),
             ("https://a/", "names itself"),
         ],
     )
@@ -475,7 +475,7 @@ class TestUrls:
         [
             ((), "at least one"),
             ("http://a,http://a/", "given twice"),
-            ([f"http://a:{n + 1}" for n in range(65)], "64 are allowed"),
+            ([f"http://a:{n + 1}" for n in range(65)], "at most 64 URLs"),
         ],
     )
     def test_what_is_wrong_is_said(self, given: Any, problem: str) -> None:

@@ -67,7 +67,7 @@ def test_an_invalid_event_is_refused_with_its_place_and_nothing_after_it_goes_in
     log = MemoryLog()
     events = numbered(100)
     events[42] = events[42]._replace(type="")
-    with pytest.raises(InvalidEvent, match=r"^events\[42\]\.type: a type has 1 to 200 characters, 0 given"):
+    with pytest.raises(InvalidEvent, match=r"^events\[42\]\.type: a type must have 1 to 200 characters, got 0"):
         append_all(log, events, batch_events=10)
     assert log.head() == 42
 

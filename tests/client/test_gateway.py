@@ -106,7 +106,7 @@ def test_an_append_that_is_given_up_is_not_called_failed(gateway: Gateway, log: 
     with connect(gateway.url, retry_s=0) as client:
         orders = client.log("orders")
         gateway.failures.append(failure)
-        told = f"'orders' is not known: .*a proxy answered {failure.status}: .*; append them again"
+        told = f"'orders': .*a proxy answered {failure.status}: .*; append them again"
         with pytest.raises(errors.OutcomeUnknown, match=told):
             orders.append(events)
         assert log.head() == (2 if failure.is_after else 0)
@@ -164,7 +164,8 @@ def test_an_answer_that_is_neither_of_the_servers_leaves_the_append_in_doubt(
     with connect(gateway.url, retry_s=WAIT_S) as client:
         gateway.failures.append(failure)
         with pytest.raises(
-            errors.OutcomeUnknown, match=r"is not known: .*; append them again, with the same ids"
+            errors.OutcomeUnknown,
+            match=r"it is unknown whether the events are in .*; append " r"them again with the same ids",
         ) as it:
             client.log("orders").append([Event("A"), Event("B")])
         assert f"({', '.join(it.value.ids)})" in str(it.value)
@@ -209,7 +210,9 @@ def test_an_import_that_is_in_doubt_says_what_to_do(gateway: Gateway, log: Remot
     arguments = ("import", "orders.csv", "orders", "--type-column", "type", "--url", gateway.url)
     done = headwater(*arguments, cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2), done.stderr
-    assert "500: " in done.stderr and "whether the events are in log 'orders' is not known; run it again" in done.stderr
+    assert (
+        "500: " in done.stderr and "it is unknown whether the events are in log 'orders'; run it again" in done.stderr
+    )
     assert headwater(*arguments, cwd=tmp_path).returncode == 0
     assert log.head() == 2
 
@@ -220,7 +223,10 @@ def test_a_refusal_after_a_lost_answer_leaves_the_append_in_doubt(
 ) -> None:
     with connect(gateway.url, retry_s=WAIT_S) as client:
         gateway.failures += [Failure(504, is_after=True), refusal]
-        with pytest.raises(errors.OutcomeUnknown, match=r"is not known: .*; append them again, with the same ids"):
+        with pytest.raises(
+            errors.OutcomeUnknown,
+            match=r"it is unknown whether the events are in .*; " r"append them again with the same ids",
+        ):
             client.log("orders").append([Event("A")])
         gateway.failures.append(refusal)
         with pytest.raises(errors.EventLogError) as caught:
@@ -288,7 +294,7 @@ def test_what_may_undo_the_work_of_others_is_sent_once(gateway: Gateway, server:
         orders, loss = client.log("orders"), Failure(502, is_after=True)
         gateway.meanwhile = lambda: log.reset_consumer("me", "mine", 7)
         gateway.failures.append(loss)
-        with pytest.raises(errors.OutcomeUnknown, match=r"whether it is done is not known: .*; look, and ask again"):
+        with pytest.raises(errors.OutcomeUnknown, match=r"the outcome is unknown: .*; check, and repeat"):
             orders.reset_consumer("me", "mine", 4)
         assert [each.acknowledged for each in log.consumers()] == [7]
         gateway.meanwhile = lambda: log.register_consumer("me", "mine", after=2)
@@ -331,22 +337,22 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     done = headwater(*append, "--retry-s", "0", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2)
     [id] = re.findall(
-        r"whether the events are in log 'orders' is not known; run it again with --id (\S+):", done.stderr
+        r"it is unknown whether the events are in log 'orders'; run it again with --id (\S+):", done.stderr
     )
     done = headwater(*append, "--id", id, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "event 2 was there already\n")
+    assert (done.returncode, done.stdout) == (0, "event 2 already existed\n")
     (tmp_path / "events.ndjson").write_text('{"type":"A","id":"1"}\n{"type":"B"}\n')
     gateway.failures.append(Failure(500, is_after=True))
     done = headwater("append", "orders", "--url", gateway.url, "--events", "events.ndjson", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 4)
     stored = [each.event.id for each in log.read(after=2)]
-    told = "; run it again with these ids, one for each line of its input, and the events are there once:"
+    told = "; run it again with these ids, one for each line of its input; the events are then stored once:"
     assert done.stderr.endswith("\n".join((told, *stored, "")))
 
 
 def test_what_a_gateway_compresses_is_said_with_what_helps(gateway: Gateway, log: RemoteLog) -> None:
     def told(asked: str, came: str) -> str:
-        return f"{asked} was asked for, and {came}.* compressed by gzip came: .* let it pass Accept, Accept-Encoding"
+        return f"expected .*{asked}, got {came}.* compressed by gzip: .* have it pass Accept, Accept-Encoding"
 
     json_told, problem = (
         told("application/json", "application/json"),
@@ -406,9 +412,9 @@ STREAMS = (
     (Failure(502), "a proxy answered 502: .*Bad day"),
     (Failure(200, body=b"", content_type=EVENT_STREAM), "the subscription ended"),
     (Failure(200, body=b"retry: 1000\n\n", content_type=EVENT_STREAM), "the subscription ended"),
-    (Failure(204, body=b""), "answer 204: text/event-stream was asked for, and no media type came"),
-    (Failure(200), "answer 200: text/event-stream was asked for, and text/html came"),
-    (Failure(200, body=b"retry: 1000\n\n"), "answer 200: text/event-stream was asked for, and text/html came"),
+    (Failure(204, body=b""), "answer 204: expected text/event-stream, got no media type"),
+    (Failure(200), "answer 200: expected text/event-stream, got text/html"),
+    (Failure(200, body=b"retry: 1000\n\n"), "answer 200: expected text/event-stream, got text/html"),
 )
 """None of them ever brings an event; and what is said of each."""
 

@@ -65,7 +65,7 @@ def test_errors_are_the_cores_own(server: Server, log: RemoteLog) -> None:
         log.append([Event("A", tags=("a\n",))])
     with pytest.raises(errors.TooLarge, match="1048577 bytes given, at most 1048576"):
         log.append([Event("A", bytes(1024 * 1024 + 1))])
-    with pytest.raises(errors.InvalidPosition, match="partition: 7 given"):
+    with pytest.raises(errors.InvalidPosition, match=r"partition: .*got 7"):
         log.append([Event("A")], partition=7)
     with pytest.raises(errors.InvalidPosition, match="not both"):
         log.read(from_=1, after=1)
@@ -84,7 +84,7 @@ def test_logs_are_created_changed_and_deleted(server: Server) -> None:
     with pytest.raises(errors.LogExists):
         server.create("a", LogSettings(partitions=2))
     assert server.change("a", LogSettings(partitions=3, keeps_history=False)).settings.keeps_history is False
-    with pytest.raises(errors.InvalidSettings, match="partitions: fixed at creation as 3, 2 given"):
+    with pytest.raises(errors.InvalidSettings, match="partitions: fixed at creation as 3, got 2"):
         server.change("a", LogSettings(partitions=2))
     assert server.logs() == ["a"]
     server.delete("a")

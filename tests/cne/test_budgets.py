@@ -48,7 +48,7 @@ def test_a_repeated_member_is_found_in_one_pass() -> None:
         __hash__ = str.__hash__
 
     pairs = [(Counted(name), 0) for name in [*names, names[-1]]]
-    with pytest.raises(document.InvalidInput, match="'m15999' is given twice"):
+    with pytest.raises(document.InvalidInput, match="'m15999' occurs twice"):
         document._object(pairs)  # type: ignore[arg-type]
     assert Counted.compared < 4 * len(pairs)
 

@@ -8,10 +8,10 @@ from headwater.core import errors as core
 
 
 def test_refusal_says_what_and_where():
-    refused = table.refusal_of(core.InvalidEvent("a value is needed", "data.values[0].value"))
+    refused = table.refusal_of(core.InvalidEvent("a value is required", "data.values[0].value"))
     assert refused is not None
-    assert refused.to_json() == b'{"error":"a value is needed","path":"$.data.values[0].value"}'
-    assert refused.to_header() == (b"headwater-problem", b"$.data.values[0].value: a value is needed")
+    assert refused.to_json() == b'{"error":"a value is required","path":"$.data.values[0].value"}'
+    assert refused.to_header() == (b"headwater-problem", b"$.data.values[0].value: a value is required")
 
 
 def test_reason_in_a_header_cannot_break_out_of_it():

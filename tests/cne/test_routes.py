@@ -97,7 +97,7 @@ def test_v2_errors_have_an_empty_body_and_the_reason_in_a_header(play):
             (400, {**good, "EndpointUri": "http://u:p@127.0.0.1/x"}, "password"),
             (400, {**good, "EndpointUri": "http://127.0.0.1:1/x"}, "204"),
             (400, {**good, "DeliveryMode": "pigeon"}, "DeliveryMode"),
-            (404, {**good, "ResourceAddress": "/cluster/node/notfound"}, "nothing is known"),
+            (404, {**good, "ResourceAddress": "/cluster/node/notfound"}, "there is no event"),
             (409, good, "the same"),
         ]
         for status, body, reason in cases:

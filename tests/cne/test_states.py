@@ -257,7 +257,7 @@ def test_where_no_more_states_fit_known_ones_stay_and_others_are_delivered(play,
         )  # fmt: skip
         body = {"EndpointUri": subscriber.uri(), "ResourceAddress": "/a/b/sync/4"}
         assert (await world.ask("POST", f"{V2}/subscriptions", body)).status == 503
-        assert "there is no room for the current state of /a/b/sync/3" in caplog.text
+        assert "no room for the current state of /a/b/sync/3" in caplog.text
 
     play(scenario, states_max=3)
 

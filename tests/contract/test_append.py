@@ -109,7 +109,7 @@ def test_tags_are_sorted_and_distinct(log: EventLog) -> None:
 
 
 def test_a_call_with_one_bad_event_appends_nothing(log: EventLog) -> None:
-    problem = "a type has 1 to 200 characters, 0 given"
+    problem = "a type must have 1 to 200 characters, got 0"
     with refusal(InvalidEvent(problem, "events[1].type")):
         log.append([event("A"), event(""), event("C")])
     assert (log.head(), list(log.read())) == (0, [])

@@ -123,7 +123,7 @@ def test_what_is_no_batch_of_events_is_refused(log: EventLog) -> None:
     with refusal(TooLarge(APPEND_EVENTS_MAX + 1, APPEND_EVENTS_MAX, "events", "events")):
         types = ["A"] * (APPEND_EVENTS_MAX + 1)
         log.append_batch(pa.record_batch({"type": types, "data": pa.nulls(len(types))}))
-    with pytest.raises(InvalidEvent, match=r"a pyarrow.RecordBatch is expected"):
+    with pytest.raises(InvalidEvent, match=r"expected a pyarrow.RecordBatch"):
         log.append_batch(some(3))  # type: ignore[arg-type]
     liar = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
     with pytest.raises(InvalidEvent, match="malformed Arrow data"):

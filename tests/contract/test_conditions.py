@@ -111,14 +111,14 @@ def test_a_number_above_the_head_is_allowed_and_nothing_is_newer(hotel: EventLog
 
 @pytest.mark.parametrize("after", [-1, SEQUENCE_NUMBER_MAX + 1])
 def test_a_number_out_of_range_is_refused(log: EventLog, after: int) -> None:
-    problem = f"{after} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed"
+    problem = f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {after}"
     with refusal(InvalidPosition(problem, "condition.after")):
         log.append([event()], AppendCondition(Query.all(), after))
 
 
 def test_a_required_match_needs_a_number(log: EventLog) -> None:
     """Up to number 0 there is never anything: such a condition could not hold."""
-    with refusal(InvalidPosition(f"0 given, 1 to {SEQUENCE_NUMBER_MAX} is allowed", "condition.after")):
+    with refusal(InvalidPosition(f"expected 1 to {SEQUENCE_NUMBER_MAX}, got 0", "condition.after")):
         log.append([event()], unless(tags=["x:1"], requires_match=True))
 
 

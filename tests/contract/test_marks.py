@@ -219,7 +219,7 @@ def test_a_writer_that_has_ended_is_forgotten_at_once_where_that_is_asked_for(lo
 @pytest.mark.parametrize("mark", [Mark("w", 1, 1, True), Mark("w", BATCH_MAX, 1, False)])
 def test_a_writer_that_has_not_ended_is_not_forgotten(log: LocalLog, mark: Mark) -> None:
     log.append_columns(columns(1), mark=mark)
-    with pytest.raises(InvalidInput, match=f"'w' has not ended.*batch {mark.batch}.*9223372036854775807") as caught:
+    with pytest.raises(InvalidInput, match=f"'w' is unfinished.*batch {mark.batch}.*9223372036854775807") as caught:
         log.forget_writer("w")
     assert caught.value.where == "writer"
     assert log.append_columns(columns(1), mark=mark).was_stored

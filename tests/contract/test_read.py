@@ -188,18 +188,18 @@ def test_both_positions_at_once_are_refused(log: EventLog) -> None:
 def test_a_number_out_of_range_is_refused(
     log: EventLog, where: str, selection: dict[str, int], given: str, low: int
 ) -> None:
-    with refusal(InvalidPosition(f"{given} given, {low} to {SEQUENCE_NUMBER_MAX} is allowed", where)):
+    with refusal(InvalidPosition(f"expected {low} to {SEQUENCE_NUMBER_MAX}, got {given}", where)):
         log.read(**selection)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("partition", [-1, 2, 1000])
 def test_a_partition_that_is_not_there_is_refused(log_factory: LogFactory, partition: int) -> None:
     log = log_factory(partitions=2)
-    with refusal(InvalidPosition(f"{partition} given, 0 to 1 is allowed", "partition")):
+    with refusal(InvalidPosition(f"expected 0 to 1, got {partition}", "partition")):
         log.read(partition=partition)
-    with refusal(InvalidPosition(f"{partition} given, 0 to 1 is allowed", "partition")):
+    with refusal(InvalidPosition(f"expected 0 to 1, got {partition}", "partition")):
         log.append([event()], partition=partition)
-    with refusal(InvalidPosition(f"{partition} given, 0 to 1 is allowed", "partition")):
+    with refusal(InvalidPosition(f"expected 0 to 1, got {partition}", "partition")):
         log.subscribe(partition=partition)
 
 

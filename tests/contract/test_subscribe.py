@@ -229,6 +229,6 @@ def test_under_concurrent_appends_nothing_is_skipped_or_repeated(log: EventLog, 
 
 def test_positions_are_checked_at_once(log: EventLog) -> None:
     for after in (-1, SEQUENCE_NUMBER_MAX + 1):
-        problem = f"{after} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed"
+        problem = f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {after}"
         with refusal(InvalidPosition(problem, "after")):
             log.subscribe(after=after)

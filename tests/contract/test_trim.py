@@ -54,7 +54,7 @@ def test_trimming_an_empty_log_changes_nothing(log: EventLog) -> None:
 
 @pytest.mark.parametrize("below", [-1, 12, 10**18])
 def test_a_trim_beyond_the_head_is_refused(ten: EventLog, below: int) -> None:
-    with refusal(InvalidPosition(f"{below} given, 0 to 11 (the head + 1) is allowed", "below")):
+    with refusal(InvalidPosition(f"expected 0 to 11 (the head + 1), got {below}", "below")):
         ten.trim(below)
     assert ten.info().first_retained == 1
 

@@ -58,7 +58,7 @@ def test_a_time_of_rfc_3339_is_taken(text: str) -> None:
 
 @every("text", NO_TIMES)
 def test_what_is_no_time_is_refused(text: str) -> None:
-    assert attempt("time", text) == f"events[0].attributes.time: a time of RFC 3339 is expected, {text!r} given"
+    assert attempt("time", text) == f"events[0].attributes.time: expected a time of RFC 3339, got {text!r}"
 
 
 @given(
@@ -87,12 +87,12 @@ def test_a_uri_reference_is_a_dataschema(text: str) -> None:
 
 @every("text", NO_SCHEMAS)
 def test_what_no_reader_parses_is_no_dataschema(text: str) -> None:
-    assert attempt("dataschema", text) == f"events[0].attributes.dataschema: a URI is expected, {text!r} given"
+    assert attempt("dataschema", text) == f"events[0].attributes.dataschema: expected a URI, got {text!r}"
 
 
 @pytest.mark.parametrize("name", ["subject", "datacontenttype"])
 def test_an_attribute_that_may_not_be_empty_is_left_out_instead(name: str) -> None:
-    problem = "a text that is not empty is expected, '' given; leave it out where there is none"
+    problem = "expected a text that is not empty, got ''; omit the attribute if there is no value"
     assert attempt(name, "") == f"events[0].attributes.{name}: {problem}"
     assert attempt(name, " ") is None
 

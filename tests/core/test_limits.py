@@ -64,24 +64,24 @@ def test_an_append_has_a_largest_size() -> None:
 @every(
     ("given", "where", "problem"),
     [
-        (Event(["a"]), "type", "a type is a string, ['a'] given"),  # type: ignore[arg-type]
-        (Event(None), "type", "a type is a string, None given"),  # type: ignore[arg-type]
-        (Event(b"a"), "type", "a type is a string, b'a' given"),  # type: ignore[arg-type]
-        (Event("a\ud800"), "type", "a type has no control characters, '\\ud800' given"),
-        (event(data="text"), "data", "bytes are expected, 'text' given"),
-        (event(data=bytearray(b"x")), "data", "bytes are expected, bytearray(b'x') given"),
-        (event(envelope=None), "envelope", "bytes are expected, None given"),
-        (Event("a", tags="room:1"), "tags", "tags are a tuple of strings, 'room:1' given"),  # type: ignore[arg-type]
-        (Event("a", tags=None), "tags", "tags are a tuple of strings, None given"),  # type: ignore[arg-type]
-        (Event("a", tags=(1, "b")), "tags[0]", "a tag is a string, 1 given"),  # type: ignore[arg-type]
-        (Event("a", tags=("b", ["c"])), "tags[1]", "a tag is a string, ['c'] given"),  # type: ignore[arg-type]
-        (event("a", "k:\ud800"), "tags[0]", "a tag has no control characters, '\\ud800' given"),
-        (event(encoding=7), "encoding", "an encoding is Encoding.DATA or Encoding.AMQP, 7 given"),
-        (event(encoding=[]), "encoding", "an encoding is Encoding.DATA or Encoding.AMQP, [] given"),
-        (event(attributes=None), "attributes", "attributes are a mapping of strings to strings, None given"),
+        (Event(["a"]), "type", "a type must be a string, got ['a']"),  # type: ignore[arg-type]
+        (Event(None), "type", "a type must be a string, got None"),  # type: ignore[arg-type]
+        (Event(b"a"), "type", "a type must be a string, got b'a'"),  # type: ignore[arg-type]
+        (Event("a\ud800"), "type", "a type must not contain control characters, got '\\ud800'"),
+        (event(data="text"), "data", "expected bytes, got 'text'"),
+        (event(data=bytearray(b"x")), "data", "expected bytes, got bytearray(b'x')"),
+        (event(envelope=None), "envelope", "expected bytes, got None"),
+        (Event("a", tags="room:1"), "tags", "tags must be a tuple of strings, got 'room:1'"),  # type: ignore[arg-type]
+        (Event("a", tags=None), "tags", "tags must be a tuple of strings, got None"),  # type: ignore[arg-type]
+        (Event("a", tags=(1, "b")), "tags[0]", "a tag must be a string, got 1"),  # type: ignore[arg-type]
+        (Event("a", tags=("b", ["c"])), "tags[1]", "a tag must be a string, got ['c']"),  # type: ignore[arg-type]
+        (event("a", "k:\ud800"), "tags[0]", "a tag must not contain control characters, got '\\ud800'"),
+        (event(encoding=7), "encoding", "an encoding must be Encoding.DATA or Encoding.AMQP, got 7"),
+        (event(encoding=[]), "encoding", "an encoding must be Encoding.DATA or Encoding.AMQP, got []"),
+        (event(attributes=None), "attributes", "attributes must be a mapping of strings to strings, got None"),
         (event(attributes=[("a", "b")]), "attributes",
-         "attributes are a mapping of strings to strings, [('a', 'b')] given"),
-        (event(attributes={1: "b"}), "attributes", "an attribute's name fits [a-z0-9]{1,64}, 1 given"),
+         "attributes must be a mapping of strings to strings, got [('a', 'b')]"),
+        (event(attributes={1: "b"}), "attributes", "an attribute's name must match [a-z0-9]{1,64}, got 1"),
     ],
 )  # fmt: skip
 def test_what_is_of_another_kind_is_refused_with_its_place(given: Event, where: str, problem: str) -> None:
@@ -108,7 +108,7 @@ def test_what_is_no_event_is_refused(given: Any) -> None:
 
 
 def test_tags_in_an_iterator_are_refused() -> None:
-    with pytest.raises(InvalidEvent, match="tags are a tuple of strings") as caught:
+    with pytest.raises(InvalidEvent, match="tags must be a tuple of strings") as caught:
         columns_of(event("A"), Event("A", tags=(tag for tag in ("a", "b"))))  # type: ignore[arg-type]
     assert caught.value.where == "events[1].tags"
 
@@ -151,7 +151,7 @@ def test_missing_ids_are_filled_and_given_ones_kept() -> None:
 
 @pytest.mark.parametrize("after", ["1", None, 1.0, True, -1, SEQUENCE_NUMBER_MAX + 1])
 def test_the_number_of_a_condition_is_checked(after: Any) -> None:
-    problem = f"{after!r} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed"
+    problem = f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {after!r}"
     with refusal(InvalidPosition(problem, "condition.after")):
         MemoryLog().append([event()], AppendCondition(ALL, after))
 
@@ -159,7 +159,7 @@ def test_the_number_of_a_condition_is_checked(after: Any) -> None:
 @pytest.mark.parametrize("partition", ["0", 0.0, True, -1, 1])
 def test_the_partition_is_checked(partition: Any) -> None:
     log = MemoryLog()
-    expected = InvalidPosition(f"{partition!r} given, 0 to 0 is allowed", "partition")
+    expected = InvalidPosition(f"expected 0 to 0, got {partition!r}", "partition")
     with refusal(expected):
         log.append([event()], partition=partition)
     with refusal(expected):
@@ -178,7 +178,7 @@ def test_the_numbers_of_a_read_are_checked(name: str, value: Any) -> None:
 def test_the_number_of_a_trim_is_checked(below: Any) -> None:
     log = MemoryLog()
     log.append([event()])
-    with refusal(InvalidPosition(f"{below!r} given, 0 to 2 (the head + 1) is allowed", "below")):
+    with refusal(InvalidPosition(f"expected 0 to 2 (the head + 1), got {below!r}", "below")):
         log.trim(below)
 
 
@@ -211,8 +211,8 @@ def test_odd_tags_are_taken_plainly_or_not(tag: str) -> None:
 
 def test_the_key_of_a_tag_has_no_colon() -> None:
     assert check_tag_key("tenant.id") is None
-    assert check_tag_key("a:b") == "a tag's key ends at the first colon, 'a:b' given"
-    assert check_tag_key("") == "a tag has 1 to 1100 bytes of UTF-8, 0 given"
+    assert check_tag_key("a:b") == "a tag's key must not contain a colon, got 'a:b'"
+    assert check_tag_key("") == "a tag must have 1 to 1100 bytes of UTF-8, got 0"
 
 
 @given(st.text(max_size=300))

@@ -63,21 +63,21 @@ def test_terms_are_kept_sorted_and_distinct_so_that_equal_queries_are_equal() ->
 @every(
     ("items", "where", "problem"),
     [
-        ((), "items", "a query needs at least one item; to ask for every event say so explicitly"),
+        ((), "items", "a query needs at least one item; use Query.all() for every event"),
         ((QueryItem(("A",)), QueryItem()), "items[1]",
-         "an item needs types or tags; one with neither would match every event"),
-        ((QueryItem(("A", "")),), "items[0].types[1]", "a type has 1 to 200 characters, 0 given"),
-        ((QueryItem((), ("a\nb",)),), "items[0].tags[0]", "a tag has no control characters, '\\n' given"),
-        ((QueryItem((), ("",)),), "items[0].tags[0]", "a tag has 1 to 1100 bytes of UTF-8, 0 given"),
+         "an item needs types or tags; an item without both would match every event"),
+        ((QueryItem(("A", "")),), "items[0].types[1]", "a type must have 1 to 200 characters, got 0"),
+        ((QueryItem((), ("a\nb",)),), "items[0].tags[0]", "a tag must not contain control characters, got '\\n'"),
+        ((QueryItem((), ("",)),), "items[0].tags[0]", "a tag must have 1 to 1100 bytes of UTF-8, got 0"),
         ((QueryItem((), (), ("a", "\u00e9" * 551)),), "items[0].exact_tags[1]",
-         "a tag has 1 to 1100 bytes of UTF-8, 1102 given"),
-        ((QueryItem((), (), "ab"),), "items[0].exact_tags", "a tuple of strings is expected, 'ab' given"),
-        ((QueryItem((1,)),), "items[0].types[0]", "a type is a string, 1 given"),
-        ((QueryItem((["A"],)),), "items[0].types[0]", "a type is a string, ['A'] given"),
-        ((QueryItem("AB"),), "items[0].types", "a tuple of strings is expected, 'AB' given"),
-        ((QueryItem((), "ab"),), "items[0].tags", "a tuple of strings is expected, 'ab' given"),
-        ((QueryItem(None, ("a",)),), "items[0].types", "a tuple of strings is expected, None given"),
-        (("A",), "items[0]", "a QueryItem is expected, 'A' given"),
+         "a tag must have 1 to 1100 bytes of UTF-8, got 1102"),
+        ((QueryItem((), (), "ab"),), "items[0].exact_tags", "expected a tuple of strings, got 'ab'"),
+        ((QueryItem((1,)),), "items[0].types[0]", "a type must be a string, got 1"),
+        ((QueryItem((["A"],)),), "items[0].types[0]", "a type must be a string, got ['A']"),
+        ((QueryItem("AB"),), "items[0].types", "expected a tuple of strings, got 'AB'"),
+        ((QueryItem((), "ab"),), "items[0].tags", "expected a tuple of strings, got 'ab'"),
+        ((QueryItem(None, ("a",)),), "items[0].types", "expected a tuple of strings, got None"),
+        (("A",), "items[0]", "expected a QueryItem, got 'A'"),
         ((QueryItem(("A",)),) * (QUERY_ITEMS_MAX + 1), "items",
          f"{QUERY_ITEMS_MAX + 1} items given, at most {QUERY_ITEMS_MAX} are allowed"),
         ((QueryItem(("A",) * 200, ("a",) * 57),), "items[0]",
@@ -91,7 +91,7 @@ def test_a_malformed_query_is_refused_with_its_place(items: Any, where: str, pro
 
 @pytest.mark.parametrize("name", ["types", "tags"])
 def test_a_string_is_not_taken_for_its_characters(name: str) -> None:
-    with refusal(InvalidQuery("a tuple of strings is expected, 'room:1' given", f"items[0].{name}")):
+    with refusal(InvalidQuery("expected a tuple of strings, got 'room:1'", f"items[0].{name}")):
         Query.where(**{name: "room:1"})  # type: ignore[arg-type]
 
 

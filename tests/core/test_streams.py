@@ -35,10 +35,10 @@ def test_the_last_word_of_a_stream_counts_also_where_it_goes_back(world: World) 
 
 def test_what_is_no_name_and_no_position_is_refused(world: World) -> None:
     for name in ("", "x" * 257, "a\x00b"):
-        with pytest.raises(InvalidInput, match="stream: 1 to 256 characters expected"):
+        with pytest.raises(InvalidInput, match="stream: expected 1 to 256 characters"):
             world.streams.tell("ann", name, 1)
     for position in (-1, 101):
-        with pytest.raises(InvalidPosition, match="0 to the head 100 is allowed"):
+        with pytest.raises(InvalidPosition, match="expected 0 to the head 100"):
             world.streams.tell("ann", "copy", position)
     assert world.told() == []
 

@@ -56,7 +56,7 @@ def test_a_failed_write_or_sync_ends_the_process_and_loses_nothing_acknowledged(
     Writer(tmp_path, 0).kill_after(60, witness)
     code, complaint = Writer(tmp_path, 1, fault).await_end(witness)
     if code == 1:  # it was not an append: nothing has changed, so the engine goes on, and this process ends by itself
-        assert "the next segment cannot be made: Input/output error" in complaint
+        assert "cannot create the next segment: Input/output error" in complaint
     else:
         assert code == -signal.SIGABRT
         assert "writing failed" in complaint and "restart to recover" in complaint

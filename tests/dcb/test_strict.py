@@ -19,16 +19,14 @@ def test_event_id_must_satisfy_the_seeds_expression(client, event):
     for id in ("a b", "ü", "a:b", "x" * 101, "id\n"):
         answer = client.append(event(id=id), condition=SEED)
         assert answer.status == 400, id
-    assert "^[\\w\\-]{1,100}$ is allowed" in refused_at(
-        client.append(event(id="a b"), condition=SEED), "$.events[0].id"
-    )
+    assert "expected ^[\\w\\-]{1,100}$" in refused_at(client.append(event(id="a b"), condition=SEED), "$.events[0].id")
     assert client.append(event(id="15aaa216-4179-46d9-999a-75516e21a1c6"), condition=SEED).status == 200
     assert client.append(event(id="a b")).status == 200
 
 
 def test_event_type_must_satisfy_the_seeds_expression(client, event):
     detail = refused_at(client.append(event("Some Type"), condition=SEED), "$.events[0].type")
-    assert "'Some Type' given" in detail and "is allowed" in detail
+    assert "got 'Some Type'" in detail and "expected" in detail
     assert client.append(event("a.b:c-d_E1"), condition=SEED).status == 200
     assert client.append(event("Some Type")).status == 200
 

@@ -168,7 +168,7 @@ def test_who_was_not_the_fastest_decides_again(asked: Asked) -> None:
 
 def test_who_never_is_the_fastest_is_told_so(asked: Asked) -> None:
     asked.log.append([write(CourseDefined("go", 9))])
-    with pytest.raises(Contended, match=r"others were faster, 3 times; the last time, .*event 4 matches") as caught:
+    with pytest.raises(Contended, match=r"conflicting appends, 3 times; the last time, .*event 4 matches") as caught:
         asked.decide(racing(asked, 3, SeatTaken("go", "bob")), retries=AT_ONCE)
     assert caught.value.failed.conflict == 4 and caught.value.attempts == 3
     assert asked.log.head() == 4
@@ -340,7 +340,7 @@ def test_a_decision_is_not_given_up_while_its_patience_lasts(monkeypatch: pytest
         now[0] += 5.0
         return rule(left)
 
-    with pytest.raises(Contended, match="others were faster, 2 times"):
+    with pytest.raises(Contended, match="conflicting appends, 2 times"):
         decide(log, Decision(seats_left("go"), slow), retries=no_pause)
 
 
@@ -411,13 +411,13 @@ def test_pauses_grow_and_are_bounded() -> None:
 
 
 def test_a_key_that_is_too_long_is_refused() -> None:
-    with pytest.raises(errors.InvalidInput, match="503 characters, at most 502 are allowed"):
+    with pytest.raises(errors.InvalidInput, match="503 characters; at most 502 are allowed"):
         decide(MemoryLog(), define("go", 1), key="k" * 503)
 
 
 @pytest.mark.parametrize("given", [(), (3,), (3, lambda: None), (seats_left("go"),)])
 def test_what_is_no_decision_is_refused(given: tuple[Any, ...]) -> None:
-    with pytest.raises(InvalidDefinition, match="a decision is made of projections, and a rule"):
+    with pytest.raises(InvalidDefinition, match="a decision needs projections and a rule"):
         Decision(*given)
 
 

@@ -387,15 +387,15 @@ def test_it_goes_on_where_another_runner_has_come(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "error", "problem"),
     [
-        (lambda: ReadModel("a b", {}), InvalidInput, "name: 'a b' given"),
-        (lambda: ReadModel("a", {"x-y": "n INTEGER"}), InvalidInput, "tables: 'x-y' given"),
-        (lambda: ReadModel("a", {}, version=0), InvalidInput, "version: 0 given, 1 or more is allowed"),
+        (lambda: ReadModel("a b", {}), InvalidInput, "name: expected"),
+        (lambda: ReadModel("a", {"x-y": "n INTEGER"}), InvalidInput, "tables: expected"),
+        (lambda: ReadModel("a", {}, version=0), InvalidInput, "version: expected 1 or more, got 0"),
         (
             lambda: ReadModel("a", {}, tags={"student": "ann"}).on(CourseDefined, add),
             InvalidDefinition,
             "no tag student",
         ),
-        (lambda: Runner(memory_log(), None, seats()), InvalidInput, "NoneType does not say its paramstyle"),
+        (lambda: Runner(memory_log(), None, seats()), InvalidInput, "NoneType has no paramstyle"),
         (lambda: Runner(memory_log(), None, ReadModel("a", {})), InvalidDefinition, "handles no event"),
     ],
 )

@@ -140,7 +140,7 @@ def test_what_was_trimmed_is_gone_as_without_snapshots(caplog: pytest.LogCapture
     enter(log, "d")
     log.trim(4)
     assert project(log, students(store)) == ["d"]
-    assert "a snapshot is of events that are not there, and was not used" in caplog.text
+    assert "a snapshot includes events that the log does not have, and was not used" in caplog.text
 
 
 @given(st.data())
@@ -275,10 +275,10 @@ def test_a_snapshot_of_a_later_head_is_not_used() -> None:
 
 @pytest.mark.parametrize("every", [0, -1])
 def test_what_cannot_have_snapshots_is_refused(every: int) -> None:
-    with pytest.raises(InvalidDefinition, match="snapshots are for projections of all events"):
+    with pytest.raises(InvalidDefinition, match="snapshots need a projection of all events"):
         students(MemorySnapshots(), every=every)
     newest = Projection(0, newest_only=True).on(SeatTaken, lambda n, _: n)
-    with pytest.raises(InvalidDefinition, match="snapshots are for projections of all events"):
+    with pytest.raises(InvalidDefinition, match="snapshots need a projection of all events"):
         newest.with_snapshots(MemorySnapshots(), int, version="1")
 
 

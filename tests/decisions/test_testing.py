@@ -42,7 +42,7 @@ def test_what_is_not_as_expected_is_told() -> None:
         asked.refused(Refused, "full")
     with pytest.raises(Refused):
         asked.refused(LookupError)
-    with pytest.raises(AssertionError, match="it was not refused, these events followed: SeatLeft"):
+    with pytest.raises(AssertionError, match="expected a refusal, got these events: SeatLeft"):
         asked._scenario.when(leave("ann", "go")).refused(Refused)
 
 
@@ -106,13 +106,13 @@ def test_a_rule_that_looks_elsewhere_is_found() -> None:
         return CourseDefined("go", len(elsewhere))
 
     peeking = Decision(Projection(0, tags={"course": "go"}).on(CourseDefined, lambda n, _: n + 1), rule)
-    with pytest.raises(AssertionError, match="lead to what no order of the decisions does"):
+    with pytest.raises(AssertionError, match="give a result that no order of the decisions gives"):
         assert_serializable(peeking, peeking)
 
 
 def test_too_many_ways_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.decisions.testing.INTERLEAVINGS_MAX", 3)
-    with pytest.raises(ValueError, match="2 decisions race in more than 3 ways; let fewer race"):
+    with pytest.raises(ValueError, match="2 decisions can interleave in more than 3 ways; use fewer decisions"):
         list(races(take("ann", "go"), take("bob", "go"), given=[CourseDefined("go", 1)]))
 
 

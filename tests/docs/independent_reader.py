@@ -51,7 +51,7 @@ def read_checked(path: Path, checked_from: int) -> dict[str, Any]:
     if checksum and int(checksum[1], 16) != crc32c(
         content[: checksum.start(1)] + b"0" * 8 + content[checksum.end(1) :]
     ):
-        raise ValueError(f"{path}: the checksum does not fit")
+        raise ValueError(f"{path}: the checksum does not match")
     return found
 
 

@@ -23,7 +23,7 @@ CONTENDERS = {
 def is_measured(against: str, ratio: str) -> bool:
     """Whether a page has that ratio in a row of that contender."""
     contender = CONTENDERS.get(against) or CONTENDERS[against.partition(",")[0]]
-    measured = re.compile(rf"^\| {re.escape(contender)} \|.*\| {re.escape(ratio)} \(", re.MULTILINE)
+    measured = re.compile(rf"^\|[^|]*\| {re.escape(contender)} \|.*\| {re.escape(ratio)} \(", re.MULTILINE)
     return any(measured.search(page) for page in PAGES)
 
 

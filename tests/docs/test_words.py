@@ -20,7 +20,7 @@ BANNED = {
     r"\btold on (?:stderr|a bus)\b|\bwhich is told\b|\band told[.;,]|\bdamage is told\b": "is logged, is reported",
     r"\b(?:is|are) told (?:as such|once|nowhere|in the server)|\bwindow is told\b": "is reported",
     r"\bmore are told to try again\b": "more are refused, and the client retries",
-    r"\ball is through\b": "end after the events that are there now",
+    r"\ball is through\b": "stop after the current events",
     r"\bbuilt only for somebody\b": "built only for listeners",
     r"\bdiary\b": "log output",
     r"\blog is hurt\b": "is damaged",

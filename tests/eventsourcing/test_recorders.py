@@ -87,7 +87,7 @@ class TestAppends:
         assert isinstance(failed.value.__cause__, AppendConditionFailed)
 
     def test_what_is_wrong_is_theirs_to_catch(self, recorder: HeadwaterRecorder) -> None:
-        with pytest.raises(ProgrammingError, match="none given"):
+        with pytest.raises(ProgrammingError, match="got none"):
             recorder.append([])
         with pytest.raises(DataError, match="type"):
             recorder.append([DCBEvent("", b"")])

@@ -46,8 +46,8 @@ hat: 2 wanted, 1 are there
 1 ARTICLE_SOLD {"article":"hat","pieces":2}
 """,
     "load.py": """\
-4 appended, 0 were there already
-0 appended, 4 were there already
+4 appended, 0 already existed
+0 appended, 4 already existed
 2024-05-01T09:00:00Z  register request
 2024-05-01T11:15:00Z  check ticket
 2024-05-03T10:00:00Z  reject request

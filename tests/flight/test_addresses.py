@@ -411,10 +411,10 @@ class TestAddress:
         ("url", "problem"),
         [
             ("grpc://a:1,grpc://a:1", "'grpc://a:1' is given twice"),
-            ("grpc://a:1,http://b:2", r"grpc://HOST\[:PORT\] or grpc\+tls://HOST\[:PORT\] is expected, 'http://b:2'"),
+            ("grpc://a:1,http://b:2", r"grpc://HOST\[:PORT\] or grpc\+tls://HOST\[:PORT\], got 'http://b:2'"),
             ("grpc://a:1,b:2", "grpc://a:1,b:2"),
             ("grpc://a:1,", "grpc://a:1,"),
-            (",".join(f"grpc://a:{port}" for port in range(1, 66)), "65 URLs given, 64 are allowed"),
+            (",".join(f"grpc://a:{port}" for port in range(1, 66)), "expected at most 64 URLs, got 65"),
         ],
     )
     def test_what_is_wrong_about_it_is_said(self, url: str, problem: str) -> None:

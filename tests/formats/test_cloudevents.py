@@ -199,7 +199,7 @@ def test_null_is_no_media_type_of_a_document():
 def test_what_cloudevents_defines_is_a_string(name):
     members = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t"}
     for value in (7, True):
-        with pytest.raises(InvalidEvent, match=f"{name}: a string is expected, {value} given"):
+        with pytest.raises(InvalidEvent, match=f"{name}: expected a string, got {value}"):
             ce.event_from_json(json.dumps(members | {name: value}).encode())
     assert ce.event_from_json(json.dumps(members | {"mine": 7}).encode()).attributes == {"mine": "7"}
 

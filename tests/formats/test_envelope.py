@@ -64,7 +64,7 @@ def test_without_a_source_missing_ids_stay_missing() -> None:
         (b'{"type":1}', r"line 2: Expected `str`, got `int` - at `\$.type`"),
         (b'{"typ":"A"}', "line 2: Object contains unknown field `typ`"),
         (b'{"type":"A","data":"","data_base64":""}', "line 2: give `data` or `data_base64`, not both"),
-        (b'{"type":"A","encoding":"gzip"}', "line 2: encoding: data or amqp is expected, 'gzip' given"),
+        (b'{"type":"A","encoding":"gzip"}', "line 2: encoding: expected data or amqp, got 'gzip'"),
         (b'{"event":{"type":1},"sequence_number":1,"recorded_at":1}', r"line 2: .* `\$.event.type`"),
         (b'{"type":"\xff"}', "line 2: "),
     ],
@@ -82,7 +82,7 @@ def test_data_that_is_json_and_no_string_is_taken_as_it_stands(data: bytes) -> N
 
 
 def test_half_of_a_surrogate_pair_in_a_line_is_named() -> None:
-    with pytest.raises(InvalidInput, match=r"line 1: a string holds half of a surrogate pair, \\ud800"):
+    with pytest.raises(InvalidInput, match=r"line 1: a string contains half of a surrogate pair, \\ud800"):
         list(ndjson_events([b'{"type":"\\ud800"}']))
 
 

@@ -33,7 +33,7 @@ def test_what_does_not_fit_is_escaped(key: str, value: str, tag: str) -> None:
 
 
 def test_a_tag_without_key_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="a tag needs a key, '' given"):
+    with pytest.raises(InvalidInput, match="a tag needs a key, got ''"):
         fit_tag("", "x")
 
 
@@ -65,14 +65,14 @@ def test_a_format_reads_times_of_any_kind() -> None:
 
 @pytest.mark.parametrize("text", ["yesterday", "", "99999999999999999", "2016-12-30T23:59:60Z"])
 def test_a_time_that_cannot_be_read_is_an_error_that_shows_it(text: str) -> None:
-    with pytest.raises(InvalidInput, match=r"is expected, .* given"):
+    with pytest.raises(InvalidInput, match=r"expected .*, got "):
         rfc3339(text)
-    with pytest.raises(InvalidInput, match=r"a time as '%Y' is expected, .* given"):
+    with pytest.raises(InvalidInput, match=r"expected a time as '%Y', got .*"):
         rfc3339("2016-12-31T23:59:60Z", "%Y")
 
 
 def test_14_digits_are_a_time_only_with_a_format() -> None:
-    with pytest.raises(InvalidInput, match=r"'20240310023000' may be meant as YYYYMMDDhhmmss or as milliseconds"):
+    with pytest.raises(InvalidInput, match=r"'20240310023000' is ambiguous: YYYYMMDDhhmmss or milliseconds"):
         rfc3339("20240310023000")
     assert rfc3339("20240310023000", "%Y%m%d%H%M%S") == "2024-03-10T02:30:00Z"
     assert rfc3339("253402300799000") == "9999-12-31T23:59:59Z"

@@ -31,7 +31,7 @@ def test_malformed_json_says_line_and_column(text, line, column):
     ("text", "column"), [(b'{"a":"\\ud800"}', 7), (b'["\\\\\\uD83Dx"]', 5), (b'{"\\udBff\\u0041":1}', 3)]
 )
 def test_half_of_a_surrogate_pair_is_named_and_placed(text, column):
-    with pytest.raises(MalformedJson, match=r"a string holds half of a surrogate pair, \\u[dD]") as caught:
+    with pytest.raises(MalformedJson, match=r"a string contains half of a surrogate pair, \\u[dD]") as caught:
         decode(msgspec.json.Decoder(), text)
     assert caught.value.column == column
 

@@ -48,10 +48,10 @@ def test_json_is_taken_as_well() -> None:
     [
         ("", "items"),
         ("tag=a or", r"items\[1\]"),
-        ("order:17", "'order:17' given"),
+        ("order:17", "got 'order:17'"),
         ("type='A", "No closing quotation"),
         ('{"items": [{"type": "A"}]}', "unknown field `type`"),
-        ('{"all": false}', "is expected"),
+        ('{"all": false}', "expected"),
         ("tag=", r"items\[0\]\.tags\[0\]"),
         ("exact_tag=", r"items\[0\]\.exact_tags\[0\]"),
     ],

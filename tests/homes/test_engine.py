@@ -199,7 +199,7 @@ def test_who_lost_the_term_answers_so_and_tells_it(serve: Serve) -> None:
         add(first.orders, 1, begin=5)
     with pytest.raises(NotPrimary):
         first.engine.state.put("kind", "key", b"value")
-    with pytest.raises(NotPrimary, match="appends to log 'other' now"):
+    with pytest.raises(NotPrimary, match="not the primary of log 'other'"):
         first.engine.create("other")
     assert first.lost
     assert "term 2" in str(first.lost[0])
@@ -297,14 +297,14 @@ def test_a_copy_of_another_home_or_with_logs_of_its_own_is_refused(serve: Serve,
     serve("a").close()
     with Engine(tmp_path / "local") as local:
         local.create("orders").append([event()])
-    with pytest.raises(StorageUnavailable, match="is no copy of this home: it has logs of its own"):
+    with pytest.raises(StorageUnavailable, match="is not a copy of this home: it has its own logs"):
         serve("local")
     shutil.rmtree(tmp_path / "local" / "journal")
-    with pytest.raises(StorageUnavailable, match="is no copy of this home: it has logs of its own"):
+    with pytest.raises(StorageUnavailable, match="is not a copy of this home: it has its own logs"):
         serve("local")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE headwater.home SET incarnation = %s", ("c" * 32,))
-    with pytest.raises(StorageUnavailable, match="no copy of this home: it is of the home"):
+    with pytest.raises(StorageUnavailable, match="no copy of this home: it belongs to the home"):
         serve("a")
 
 
@@ -361,7 +361,7 @@ def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(s
         server.is_impatient(0.3, 1.0)
         proxy.lose_answer_to(lambda sent: MAGIC in sent)
         proxy.is_refusing = True
-        with pytest.raises(OutcomeUnknown, match="append them again, with the same ids"):
+        with pytest.raises(OutcomeUnknown, match="append them again with the same ids"):
             add(log, 1, begin=1)
         with pytest.raises(StorageUnavailable) as refused:  # nothing more is sent
             add(log, 1, begin=2)
@@ -569,7 +569,7 @@ def test_a_frame_that_is_damaged_in_the_home_is_told(serve: Serve, url: str) -> 
             "UPDATE headwater.frame SET content = set_byte(content, 200, 1 + get_byte(content, 200)) FROM headwater.log"
             " WHERE log = id AND key <> '$state' AND last = 2"
         )
-    with pytest.raises(Exception, match="the frame behind event 1 is damaged in the home"):
+    with pytest.raises(Exception, match="the frame after event 1 is damaged in the home"):
         serve("b").engine.open("orders")
 
 
@@ -588,7 +588,7 @@ def test_nobody_takes_a_copy_for_all_that_there_is(serve: Serve, tmp_path: Path)
     first.close()
     for opening in (lambda: Engine(tmp_path / "a"), lambda: open_state(tmp_path / "a")):
         with pytest.raises(
-            StorageUnavailable, match="is the copy of a home, which alone may change it: ask its primary"
+            StorageUnavailable, match="is the copy of a home and can only change through it: use its primary"
         ):
             opening()
     assert contents(serve("a").orders) == [b"0", b"1", b"2"]
@@ -601,7 +601,7 @@ def test_a_mark_of_a_copy_that_is_damaged_is_told_and_nothing_is_guessed(serve: 
     for damaged in (b"", content[:-3], content.replace(b'"home":"', b'"home":"0')):
         mark.write_bytes(damaged)
         for opening in (lambda: Engine(tmp_path / "a"), lambda: serve("a")):
-            with pytest.raises(StorageCorrupted, match="name an empty directory for the copy"):
+            with pytest.raises(StorageCorrupted, match="use an empty directory for the copy"):
                 opening()
     mark.write_bytes(content)
     assert serve("a").engine.names() == []
@@ -699,7 +699,7 @@ def test_a_primary_whose_lease_has_ended_reads_nothing(serve: Serve) -> None:
     log = one.orders
     one.home.has_lapsed = lambda: True
     for read in (log.read, log.subscribe):
-        with pytest.raises(NotPrimary, match="another server appends to log 'orders' now"):
+        with pytest.raises(NotPrimary, match="not the primary of log 'orders'"):
             next(iter(read()))
     one.home.has_lapsed = lambda: False
     assert numbers(log.read()) == [1, 2, 3]
@@ -717,7 +717,7 @@ def test_a_change_without_an_answer_is_told_in_time_to_be_unknown_and_takes_effe
         log.register_consumer("who", "known")
         server.is_impatient(0.5, 2.0)
         proxy.stop()
-        with pytest.raises(OutcomeUnknown, match="whether it is changed is not known"):
+        with pytest.raises(OutcomeUnknown, match="the outcome of the change is unknown"):
             engine.change("orders", LogSettings(retention_ms=60_000))
         for refused in (
             lambda: log.register_consumer("who", "it"),
@@ -805,7 +805,7 @@ def test_what_was_committed_without_an_answer_is_no_home_that_went_back(
         with pytest.raises(OutcomeUnknown):
             state.put("kind", "key", b"1")
     for again in (lambda: add(log, 1, begin=2), lambda: state.put("kind", "key", b"2")):
-        with pytest.raises(CopyBehind, match="what was committed without an answer is there"):
+        with pytest.raises(CopyBehind, match="the home has commits whose answer was lost"):
             again()
     assert {type(each) for each in server.lost} == {CopyBehind}
     server.close()

@@ -162,7 +162,7 @@ def test_appends_go_on_with_fewer_standbys_only_by_a_command_and_a_promotion_sho
     eventually(lambda: one.says("synchronous_standby_names is now ''"))
     assert appended(one, 1) is None
     refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
-    assert "headwater home promotion ask" in refused and "nothing is accepted" in refused
+    assert "headwater home promotion ask" in refused and "accepted nothing" in refused
     assert "no server may append: commits no longer wait" in command("home", "status", "--home", url)
     command("home", "promotion", "ask", "--home", url)
     eventually(lambda: (appended(one, 2) or 0) > 1)

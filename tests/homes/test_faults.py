@@ -75,7 +75,7 @@ def test_a_replica_whose_disk_is_full_stops_to_serve_and_says_so_and_the_primary
         "has not caught up with its home" in problem["detail"]
         and "the disk is full: 0 bytes are free" in problem["detail"]
     )
-    eventually(lambda: "this server cannot be it: the disk is full" in second.unready(), second.unready)
+    eventually(lambda: "this server cannot be the primary: the disk is full" in second.unready(), second.unready)
     assert first.append(2) == 3 and first.is_primary()
     full.unlink()
     eventually(lambda: reads(second) and head(second) == 3)
@@ -99,7 +99,7 @@ def test_a_primary_whose_disk_is_full_gives_its_place_to_a_replica_if_there_is_o
     full.touch()
     eventually(second.is_primary)
     assert second.append(1) == 2
-    eventually(lambda: answers(first, "this server cannot be it: the disk is full"))
+    eventually(lambda: answers(first, "this server cannot be the primary: the disk is full"))
     append = {"events": [{"type": "E"}]}
 
     eventually(lambda: answer(first, "/logs/orders/append", method="POST", body=append)[0] == 200)
@@ -133,7 +133,7 @@ def test_who_has_no_room_for_what_it_lacks_waits_until_it_has(start: Start, tmp_
     full.touch()
     assert first.append(0) == 1
     first.end(signal.SIGKILL)
-    eventually(lambda: "this server could not begin" in (tmp_path / "b.log").read_text())
+    eventually(lambda: "this server could not start" in (tmp_path / "b.log").read_text())
     full.unlink()
     eventually(second.is_primary)
     assert second.append(1) == 2
@@ -142,7 +142,7 @@ def test_who_has_no_room_for_what_it_lacks_waits_until_it_has(start: Start, tmp_
 def test_a_server_whose_clock_is_an_hour_ahead_follows_and_takes_no_lease(start: Start, url: str) -> None:
     ahead = [sys.executable, "-c", f"import time; now = time.time; time.time = lambda: now() + 3600; {MAIN}"]
     second = start("b", program=ahead)
-    eventually(lambda: answers(second, "this server cannot be it: " + AN_HOUR_AHEAD))
+    eventually(lambda: answers(second, "this server cannot be the primary: " + AN_HOUR_AHEAD))
     assert "at most 2 s are allowed" in second.unready()
     assert status(url)["primary"] is None
     first = start("a")
@@ -214,7 +214,7 @@ def test_an_advertised_address_that_nobody_reaches_is_told_and_costs_a_second(st
     assert first.append(0) == 1
     eventually(lambda: head(second) == 1)
     assert "headwater_replica_is_told 0.0" in metrics(second)
-    trouble = f"the primary at http://127.0.0.1:{nobody} cannot be listened to"
+    trouble = f"the primary at http://127.0.0.1:{nobody} cannot be reached"
 
     eventually(lambda: any(trouble in each for each in troubles(second)))
     used = command("serve", "--home", second.home, "--data", str(tmp_path / "b"), "--http-port", "0",

@@ -151,7 +151,7 @@ def test_a_log_whose_index_falls_behind_is_passed_over_and_the_others_are_follow
     replica.follow()
     assert (replica.orders.head(), replica.engine.open("others").head()) == (400, 6)
     assert replica.follower.behind == {"orders": 5}
-    assert "index does not keep up" in replica.follower.stuck["orders"].why
+    assert "its index is behind" in replica.follower.stuck["orders"].why
     replica.engine.maintain()
     replica.follow()
     assert replica.orders.head() == 405
@@ -463,7 +463,7 @@ def test_a_log_that_is_damaged_at_the_home_is_named_and_the_others_are_followed(
         assert replica.engine.open("others").head() == 1 and replica.orders.head() == 0
         [(name, stuck)] = replica.follower.stuck.items()
         assert name == "orders"
-        assert "the frame behind event 0 is damaged in the home" in stuck.why
+        assert "the frame after event 0 is damaged in the home" in stuck.why
         assert "restore the database from its backup" in stuck.why
         assert any("log orders cannot be followed" in trouble for trouble in replica.engine.troubles())
         for key, content in told.frames():  # what the primary tells of it does not ask the home each time

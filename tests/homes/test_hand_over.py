@@ -97,7 +97,7 @@ def test_a_home_of_the_version_before_is_handed_over_and_upgraded_under_its_serv
     assert hand_over(tmp_path / "a", url, name_of(second)) == f"{name_of(second)} is the primary, term 2\n"
     eventually(lambda: appended(second, 1) == 2)
     eventually(lambda: servers(url)[first.url]["role"] == "following")
-    assert "the home was of version 1, and is of version 2" in command("home", "upgrade", "--home", url)
+    assert "upgraded the home from version 1 to 2" in command("home", "upgrade", "--home", url)
     eventually(lambda: first.is_primary() or second.is_primary())
     eventually(lambda: 3 in (appended(first, 2), appended(second, 2)))
     for member in (first, second):

@@ -162,7 +162,7 @@ def test_postings_that_the_home_drops_while_they_are_fetched_leave_no_file(
     with monkeypatch.context() as context:
         read = staged.piece
         context.setattr(staged, "piece", lambda *asked: read(*asked) if asked[-1] < pieces else None)
-        with pytest.raises(StorageUnavailable, match="drops postings at this moment; try again"):
+        with pytest.raises(StorageUnavailable, match="is dropping postings; try again"):
             numbers(join("a").orders.read())
     assert not list((tmp_path / "a").rglob("*.postings"))
     check_exact(join("a").take_over().orders)

@@ -145,7 +145,7 @@ def test_a_data_directory_moves_into_a_home_with_all_that_it_has(url: str, singl
 
 def test_a_directory_that_moved_does_not_start_alone(url: str, single: Path) -> None:
     moved(url, single)
-    with pytest.raises(StorageUnavailable, match="is the copy of a home, which alone may change it"):
+    with pytest.raises(StorageUnavailable, match="is the copy of a home and can only change through it"):
         Engine(single)
 
 
@@ -346,7 +346,7 @@ def test_nobody_appends_in_a_home_that_has_ended(url: str, tmp_path: Path) -> No
         home.begin_term()
     with pytest.raises(StorageUnavailable, match=ENDED):
         refill(home, tmp_path / "b", "b")
-    with pytest.raises(StorageUnavailable, match="is no copy of this home: it has logs of its own"):
+    with pytest.raises(StorageUnavailable, match="is not a copy of this home: it has its own logs"):
         Replica(url, tmp_path / "a")
     with pytest.raises(NotPrimary):
         stale.create("more", 0)

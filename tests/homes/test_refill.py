@@ -349,7 +349,7 @@ def outlived(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "happen, why",
-    [(gone_on_elsewhere, "a new incarnation at its home"), (outlived, "ends with 5, its home begins with 9")],
+    [(gone_on_elsewhere, "its home has a new incarnation"), (outlived, "ends with 5, its home starts with 9")],
 )
 def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
     scene: Scene, happen: Callable[[Scene], None], why: str
@@ -357,9 +357,9 @@ def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
     happen(scene)
     logs = scene.copy / "logs"
     before = files(logs, "*.log")
-    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged"):
         StoppedCopy(scene.home, scene.copy)
-    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left as it is"):
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged"):
         scene.refill()
     assert before and files(logs, "*.log") == before
 
@@ -368,7 +368,7 @@ def test_a_damaged_journal_of_a_copy_is_left_as_it_is(ahead: Scene) -> None:
     for path in (ahead.copy / "journal").rglob("*.log"):
         change(path, path.read_bytes().rindex(b"bills"), b"spoil")
     before = files(ahead.copy, "*.log")
-    with pytest.raises(StorageUnavailable, match="; it was left as it is"):
+    with pytest.raises(StorageUnavailable, match="; it was left unchanged"):
         ahead.refill()
     assert before and files(ahead.copy, "*.log") == before
 
@@ -380,7 +380,7 @@ def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scen
     assert f"bills: 4 events, numbered 1 to 4: given up; exported to {target}/bills.ndjson" in told
     assert "log empty without an event: given up" in told
     assert "changes of users, consumers, positions and settings, numbered" in told
-    assert "a is no member any more" in told and "move " in told
+    assert "a is no longer a member" in told and "move " in told
     assert sorted(each.name for each in target.iterdir()) == ["bills.ndjson", "orders.ndjson"]
     exported = [json.loads(line) for line in (target / "orders.ndjson").read_text().splitlines()]
     assert [(each["event"]["id"], each["sequence_number"]) for each in exported] == [("id-3", 4), ("id-4", 5)]

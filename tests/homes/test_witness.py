@@ -147,7 +147,7 @@ def test_a_copy_of_an_earlier_version_is_another_one_from_its_first_opening_on(t
 def test_a_proof_that_is_damaged_is_none(copy: Path, caplog: pytest.LogCaptureFixture) -> None:
     (copy / HELD_NAME).write_bytes(b"{}")
     assert held(copy) == Term(0, 0)
-    assert "remove it: its server writes another one" in caplog.text
+    assert "remove it: its server creates a new one" in caplog.text
     (copy / COPY_NAME).write_bytes(b"{}")
     with pytest.raises(StorageCorrupted):
         Witness(copy).evidence()

@@ -16,7 +16,7 @@ from .serving import PASSWORD, USER, Broker, Certificates
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A server on loopback where everybody may do everything."""
+    """A server on loopback where all requests are allowed without credentials."""
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
         yield broker
 

@@ -27,7 +27,7 @@ NOISE = "noise"
 """The log that a hostile client may do everything to; of the others' log it may read."""
 PROTOCOLS = ("http", "amqp", "flight")
 PASSWORD = "correcthorse"
-OWN_DEATH = "the bulk process died; another is started"
+OWN_DEATH = "the bulk process died; starting another"
 
 
 class Pids(NamedTuple):

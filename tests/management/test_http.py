@@ -115,9 +115,9 @@ def test_entities_of_some_types_are_answered_at_once_as_a_query_of_each_answers_
     [
         ({"types": "log,nothing"}, "there is no 'nothing'; there are org.amqp.management"),
         ({"types": ""}, "there is no ''"),
-        ({"types": "log," * 100}, "101 given, there are"),
+        ({"types": "log," * 100}, "101 types given, at most"),
         ({"types": "log", "count": "-1"}, "count"),
-        ({"count": 1}, "name their types"),
+        ({"count": 1}, "give their types"),
     ],
 )
 def test_types_that_there_are_not_are_refused(node: Served, parameters: dict[str, str | int], where: str) -> None:

@@ -153,5 +153,5 @@ def make(world: World, call: str, role: Role, target: Target) -> Verdict:
 
 
 def _unauthenticated(error: Exception) -> Verdict:
-    assert "credentials are missing or wrong" in str(error) or "valid credentials are needed" in str(error), error
+    assert "credentials are missing or wrong" in str(error) or "valid credentials are required" in str(error), error
     return Verdict.UNAUTHENTICATED

@@ -19,9 +19,9 @@ def test_a_server_on_a_copy_is_refused_while_the_first_one_runs_and_warns_once_a
         subprocess.run(["cp", "-a", str(data), str(copy)], check=True)
         refused = headwater("serve", "--data", str(copy), cwd=tmp_path)
         assert refused.returncode == UNAVAILABLE
-        assert f"{copy}: it was made from {data}, and another process on this machine serves" in refused.stderr
+        assert f"{copy}: it was copied from {data}, and another process on this machine serves" in refused.stderr
         assert first.terminate() == 0
-    told = f"{copy}: it is a copy of {data}, which is still there"
+    told = f"{copy}: it is a copy of {data}, which still exists"
     for expected in (1, 0):
         with RunningServer("--data", str(copy), "--log", "orders", cwd=tmp_path) as second:
             assert second.terminate() == 0

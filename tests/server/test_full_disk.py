@@ -164,7 +164,7 @@ def test_what_frees_space_works_on_a_disk_that_others_have_filled(full_disk: Pat
         assert (status == 507) is (what == "blocks"), text
         refused = headwater("logs", "create", "new", "--url", server.url, cwd=tmp_path)
         assert refused.returncode == UNAVAILABLE
-        assert ("no inode left" if what == "inodes" else "0 bytes are free") in refused.stderr
+        assert ("no free inodes" if what == "inodes" else "0 bytes are free") in refused.stderr
         trimmed = server.ask("/logs/orders/trim", b'{"below": 5}')
         assert trimmed[0] == 200, (trimmed, server.errors)
         for command in (("logs", "delete", "gone", "--yes", "--url", server.url),

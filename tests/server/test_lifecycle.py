@@ -153,7 +153,7 @@ def test_a_user_added_before_the_first_start_lets_the_server_listen_for_others(t
     with RunningServer("--data", "d", "--host", "0.0.0.0", cwd=tmp_path) as server:
         assert server.ask("/logs/default/head")[0] == 401
         assert server.ask("/logs/default/head", headers={"authorization": f"Bearer {token}"})[0] == 200
-        assert "passwords travel in the clear" in server.errors
+        assert "passwords are sent unencrypted" in server.errors
         assert headwater("user", "remove", "robot", "--data", "d", cwd=tmp_path).returncode == 0
         while server.ask("/logs/default/head", headers={"authorization": f"Bearer {token}"})[0] == 200:
             pass
@@ -182,7 +182,7 @@ def test_settings_of_a_log_in_the_file_are_imposed_and_those_fixed_refused(tmp_p
     refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip().splitlines()[-1]) == (
         2,
-        "headwater: logs.orders.partitions: fixed at creation as 2, 3 given",
+        "headwater: logs.orders.partitions: fixed at creation as 2, got 3",
     )
 
 

@@ -47,13 +47,13 @@ def test_a_second_server_is_refused_after_the_lock_was_removed_and_the_first_one
         (data / "LOCK").unlink()
         refused = headwater("serve", "--data", str(data), "--log", "orders", cwd=places[1])
         assert refused.returncode == UNAVAILABLE
-        assert f"{data}: in use by another process, though its LOCK is free" in refused.stderr
+        assert f"{data}: in use by another process, although its LOCK is free" in refused.stderr
         first.process.send_signal(signal.SIGCONT)
         assert not appended(first, "a-5")
         assert first.process.wait(SILENCE_S_MAX) == UNAVAILABLE
         assert f"{data}/LOCK was " in first.errors and "level=error" in first.errors
-        assert "find out what removed the file, and start one server on the directory" in first.errors
-        assert "will be tried again" not in first.errors
+        assert "find out what removed the file and start one server on the directory" in first.errors
+        assert "maintenance failed; retrying" not in first.errors
         with RunningServer("--data", str(data), "--log", "orders", cwd=places[1]) as second:
             acknowledged |= {f"b-{number}" for number in range(40) if appended(second, f"b-{number}")}
             assert second.terminate() == 0
@@ -108,7 +108,7 @@ def test_a_server_whose_directory_is_gone_confirms_nothing(tmp_path: Path, is_de
         assert not appended(server, "2")
         assert server.process.wait(SILENCE_S_MAX) == UNAVAILABLE
         assert "was removed, or its directory was removed or renamed" in server.errors
-        assert "will be tried again" not in server.errors
+        assert "maintenance failed; retrying" not in server.errors
     assert not data.exists()
     if not is_deleted:
         with Engine(tmp_path / "elsewhere", reserve_bytes=0) as engine:

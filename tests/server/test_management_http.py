@@ -198,7 +198,7 @@ def test_a_group_is_moved_over_http_and_by_command_once_it_has_no_members(both: 
         refused = headwater("groups", "reset", *address, cwd=Path())
         assert refused.returncode == 1 and "the group has 1 members" in refused.stderr
     eventually(lambda: both.entity("GET", "consumerGroup", "one/moved").json["members"] == 0)
-    assert headwater("groups", "reset", *address, cwd=Path()).stdout == "one/moved goes on after 0\n"
+    assert headwater("groups", "reset", *address, cwd=Path()).stdout == "one/moved continues after 0\n"
     with Client(both.amqp_url) as member:
         assert offset(member) == 1
     assert both.entity("PATCH", "consumerGroup", "one/nobody", {"positions": {"0": 1}}).status == 404

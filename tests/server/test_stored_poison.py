@@ -76,7 +76,7 @@ def check_data(id: str, data: bytes) -> None:
     """A stub for poison, and else the data."""
     if id in BAD:
         said = json.loads(data)["unfit"]
-        assert said["reason"].startswith(("envelope: no message of AMQP: ", "data: no message of AMQP: "))
+        assert said["reason"].startswith(("envelope: not an AMQP message: ", "data: not an AMQP message: "))
         assert said["bytes"] > 0
     else:
         assert data in (b'{"n":1}', b"kept")
@@ -188,5 +188,5 @@ def test_check_lists_it(directory: Path, server: RunningServer, tmp_path: Path) 
     assert [each["sequence_number"] for each in log["unfit"]] == unfit
     assert log["unfit_events"] == len(unfit)
     said = headwater("check", "--data", "copy", cwd=directory).stdout
-    assert "event 2 is handed on as a stub: data: no message of AMQP: " in said
-    assert " is handed on without an attribute: attributes.time: a time of RFC 3339 is expected" in said
+    assert "event 2 is handed on as a stub: data: not an AMQP message: " in said
+    assert " is handed on without an attribute: attributes.time: expected a time of RFC 3339" in said

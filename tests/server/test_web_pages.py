@@ -270,12 +270,12 @@ def test_a_star_without_users_is_refused_at_the_start(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flag", "value", "allowed"),
     [
-        ("--http-hosts", "log.example.org:8080", "without port"),
-        ("--http-hosts", "http://log.example.org", "without port"),
-        ("--http-hosts", "*", "without port"),
+        ("--http-hosts", "log.example.org:8080", "without scheme or port"),
+        ("--http-hosts", "http://log.example.org", "without scheme or port"),
+        ("--http-hosts", "*", "without scheme or port"),
         ("--http-origins", "app.example.org", "https://app.example.org:8443"),
         ("--http-origins", "https://app.example.org/", "without a path"),
-        ("--http-origins", "https://*.example.org", "or null, or *"),
+        ("--http-origins", "https://*.example.org", "null or *"),
     ],
 )
 def test_names_and_origins_are_checked_when_they_are_read(tmp_path: Path, flag: str, value: str, allowed: str) -> None:

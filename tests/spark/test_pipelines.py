@@ -284,10 +284,10 @@ def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painte
 @pytest.mark.parametrize(
     ("given", "code", "said"),
     [
-        (["--conf", "spark.a"], 1, "--conf: KEY=VALUE is expected, 'spark.a' given"),
-        (["--conf", "a=b"], 1, "begins with `spark.`, 'a' given"),
-        (["--user", "ann"], 2, "--user and --password are given together"),
-        (["--query", "colour=red", "--dry-run"], 1, "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected"),
+        (["--conf", "spark.a"], 1, "--conf: expected KEY=VALUE, got 'spark.a'"),
+        (["--conf", "a=b"], 1, "must start with `spark.`, got 'a'"),
+        (["--user", "ann"], 2, "--user and --password must be given together"),
+        (["--query", "colour=red", "--dry-run"], 1, "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all"),
         (["--from", "a log", "--dry-run"], 1, "--from: 'a log' does not fit"),
     ],
 )
@@ -300,7 +300,7 @@ def test_what_does_not_fit_is_told_before_spark_starts(
 
 def test_a_checkpoint_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(COPY[:-2], "pipeline") == 2
-    assert "--checkpoint DIR is needed" in capsys.readouterr().err
+    assert "--checkpoint DIR is required" in capsys.readouterr().err
 
 
 def test_the_file_for_spark_submit_is_told_and_is_alone_in_its_directory(capsys: pytest.CaptureFixture[str]) -> None:
@@ -474,7 +474,7 @@ PLACES = [
 def test_a_place_of_a_scheme_that_is_not_served_is_refused(pipeline: str, name: str, others: dict[str, Any]) -> None:
     given: Any = ("s3://bucket/x",) if name == "file" else "s3://bucket/x"
     job = load(pipeline)
-    with pytest.raises(InvalidInput, match=r"of this machine is expected, 's3://bucket/x' given; s3:// is not served"):
+    with pytest.raises(InvalidInput, match=r"expected of this machine, got 's3://bucket/x'; s3:// is not supported"):
         job.plan(job.options(**others, **{name: given}), Run(pipeline))
 
 
@@ -490,5 +490,5 @@ def test_every_place_of_a_pipeline_is_one_that_was_tested() -> None:
 
 @pytest.mark.parametrize("path", ["s3a://bucket/orders", "http://example.org/orders"])
 def test_an_archive_of_a_scheme_that_is_not_served_is_refused(path: str) -> None:
-    with pytest.raises(InvalidOption, match=r"://.* is not served; a path, or file://, s3://, .* given"):
+    with pytest.raises(InvalidOption, match=r"://.* is not supported; use a path or file://, s3://, .* given"):
         Archive(path)

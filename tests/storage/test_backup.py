@@ -212,7 +212,7 @@ def test_a_backup_that_was_backed_up_is_sound(data: Path, tmp_path: Path) -> Non
     assert check_directory(tmp_path / "one").problems == []
     assert check_directory(tmp_path / "two").is_sound
     (tmp_path / "one" / "state.sqlite-wal").write_bytes(b"something")
-    assert "not one of the backup's" in str(check_directory(tmp_path / "one").problems)
+    assert "does not belong to the backup" in str(check_directory(tmp_path / "one").problems)
 
 
 @pytest.mark.parametrize("what", ["state", "logs"])
@@ -247,7 +247,7 @@ def test_an_interrupted_backup_is_no_data_directory(
     monkeypatch.setattr(_Copy, "log", interrupted)
     with pytest.raises(KeyboardInterrupt):
         backup(data, tmp_path / "backup")
-    with pytest.raises(StorageUnavailable, match="a backup or restore that was interrupted"):
+    with pytest.raises(StorageUnavailable, match="an interrupted backup or restore"):
         engine(tmp_path / "backup")
     with pytest.raises(StorageUnavailable, match="not a complete backup"):
         restore(tmp_path / "backup", tmp_path / "restored")

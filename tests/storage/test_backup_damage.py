@@ -156,9 +156,9 @@ def test_a_file_of_a_backup_that_is_not_what_was_copied_is_refused(
     assert found.exit_code == 5, found.output
     with pytest.raises(StorageCorrupted):
         restore(made, tmp_path / "restored")
-    with pytest.raises(StorageUnavailable, match="backup or restore that was interrupted"):
+    with pytest.raises(StorageUnavailable, match="interrupted backup or restore"):
         engine(tmp_path / "restored")
-    with pytest.raises(StorageUnavailable, match="backup or restore that was interrupted"):
+    with pytest.raises(StorageUnavailable, match="interrupted backup or restore"):
         backup(tmp_path / "restored", tmp_path / "again")
 
 
@@ -167,7 +167,7 @@ def test_swapped_and_added_files_of_a_backup_are_told_and_an_added_one_is_not_re
 ) -> None:
     added = log_directory(made) / "idx" / f"{1:020d}-{2:020d}.postings"
     shutil.copyfile(sorted(log_directory(made).glob("idx/*.postings"))[0], added)
-    assert any("not one of the backup's" in problem for problem in check_directory(made).problems)
+    assert any("does not belong to the backup" in problem for problem in check_directory(made).problems)
     restore(made, tmp_path / "restored")
     assert not (log_directory(tmp_path / "restored") / "idx" / added.name).exists()
     _swap(segments(made)[0])
@@ -188,7 +188,7 @@ def test_a_restore_that_is_killed_leaves_no_data_directory(
     monkeypatch.setattr(_Copy, "file", killed)
     with pytest.raises(KeyboardInterrupt):
         restore(made, tmp_path / "restored")
-    with pytest.raises(StorageUnavailable, match="backup or restore that was interrupted"):
+    with pytest.raises(StorageUnavailable, match="interrupted backup or restore"):
         engine(tmp_path / "restored")
 
 
@@ -201,9 +201,9 @@ def _has_no_sums(made: Path) -> None:
 def test_a_backup_without_sums_is_restored_and_told_as_unproved(made: Path, tmp_path: Path) -> None:
     _has_no_sums(made)
     report = check_directory(made)
-    assert report.is_sound and "cannot be proved" in report.notes[0]
+    assert report.is_sound and "cannot be detected" in report.notes[0]
     found = CliRunner().invoke(restore_command, [str(made), str(tmp_path / "restored")])
-    assert found.exit_code == 0 and "without checksums" in found.output
+    assert found.exit_code == 0 and "without file checksums" in found.output
     with engine(tmp_path / "restored") as one:
         assert numbers(one.open("orders").read()) == list(range(60, 151))
 

@@ -270,7 +270,7 @@ def test_eight_hundred_events_are_not_hidden_by_a_bit(tmp_path: Path) -> None:
     at = sound.index(b'"first_retained": 101') + len(b'"first_retained": ')
     path.write_bytes(sound[:at] + b"9" + sound[at + 1 :])  # one bit
     assert refuses(lambda: read_meta(path.parent))
-    assert "the checksum does not fit" in check_directory(tmp_path).logs[0].problems[0]
+    assert "the checksum does not match" in check_directory(tmp_path).logs[0].problems[0]
     with engine(tmp_path) as one:
         with pytest.raises(StorageCorrupted, match="headwater restore"):
             one.open("orders")

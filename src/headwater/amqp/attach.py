@@ -36,7 +36,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
         if link.remote.target is None and container.nodes.suspended.holds(key := transport.key(link)):
             link.remote.target = Target(address=container.nodes.suspended.address(key))  # the target it had (2.6.3)
         if not isinstance(link.remote.target, Target):
-            raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not served here")
+            raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not supported")
         await _attach_sender(container, management, transport, link, link.remote.target)
     else:
         assert isinstance(link, Sender)
@@ -58,10 +58,10 @@ def check_is_served(link: Link) -> None:
     source = link.remote.source
     asked = source if isinstance(link, Sender) else link.remote.target
     if isinstance(asked, Source | Target) and is_claims(asked.address):
-        problem = f"{CLAIMS} is not served: log in by SASL (PLAIN with name and password, or EXTERNAL)"
+        problem = f"{CLAIMS} is not served: log in with SASL (PLAIN with name and password, or EXTERNAL)"
         raise ConnectionFault(conditions.NOT_IMPLEMENTED, problem)
     if isinstance(link, Sender) and isinstance(source, Source) and SHARED in (source.capabilities or ()):
-        problem = "shared subscriptions are not served: receivers share a log in a consumer group"
+        problem = "shared subscriptions are not supported: use a consumer group to share a log"
         how = f"address LOG/$group/NAME, or link property {CONSUMER_GROUP}"
         raise LinkFault(conditions.NOT_IMPLEMENTED, f"{problem} ({how})")
 

@@ -154,7 +154,7 @@ class Client(Closing):
                 answer, found = delivery.message.application_properties or {}, delivery.message.properties
                 if found is not None and found.correlation_id == request_id:
                     return Reply(answer["statusCode"], answer["statusDescription"], delivery.message.body, answer)
-        raise TimeoutError("the management node has not answered in time")
+        raise TimeoutError("the management node did not answer in time")
 
     def close(self) -> None:
         """Close the connection properly, if the peer is still there."""
@@ -202,7 +202,7 @@ class Client(Closing):
                 raise self._error
             left = until - time.monotonic()
             if left <= 0:
-                raise TimeoutError("the peer has not answered in time")
+                raise TimeoutError("the peer did not answer in time")
             self.pump(min(left, 0.5))
 
     def adopt(self, link: Any, end: Sender | Receiver) -> None:
@@ -228,7 +228,7 @@ class Client(Closing):
                     self.engine.sasl_init("EXTERNAL" if "EXTERNAL" in event.mechanisms else "ANONYMOUS", b"")
             elif isinstance(event, SaslEnded):
                 if event.code == sasl.SYS_TEMP:
-                    told = "the server has too many logins to look at; try again in some seconds"
+                    told = "the server has too many logins to check; try again in a few seconds"
                     self._error = ConnectionFault(Symbol("amqp:resource-limit-exceeded"), told)
                 elif event.code:
                     self._error = ConnectionFault(Symbol("amqp:unauthorized-access"), "the login was refused")

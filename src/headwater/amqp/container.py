@@ -114,7 +114,7 @@ class Container:
         if transport in self._surplus and (transport.user is None or not transport.user.may(Right.MANAGE, "*")):
             self.statistics.connections_refused += 1
             most = self.shared.settings.connections_max
-            detail = f"the server has {most} connections, and takes no more but of administrators"
+            detail = f"the server has {most} connections, and accepts only administrators now"
             return ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, detail)
         return transport.fault
 

@@ -88,7 +88,7 @@ _TABLE: dict[type, _Row] = {
     core.DiskFull: _Row(
         conditions.RESOURCE_LIMIT_EXCEEDED,
         ("free_bytes", "needed_bytes"),
-        lambda e: f"{e.shortage}; reads go on",
+        lambda e: f"{e.shortage}; reads still work",
     ),
     core.SequenceExhausted: _Row(conditions.RESOURCE_LIMIT_EXCEEDED, ("last",)),
     core.Closed: _Row(conditions.LINK_DETACH_FORCED),
@@ -96,7 +96,7 @@ _TABLE: dict[type, _Row] = {
     core.NotPrimary: _Row(conditions.INTERNAL_ERROR, (), lambda e: e.reason),
     core.OutcomeUnknown: _Row(conditions.INTERNAL_ERROR),
     core.StorageCorrupted: _Row(
-        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is damaged; the operator can run headwater check"
+        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is damaged; run headwater check on the server"
     ),
     core.EventLogError: _Row(conditions.INTERNAL_ERROR, (), lambda e: "internal error; see the server's log"),
 }

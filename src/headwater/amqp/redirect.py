@@ -51,21 +51,21 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
     if (stale := elsewhere.stale(None)) is not None:
         raise link_redirect(elsewhere, stale, asked)
     if not isinstance(link, Sender):
-        raise link_redirect(elsewhere, "this port takes no messages", asked)
+        raise link_redirect(elsewhere, "this port does not accept messages", asked)
     if source is None:
-        raise link_redirect(elsewhere, "sources are not remembered at this port, so one must be given", asked)
+        raise link_redirect(elsewhere, "this port does not remember sources; give one", asked)
     if not isinstance(source, Source):
         raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
     if source.dynamic or (node := server_node(source.address)) is not None:
         named = "nodes on demand are" if source.dynamic else f"{show(node)} is"
-        raise link_redirect(elsewhere, f"{named} not served at this port", asked)
+        raise link_redirect(elsewhere, f"{named} not supported on this port", asked)
     if binding_of(link.remote.properties).group is not None:
-        raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
+        raise link_redirect(elsewhere, "consumer groups are not supported on this port", asked)
     if source.durable or source.timeout or Expiry.of(source.expiry_policy) > Expiry.SESSION_END:
-        raise link_redirect(elsewhere, "positions are not remembered at this port", asked)
+        raise link_redirect(elsewhere, "this port does not store positions", asked)
     address = parse_address(source.address or "")
     if address.group is not None:
-        raise link_redirect(elsewhere, "consumer groups are not served at this port", asked)
+        raise link_redirect(elsewhere, "consumer groups are not supported on this port", asked)
     log = address.log
     assert transport.user is not None
     container.shared.guard.authorize(transport.user, Right.READ, log)
@@ -96,7 +96,7 @@ def link_redirect(elsewhere: Elsewhere, why: str, asked: str | None) -> LinkFaul
 
 def connection_redirect(url: str | None) -> ConnectionFault:
     """The fault that redirects a connection away from a replica."""
-    why = "this server stands by, and is not the primary"
+    why = "this server is a replica, not the primary"
     if url is None:
         return ConnectionFault(conditions.CONNECTION_FORCED, f"{why}; {unknown()}")
     return ConnectionFault(conditions.CONNECTION_REDIRECT, f"{why}: connect to {url}", redirect_info(url))
@@ -104,7 +104,7 @@ def connection_redirect(url: str | None) -> ConnectionFault:
 
 def unknown() -> str:
     """The error text for peers if the primary's address is unknown."""
-    return "there is no primary at present, or it does not advertise an address of AMQP (advertise: amqp=URL)"
+    return "there is no primary at present, or it does not advertise an AMQP address (advertise: amqp=URL)"
 
 
 def redirect_info(url: str) -> dict[Symbol, object]:

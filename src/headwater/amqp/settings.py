@@ -13,61 +13,59 @@ class AmqpSettings:
 
     port: int = setting(5672, whole_number(0, 65535), "TCP port of AMQP; 0 takes any free one")
     read_port: int | None = setting(
-        None, whole_number(0, 65535), "TCP port of AMQP for receivers alone, also at a replica of a shared home"
+        None, whole_number(0, 65535), "TCP port of AMQP for receivers only; also served by replicas"
     )
     """TCP port where a server of a [shared home](../guides/high-availability.md#reading-over-amqp) serves AMQP
     receivers without a group or a durable position, also while it is a replica. Not set: none; 0 takes any free port.
     """
-    connections_max: int = setting(10_000, whole_number(1, 1_000_000), "connections at the same time; more are refused")
-    sessions_max: int = setting(256, whole_number(1, 65_536), "sessions of one connection")
-    links_max: int = setting(256, whole_number(1, 65_536), "links of one session")
-    frame_bytes_max: int = setting(
-        64 * KIB, byte_count(512, 16 * MIB), "largest frame; a larger message comes in several"
+    connections_max: int = setting(
+        10_000, whole_number(1, 1_000_000), "maximum number of connections; further ones are refused"
     )
+    sessions_max: int = setting(256, whole_number(1, 65_536), "maximum number of sessions per connection")
+    links_max: int = setting(256, whole_number(1, 65_536), "maximum number of links per session")
+    frame_bytes_max: int = setting(64 * KIB, byte_count(512, 16 * MIB), "largest frame; larger messages are split")
     # Peers are asked to send twice as often.
     idle_ms: int = setting(
-        120_000, duration_ms(2000, 86_400_000), "a connection from which nothing comes for so long is closed"
+        120_000, duration_ms(2000, 86_400_000), "close a connection that has sent nothing for this long"
     )
-    login_ms: int = setting(10_000, duration_ms(100, 600_000), "how long a peer may take from connecting to its open")
+    login_ms: int = setting(10_000, duration_ms(100, 600_000), "time limit from connect to AMQP open")
     # On the wire, or on their way to the disk.
-    credit: int = setting(1000, whole_number(1, 100_000), "messages that one producer may have under way")
-    unsettled_max: int = setting(
-        5000, whole_number(1, 1_000_000), "messages to one consumer that may wait for their outcome"
-    )
+    credit: int = setting(1000, whole_number(1, 100_000), "maximum number of unconfirmed messages per producer")
+    unsettled_max: int = setting(5000, whole_number(1, 1_000_000), "maximum number of unsettled messages per consumer")
     held_bytes_max: int = 16 * MIB
     """Memory for what one connection's producers have in flight; the server stops reading from the connection at this
     limit. It pauses earlier if memory is short."""
     groups_max: int = 1000
     """Consumer groups of one log with a link or a recorded epoch."""
     group_pending_max: int = setting(
-        256, whole_number(0, 100_000), "receivers without a partition that may wait for one, per consumer group"
+        256, whole_number(0, 100_000), "maximum number of receivers waiting for a partition, per consumer group"
     )
     group_pending_ms: int = setting(
         300_000,
         duration_ms(0, 86_400_000),
-        "how long an attach that names its group by a property may wait for a partition",
+        "how long an attach with a group property waits for a partition",
     )
     group_drain_ms: int = setting(
-        2000, duration_ms(0, 600_000), "how long a receiver that loses its partition may take to settle"
+        2000, duration_ms(0, 600_000), "how long a receiver that loses its partition has to settle"
     )
     termini_max: int = setting(
         10_000,
         whole_number(0, 10_000_000),
-        "durable subscriptions that one log remembers, and as many positions of consumer groups",
+        "maximum number of durable subscriptions per log, and of consumer group positions",
     )
     """Durable subscriptions that one log remembers; also the limit for positions of consumer groups (one per
     partition)."""
     abandoned_ms: int | None = setting(
         None,
         duration_ms(1000, 315_360_000_000),
-        "a durable subscription without a receiver for so long is forgotten; not set: never",
+        "delete a durable subscription that had no receiver for this long; not set: never",
     )
     """A durable subscription without a receiver for this long is forgotten, whatever its expiry policy. Time while the
     server is down does not count. Not set: never."""
     listener_events_max: int = setting(
         10_000,
         whole_number(100, 1_000_000),
-        "notifications that may wait for a listener to `$events`, before the oldest are lost",
+        "notifications queued per listener to `$events` before the oldest are dropped",
     )
     info_pause_ms: int = 1000
     """Pause between two messages of `$info` to one receiver."""

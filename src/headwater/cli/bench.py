@@ -37,20 +37,24 @@ class Measured(NamedTuple):
     epilog=examples("headwater bench scratch --clients 8", "headwater bench scratch --batch 1000 --seconds 10")
 )
 @click.argument("log")
-@click.option("--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Of each measurement.")
 @click.option(
-    "--clients", type=click.IntRange(1, 256), default=4, show_default=True, help="Threads, a connection each."
+    "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Duration of a measurement."
 )
-@click.option("--batch", type=click.IntRange(1, 65_536), default=1, show_default=True, help="Events of one append.")
-@click.option("--bytes", "size", type=click.IntRange(0, 1_000_000), default=200, show_default=True, help="Of an event.")
+@click.option(
+    "--clients", type=click.IntRange(1, 256), default=4, show_default=True, help="Threads, each with a connection."
+)
+@click.option("--batch", type=click.IntRange(1, 65_536), default=1, show_default=True, help="Events per append.")
+@click.option(
+    "--bytes", "size", type=click.IntRange(0, 1_000_000), default=200, show_default=True, help="Size of an event."
+)
 @json_option
 @server_options
 def bench(server: Server, log: str, seconds: float, clients: int, batch: int, size: int, as_json: bool) -> None:
-    """Put load on a log, and measure.
+    """Benchmark a log.
 
-    Appends, then decisions (a read and a conditional append), then reads of a tag. It leaves its events, of the type
-    BenchEvent, in the log: use one that you can delete. The clients are threads of one Python process, which becomes
-    the limit before the server does.
+    Measures appends, then decisions (a read and a conditional append), then reads of a tag. Its events, of the type
+    BenchEvent, stay in the log: use one that you can delete. The clients are threads of one Python process, which is
+    the bottleneck before the server is.
     """
     target = server.log(log)
     target.head()

@@ -13,15 +13,14 @@ from .output import examples
 
 
 @click.command(epilog=examples("headwater clock --accept --data /var/lib/headwater"))
-@click.option("--accept", is_flag=True, help="Believe the system's clock as it is now.")
+@click.option("--accept", is_flag=True, help="Accept the system clock as it is now.")
 @config_option
 @setting_options("data")
 def clock(accept: bool, file: Path | None, **flags: object) -> None:
-    """Show whether the system's clock is believed, or accept it.
+    """Show whether the system clock is trusted, or accept it.
 
-    A clock that jumps further ahead than time can have passed is not believed at once: events keep the time before it,
-    until the clock has stayed so for limits.clock_patience_ms, or is accepted here. A server that runs follows within
-    a second, one that does not at its next start.
+    A clock that jumps ahead is not trusted at once: events get the time before the jump until the clock was stable for
+    limits.clock_patience_ms, or is accepted here. A running server follows within a second, others at their next start.
     """
     from ..core.errors import StorageUnavailable
     from ..storage.append.clock import accept_clock, read_known, show_ms
@@ -34,12 +33,12 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     with closing(open_state(config.data)) as state:
         if accept:
             accept_clock(state)
-            click.echo(f"the clock is accepted as it is: {show_ms(wall_clock_ms())}")
+            click.echo(f"the clock is accepted: {show_ms(wall_clock_ms())}")
             return
         known = read_known(state)
     if known is None or not known.held_from_ms:
-        click.echo(f"the clock is believed: {show_ms(wall_clock_ms())}")
+        click.echo(f"the clock is trusted: {show_ms(wall_clock_ms())}")
     else:
         trusted = known.trusted_ms + max(0, wall_clock_ms() - known.shown_ms)
-        click.echo(f"the clock shows {show_ms(wall_clock_ms())} and is not believed: events get {show_ms(trusted)}")
-        click.echo("headwater clock --accept, if it is right; else set it")
+        click.echo(f"the clock shows {show_ms(wall_clock_ms())} and is not trusted: events get {show_ms(trusted)}")
+        click.echo("headwater clock --accept, if it is right; otherwise set it")

@@ -13,13 +13,13 @@ from .output import examples
 
 @click.command(epilog=examples("HEADWATER_HTTP_PORT=9000 headwater config"))
 @config_option
-@click.option("--log", "logs", multiple=True, metavar="NAME[:PARTITIONS]", help="As in headwater serve.")
+@click.option("--log", "logs", multiple=True, metavar="NAME[:PARTITIONS]", help="The same as for headwater serve.")
 @setting_options()
 def config(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Show the effective configuration.
 
-    Prints it as TOML, with the origin of each value: the default, the file, the variable or the flag. Takes the
-    options of `headwater serve`. Hashes of passwords and tokens, and keys, are not shown.
+    Prints it as TOML, with the origin of each value: the default, the file, the variable or the flag. Takes the options
+    of `headwater serve`. Hashes of passwords and tokens, and keys, are not shown.
     """
     for line in render(load_config(file, flags, logs)):
         click.echo(line)

@@ -14,7 +14,7 @@ from .output import show_time
 
 Result = TypeVar("Result")
 
-yes_option = click.option("--yes", is_flag=True, help="Do not ask, also where events are dropped.")
+yes_option = click.option("--yes", is_flag=True, help="Do not ask, even if events are dropped.")
 
 
 def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
@@ -40,7 +40,7 @@ def ask(what: str, verb: str = "drop") -> None:
 def confirm(question: str, effect: str) -> None:
     """Ask. Raises click.UsageError, which names the effect, without a terminal, and click.Abort for a no."""
     if not has_terminal():
-        raise click.UsageError(f"{effect}, and there is no terminal to ask on; --yes does it without asking")
+        raise click.UsageError(f"{effect}, and there is no terminal to confirm on; use --yes")
     click.confirm(question, abort=True, err=True)
 
 

@@ -36,8 +36,8 @@ def _consumer_arguments(function: F) -> F:
 def consumers() -> None:
     """List, register and move the reliable consumers of a log.
 
-    They hold trimming back: what one of them has not acknowledged is kept. The owner of a FutoIn consumer is its user.
-    A command after which retention would drop events says which, and asks; without a terminal, --yes is needed.
+    Events that a registered consumer has not acknowledged are not trimmed. The owner of a FutoIn consumer is its user.
+    Commands that would drop events by retention ask for confirmation; without a terminal, use --yes.
     """
 
 
@@ -46,52 +46,54 @@ def consumers() -> None:
 @output.json_option
 @output.server_options
 def list_consumers(server: Server, log: str, as_json: bool) -> None:
-    """List the consumers of LOG: how many events they are behind, and how old the next event is for them."""
+    """List the consumers of LOG, with the number of unacknowledged events and the age of the oldest."""
     lags = [_Lag.of(server, log, consumer) for consumer in server.log(log).consumers()]
     if as_json:
         output.show_json([asdict(lag.consumer) | {"behind": lag.behind, "age_ms": lag.age_ms} for lag in lags])
     elif not lags:
         output.show_nothing(
-            f"no consumers of {log}; `headwater consumers register {log} OWNER COMPONENT` makes one, and so does a "
-            "FutoIn consumer, an archive, or an AMQP consumer group by itself"
+            f"no consumers of {log}; `headwater consumers register {log} OWNER COMPONENT` registers one; a "
+            "FutoIn consumer, an archive or an AMQP consumer group registers itself"
         )
     else:
-        columns = ["owner", "component", "acknowledged", "behind", "age", "epoch", "last heard of"]
+        columns = ["owner", "component", "acknowledged", "behind", "age", "epoch", "last seen"]
         output.show_table(columns, [lag.row for lag in lags])
 
 
 @consumers.command(epilog=output.examples("headwater consumers register orders alice Billing --after 0"))
 @_consumer_arguments
-@click.option("--after", type=click.IntRange(min=0), help="It starts after that number.  [default: the last event]")
+@click.option("--after", type=click.IntRange(min=0), help="Start after this number.  [default: the last event]")
 @yes_option
 @output.server_options
 def register(server: Server, log: str, owner: str, component: str, after: int | None, yes: bool) -> None:
-    """Register a consumer, so that it needs no right to do so itself. One that is known keeps its position."""
+    """Register a consumer on its behalf, so that it needs no right to do so. A known one keeps its position."""
     target = server.log(log)
     consumer = when_agreed(
         lambda drops: target.register_consumer(owner, component, after=after, drops_at_most=drops), yes
     )
-    click.echo(f"{owner} {component} is registered, and goes on after {consumer.acknowledged:,}")
+    click.echo(f"{owner} {component} is registered; it continues after {consumer.acknowledged:,}")
 
 
 @consumers.command(epilog=output.examples("headwater consumers reset orders spark archiver --after 0"))
 @_consumer_arguments
-@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
+@click.option(
+    "--after", type=click.IntRange(min=0), required=True, help="Mark everything up to this number as processed."
+)
 @yes_option
 @output.server_options
 def reset(server: Server, log: str, owner: str, component: str, after: int, yes: bool) -> None:
-    """Set a consumer's position, back or forth."""
+    """Set a consumer's position, forward or back."""
     _reset(server.log(log), owner, component, after, yes)
-    click.echo(f"{owner} {component} goes on after {after:,}")
+    click.echo(f"{owner} {component} continues after {after:,}")
 
 
 @consumers.command(epilog=output.examples("headwater consumers skip orders alice Billing --events 1"))
 @_consumer_arguments
-@click.option("--events", type=click.IntRange(min=1), help="So many of the next ones.  [default: all there are]")
+@click.option("--events", type=click.IntRange(min=1), help="Number of events to skip.  [default: all]")
 @yes_option
 @output.server_options
 def skip(server: Server, log: str, owner: str, component: str, events: int | None, yes: bool) -> None:
-    """Let a consumer pass over its next events: one that it cannot digest, or all that it lags behind."""
+    """Let a consumer skip its next events: one that it cannot process, or all."""
     target = server.log(log)
     head = target.head()
     if events is None:
@@ -100,7 +102,7 @@ def skip(server: Server, log: str, owner: str, component: str, events: int | Non
         position = _known(target, owner, component).acknowledged
         after = max((event.sequence_number for event in _next_events(target, position, events)), default=head)
     _reset(target, owner, component, after, yes)
-    click.echo(f"{owner} {component} goes on after {after:,}")
+    click.echo(f"{owner} {component} continues after {after:,}")
 
 
 @consumers.command(epilog=output.examples("headwater consumers unregister orders spark archiver"))
@@ -108,7 +110,7 @@ def skip(server: Server, log: str, owner: str, component: str, events: int | Non
 @yes_option
 @output.server_options
 def unregister(server: Server, log: str, owner: str, component: str, yes: bool) -> None:
-    """Forget a consumer: it holds trimming back no more."""
+    """Remove a consumer. It no longer holds back trimming."""
     target = server.log(log)
     when_agreed(lambda drops: target.unregister_consumer(owner, component, drops_at_most=drops), yes)
     click.echo(f"{owner} {component} is unregistered")

@@ -31,15 +31,15 @@ STDIN = "-"
 )
 @click.argument("log")
 @click.option("--type", "type", metavar="TYPE", help="What happened.")
-@click.option("--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="A tag; may be repeated.")
+@click.option("--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="A tag. Repeatable.")
 @click.option("--data", default="", metavar="TEXT", help="The payload; - reads it from standard input.")
 @click.option("--id", "id", default="", help="The event's id.  [default: a UUIDv7]")
 @click.option("--source", default="", help="The CloudEvents source.")
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="A CloudEvents attribute.")
-@click.option("--group-key", default="", help="Events of one key share a partition.")
-@click.option("--events", type=click.File("rb"), help="Many events at once, or none: an NDJSON file, or -.")
-@click.option("--fail-if-match", metavar="QUERY", help="Append nothing if an event matches.")
-@click.option("--after", type=click.IntRange(min=0), help="Of --fail-if-match: only events after that number.")
+@click.option("--group-key", default="", help="Events with the same key share a partition.")
+@click.option("--events", type=click.File("rb"), help="An NDJSON file with any number of events; - for standard input.")
+@click.option("--fail-if-match", metavar="QUERY", help="Append nothing if any event matches.")
+@click.option("--after", type=click.IntRange(min=0), help="With --fail-if-match: only check events after this number.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @output.json_option
 @output.server_options
@@ -61,14 +61,14 @@ def append(
 ) -> None:
     """Append events to a log.
 
-    One event, or all events of a file at once: all of them or none. It says the numbers that they got, as soon as they
-    are durable. A line of a file is an event as `headwater read --json` writes it, or the event alone:
-    {"type": "OrderPlaced", "tags": ["order:17"], "data": "..."}.
+    Appends one event, or all events of a file atomically, and prints their numbers once they are durable. A line of the
+    file is an event as printed by `headwater read --json`, or only the event: {"type": "OrderPlaced", "tags":
+    ["order:17"], "data": "..."}.
     """
     if (type is None) == (events is None):
         raise click.UsageError("give --type and the rest of one event, or --events FILE")
     if after is not None and fail_if_match is None:
-        raise click.UsageError("--after is a part of --fail-if-match QUERY: without one, nothing is asked before")
+        raise click.UsageError("--after requires --fail-if-match QUERY")
     if events is not None:
         given = list(ndjson_events(events))
     else:
@@ -83,8 +83,7 @@ def append(
         output.show_json(result._asdict())
     else:
         numbers = f"event {result.first}" if len(given) == 1 else f"events {result.first} to {result.last}"
-        stored = "was there already" if len(given) == 1 else "were there already"
-        click.echo(f"{numbers} {stored if result.was_stored else 'appended'}")
+        click.echo(f"{numbers} {'already existed' if result.was_stored else 'appended'}")
 
 
 @click.command(
@@ -96,18 +95,18 @@ def append(
 )
 @click.argument("log")
 @output.query_options
-@click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
-@click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
-@click.option("--upto", type=click.IntRange(min=0), help="End with that number, also backwards.")
+@click.option("--from", "from_", type=click.IntRange(min=1), help="Start at this number.")
+@click.option("--after", type=click.IntRange(min=0), help="Start after this number.")
+@click.option("--upto", type=click.IntRange(min=0), help="Stop at this number (inclusive), also backwards.")
 @click.option("--backwards", is_flag=True, help="Newest first.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of events.")
 @output.partition_option
 @output.json_option
 @output.server_options
 def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -> None:
     """Read the events of a log.
 
-    Those that match, up to the present end of the log, one on a line.
+    Prints matching events up to the current end of the log, one per line.
     """
     output.check_bounds(bounds)
     _show_all(server.log(log).read(query, **bounds), as_json)
@@ -118,9 +117,9 @@ def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -
 )
 @click.argument("log")
 @click.option(
-    "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="So many newest events."
+    "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="Number of newest events."
 )
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is appended, until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new events until interrupted.")
 @output.query_options
 @output.partition_option
 @output.json_option
@@ -130,7 +129,7 @@ def tail(
 ) -> None:
     """Show the newest events, and follow.
 
-    The newest that match, the oldest of them first; with -f, also those that come.
+    Prints the newest matching events in log order; with -f, also new ones.
     """
     target = server.log(log)
     reading = target.read(query, backwards=True, limit=number, partition=partition)
@@ -151,14 +150,14 @@ def tail(
 @output.json_option
 @output.server_options
 def query(server: Server, log: str, text: str, partition: int | None, as_json: bool) -> None:
-    """Count what matches: how many, of which types, since when.
+    """Count matching events, with their types and times.
 
     \b
     A query is "all", or alternatives joined by "or". In an alternative:
-      type=TYPE      several: any of these types
-      tag=TAG        several: all of these tags; KEY alone stands for KEY:anything
-      exact_tag=TAG  the same, but KEY alone is just that tag
-    Words with spaces are quoted: "tag='city:New York'". The JSON of the HTTP interface is taken as well.
+      type=TYPE      repeated: any of these types
+      tag=TAG        repeated: all of these tags; a bare KEY also matches KEY:anything
+      exact_tag=TAG  the same, but a bare KEY is an exact tag
+    Quote words with spaces: "tag='city:New York'". The JSON form of the HTTP API is also accepted.
     """
     summary = _Summary(server.log(log).read(parse_query(text), partition=partition))
     if as_json:

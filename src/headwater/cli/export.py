@@ -45,13 +45,13 @@ Write = Callable[[list[SequencedEvent]], object]
 @click.argument("log")
 @click.argument("file", type=LocalPath(dir_okay=False, path_type=Path))
 @click.option("--format", "format", type=click.Choice(sorted(set(FORMATS.values()))),
-              help="What FILE shall hold.  [default: by its ending]")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace FILE if it is there.")
+              help="Format of FILE.  [default: from its extension]")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace FILE if it exists.")
 @output.query_options
-@click.option("--from", "from_", type=click.IntRange(min=1), help="Begin at that number.")
-@click.option("--after", type=click.IntRange(min=0), help="Begin after that number.")
-@click.option("--upto", type=click.IntRange(min=0), help="End with that number.  [default: the present end]")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many events.")
+@click.option("--from", "from_", type=click.IntRange(min=1), help="Start at this number.")
+@click.option("--after", type=click.IntRange(min=0), help="Start after this number.")
+@click.option("--upto", type=click.IntRange(min=0), help="Stop at this number (inclusive).  [default: the current end]")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of events.")
 @output.partition_option
 @output.json_option
 @output.server_options
@@ -65,10 +65,10 @@ def export(
     as_json: bool,
     **bounds: Any,
 ) -> None:
-    """Write the events of a log into a file.
+    """Write the events of a log to a file.
 
-    Those that match, up to the log's present end; a FILE named - is standard output. FILE appears when it is complete;
-    one that is there already is refused without --overwrite. If its name ends in .gz, it is packed.
+    Exports matching events up to the current end of the log; use - for standard output. FILE appears when it is
+    complete; an existing one is refused without --overwrite. A name that ends in .gz compresses it.
     """
     output.check_bounds(bounds)
     if str(file) != STDOUT:
@@ -134,7 +134,9 @@ WRITERS = {"ndjson": _ndjson, "csv": _table, "cloudevents": _cloudevents, "parqu
 def _format_of(file: Path) -> str:
     ending = file.name.removesuffix(".gz").rpartition(".")[2].lower()
     if ending not in FORMATS:
-        raise InvalidInput(f"the ending of {file.name!r} names no format; name one of {', '.join(FORMATS)}", "--format")
+        raise InvalidInput(
+            f"the extension of {file.name!r} is not a known format; use one of {', '.join(FORMATS)}", "--format"
+        )
     return FORMATS[ending]
 
 

@@ -51,10 +51,10 @@ home.add_command(hand_over)
         "headwater home init --from /var/lib/headwater --home postgresql://owner@db.example/headwater --role headwater",
     )
 )
-@click.option("--role", metavar="NAME", help="Also give this role what a server needs, and no more.")
-@click.option("--sql", "is_sql", is_flag=True, help="Print the statements instead, for somebody else to run.")
+@click.option("--role", metavar="NAME", help="Also grant this role what a server needs.")
+@click.option("--sql", "is_sql", is_flag=True, help="Print the SQL statements instead.")
 @click.option("--from", "source", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
-              help="Begin with the logs of this data directory.")  # fmt: skip
+              help="Start with the logs of this data directory.")  # fmt: skip
 @config_option
 @setting_options("home")
 def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None, **flags: object) -> None:
@@ -78,7 +78,7 @@ def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None,
         return
     with connected_owner(address, remedy) as owned:
         identity = make_tables(owned, role)
-    click.echo(f"the home {identity.incarnation} is there; start servers with the same --home")
+    click.echo(f"the home {identity.incarnation} is ready; start servers with the same --home")
 
 
 @home.command(epilog=examples("headwater home check --home postgresql://headwater@db.example/headwater"))
@@ -96,7 +96,7 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
     else:
         for each in found:
             click.echo(f"{'problem' if each.is_problem else 'note'}: {each.text}")
-        click.echo("it must not be used so" if _has_problem(found) else "it can be used")
+        click.echo("NOT SAFE: fix the problems above" if _has_problem(found) else "OK")
     if _has_problem(found):
         click.get_current_context().exit(REFUSED)
 
@@ -226,7 +226,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
     with opened_home(home_address(file, flags)) as opened:
         standing = opened.standing()
         if standing.is_vouched:
-            click.echo("nothing is to be accepted: the home has the history that its servers know")
+            click.echo("nothing to accept: the home has the history that its servers know")
             return
         click.echo(standing.obstacle)
         hosts = _of_hosts(opened)
@@ -235,19 +235,19 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
         copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
         is_refused = _has_problem(hosts) or standing.is_weakened or _keeps_from_accepting(opened.servers())
         if is_refused or _has_more(opened.members(), copy):
-            click.echo("nothing is accepted")
+            click.echo("accepted nothing")
             click.get_current_context().exit(REFUSED)
         is_ahead = copy is not None and export_given_up(opened, config.data, export)
         if not yes:
             confirm(
-                "Events that were acknowledged may be lost for ever. Go on?",
+                "Events that were acknowledged may be lost permanently. Continue?",
                 "events that were acknowledged may be lost",
             )
         for name in opened.accept(config.home_lease_ms / 1000):
-            click.echo(f"{name} is no member any more: its copy was not compared with this database, or is ahead of it")
+            click.echo(f"{name} is no longer a member: its copy was not compared with this database, or is ahead of it")
     if is_ahead:
         click.echo(f"move {config.data} aside before its server starts: with an empty one it fetches what the home has")
-    click.echo("accepted; a server takes over when the lease of the last primary would have ended")
+    click.echo("accepted; a server takes over when the last primary's lease has expired")
 
 
 def _has_more(members: list[Member], exported: str | None) -> bool:
@@ -267,7 +267,7 @@ def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
     for each in servers:
         if not each.runs:
             hint = "give it an empty data directory before it starts again, and keep the old one"
-            click.echo(f"note: server {each.name} was not heard of for {each.heard_s:.0f} s; {hint}")
+            click.echo(f"note: server {each.name} was silent for {each.heard_s:.0f} s; {hint}")
         elif each.ahead:
             click.echo(
                 f"server {each.name} is ahead of the home ({each.ahead}): stop it, and keep its data directory aside"
@@ -299,7 +299,7 @@ def forget(name: str, file: Path | None, **flags: object) -> None:
         if not opened.forget_member(name):
             known = ", ".join(each.name for each in opened.members()) or "none"
             raise StorageUnavailable(f"{name} is no member of this home; its members are: {known}")
-    click.echo(f"{name} is no member any more; its copy is ignored")
+    click.echo(f"{name} is no longer a member; its copy is ignored")
 
 
 @home.command(
@@ -322,11 +322,11 @@ def promotion(value: str, file: Path | None, **flags: object) -> None:
 
     with connected_owner(home_address(file, flags)) as connection:
         set_promotion(connection, value)
-    click.echo(f"the home takes promotions as: {value}")
+    click.echo(f"promotion is now: {value}")
 
 
 @home.command(epilog=examples("headwater home upgrade --home postgresql://owner@db.example/headwater"))
-@click.option("--role", metavar="NAME", help="Also give this role what a server needs of what is new.")
+@click.option("--role", metavar="NAME", help="Also grant this role what a server newly needs.")
 @config_option
 @setting_options("home")
 def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
@@ -340,9 +340,9 @@ def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
     with connected_owner(home_address(file, flags)) as connection:
         before, now = bring(connection, role)
     if before == now:
-        click.echo(f"nothing is to be done: the home is of version {now}")
+        click.echo(f"nothing to do: the home has version {now}")
     else:
-        click.echo(f"the home was of version {before}, and is of version {now}; its servers take over anew")
+        click.echo(f"upgraded the home from version {before} to {now}; its servers start a new term")
 
 
 @home.command("renew-secret", epilog=examples("headwater home renew-secret --data /var/lib/headwater"))
@@ -360,14 +360,14 @@ def renew_secret(file: Path | None, **flags: object) -> None:
 
     data = load_config(file, flags).data
     if home_of(data) is None:
-        raise StorageUnavailable(f"{data} is no copy of a home; name the data directory of the primary with --data")
+        raise StorageUnavailable(f"{data} is not a copy of a home; give the data directory of the primary with --data")
     try:
         with closing(open_state(data)) as state:
             renew(state)
     except NotPrimary:
         problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
         raise StorageUnavailable(problem) from None
-    click.echo("the home has another secret; its servers take it up within seconds")
+    click.echo("the home has a new secret; its servers adopt it within seconds")
 
 
 def _as_json(member: Member) -> dict[str, object]:
@@ -407,7 +407,7 @@ def _described(server: ServerReport) -> str:
     if server.ahead:
         parts.append(f"ahead of the home: {server.ahead}")
     if not server.runs:
-        parts.append(f"not heard of for {server.heard_s:.0f} s")
+        parts.append(f"silent for {server.heard_s:.0f} s")
     return ", ".join(parts)
 
 

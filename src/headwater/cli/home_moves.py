@@ -117,7 +117,7 @@ def _ask(opened: PostgresHome, data: Path, name: str, term: int) -> None:
     if (obstacle := obstacle_of(opened, name)) is not None:
         raise StorageUnavailable(f"{name} cannot be the primary: {obstacle}")
     if home_of(data) is None:
-        raise StorageUnavailable(f"{data} is no copy of a home; name the data directory of the primary with --data")
+        raise StorageUnavailable(f"{data} is not a copy of a home; give the data directory of the primary with --data")
     try:
         with closing(open_state(data)) as state:
             ask_for(state, HandOver(name, term))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ..client import BulkProgress, Server
 
 _EVENT_INDEX = re.compile(r"events\[(\d+)\]\.?")
-SMALLER = f"{AGAIN}; where that ends so too, with a smaller --batch"
+SMALLER = f"{AGAIN}; if that fails too, use a smaller --batch"
 """What to do where an import is in doubt: behind a gateway that takes no bodies of its size it would stay so."""
 
 
@@ -44,21 +44,25 @@ SMALLER = f"{AGAIN}; where that ends so too, with a smaller --batch"
 )
 @click.argument("file", type=LocalPath(exists=True, dir_okay=False, path_type=Path))
 @click.argument("log")
-@click.option("--format", "format", type=click.Choice(FORMATS), help="What FILE holds.  [default: guessed]")
-@click.option("--create", is_flag=True, help="Create LOG if it is not there.")
-@click.option("--source", help="The source of events that name none.  [default: the file's name]")
-@click.option("--batch", type=click.IntRange(1, 65_536), default=1000, show_default=True, help="Events of one append.")
+@click.option("--format", "format", type=click.Choice(FORMATS), help="Format of FILE.  [default: guessed]")
+@click.option("--create", is_flag=True, help="Create LOG if it does not exist.")
+@click.option("--source", help="The source of events without one.  [default: the file name]")
+@click.option("--batch", type=click.IntRange(1, 65_536), default=1000, show_default=True, help="Events per append.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @click.option("--quarantine", type=LocalPath(dir_okay=False, path_type=Path),
-              help="A file for rows that are no events, or are refused, with their places; the others are imported.  "
-                   "[default: the first one ends the import]")  # fmt: skip
-@click.option("--sort", "is_sorted", is_flag=True, help="Order the events by their time first (in memory).")
-@click.option("--type-column", metavar="COLUMN", help="CSV: the event type.  [default: guessed by name]")
-@click.option("--time-column", metavar="COLUMN", help="CSV: the event's time.  [default: guessed by name]")
-@click.option("--time-format", metavar="FORMAT", help="CSV: as of strptime.  [default: ISO 8601 or seconds since 1970]")
-@click.option("--id-column", metavar="COLUMN", help="CSV: the event's id.  [default: derived from file, row and place]")
+              help="Write invalid rows to this file, with their line numbers, and import the others.  "
+                   "[default: stop at the first one]")  # fmt: skip
+@click.option("--sort", "is_sorted", is_flag=True, help="Sort the events by time first (in memory).")
+@click.option("--type-column", metavar="COLUMN", help="CSV: the event type.  [default: guessed from the names]")
+@click.option("--time-column", metavar="COLUMN", help="CSV: the event's time.  [default: guessed from the names]")
+@click.option(
+    "--time-format",
+    metavar="FORMAT",
+    help="CSV: strptime format of the time.  [default: ISO 8601 or seconds since 1970]",
+)
+@click.option("--id-column", metavar="COLUMN", help="CSV: the event's id.  [default: from file, row and position]")
 @click.option("--tag", "tags", multiple=True, metavar="COLUMN[=KEY]", help="CSV: a column that becomes a tag.")
-@click.option("--delimiter", metavar="CHARACTER", help="CSV.  [default: guessed from the first line]")
+@click.option("--delimiter", metavar="CHARACTER", help="CSV: the delimiter.  [default: guessed from the first line]")
 @json_option
 @server_options
 def import_(
@@ -78,8 +82,8 @@ def import_(
 ) -> None:
     """Load a file of events into a log.
 
-    In batches, with a progress bar. Files that end in .gz are unpacked. If it is interrupted, run it again: it goes on
-    where it was, and adds no event twice.
+    Appends in batches, with a progress bar. Files that end in .gz are decompressed. If it is interrupted, run it again:
+    it continues without duplicates.
     """
     from ..client import append_all
     from ..client.bulk import BATCHES_AHEAD
@@ -149,7 +153,7 @@ def _progress_bar(what: str, opened: Opened) -> Iterator[Any]:
 def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path, put: Quarantine) -> InvalidInput:
     """The error with the place in the file, so that the culprit can be found."""
     if isinstance(error, DuplicateEventId):
-        problem = f"id {error.id!r} is that of event {error.sequence_number}, which is a different one"
+        problem = f"id {error.id!r} is that of event {error.sequence_number}, which differs"
         return InvalidInput(problem, f"{file}: {put.place(error.index)}")
     if (found := _EVENT_INDEX.match(error.where)) is None:
         return InvalidInput(str(error), str(file))
@@ -164,8 +168,8 @@ def _show_import(done: BulkProgress, kept: int, quarantine: Path | None, seconds
         show_json(counts | ({"quarantined": kept} if quarantine else {}))
         return
     click.echo(
-        f"{counted(events, 'event')}: {done.appended:,} appended, {done.stored:,} were there already; "
+        f"{counted(events, 'event')}: {done.appended:,} appended, {done.stored:,} already existed; "
         f"{seconds:.1f} s ({events / seconds:,.0f}/s)"
     )
     if kept:
-        click.echo(f"{counted(kept, 'row')} that are no events, or are refused, are in {quarantine}")
+        click.echo(f"{counted(kept, 'row')} that are not valid events are in {quarantine}")

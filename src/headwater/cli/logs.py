@@ -26,18 +26,19 @@ if TYPE_CHECKING:
 
 def _changeable(function: F) -> F:
     for option in (
-        click.option("--retention-ms", type=click.IntRange(min=1), help="Events older than that may be trimmed."),
-        click.option("--retention-bytes", type=click.IntRange(min=1), help="Of more bytes, the oldest may be trimmed."),
+        click.option("--retention-ms", type=click.IntRange(min=1), help="Events older than this may be trimmed."),
+        click.option("--retention-bytes", type=click.IntRange(min=1),
+                     help="The oldest events above this size may be trimmed."),
         click.option("--until-acknowledged/--not-until-acknowledged", "retention_until_acknowledged", default=None,
-                     help="What all registered consumers acknowledged may be trimmed."),
-        click.option("--event-bytes-max", type=click.IntRange(min=1024), help="The largest event taken."),
-        click.option("--id-horizon", type=click.IntRange(min=1), help="Ids are unique over so many newest events."),
+                     help="Events that all registered consumers acknowledged may be trimmed."),
+        click.option("--event-bytes-max", type=click.IntRange(min=1024), help="Maximum size of an event."),
+        click.option("--id-horizon", type=click.IntRange(min=1), help="Ids are unique among this many newest events."),
         click.option("--history/--no-history", "keeps_history", default=None,
-                     help="Whether conditions stay exact over trimmed events."),
+                     help="Whether append conditions still consider trimmed events."),
         click.option("--consumer-age-ms-max", type=click.IntRange(min=1),
-                     help="A consumer silent for so long is unregistered."),
+                     help="Unregister a consumer that is silent for this long."),
         click.option("--default-start", type=click.Choice([LATEST, EARLIEST]),
-                     help="Where an AMQP receiver begins that names no position."),
+                     help="Where an AMQP receiver without a position starts."),
     ):  # fmt: skip
         function = option(function)
     return function
@@ -54,7 +55,7 @@ def _changeable(function: F) -> F:
 def logs(ctx: click.Context) -> None:
     """List, create, change, trim and delete logs.
 
-    Without a command: list them.
+    Without a command, lists them.
     """
     if ctx.invoked_subcommand is None:
         with list_logs.make_context("list", [], parent=ctx) as inner:
@@ -65,7 +66,7 @@ def logs(ctx: click.Context) -> None:
 @output.json_option
 @output.server_options
 def list_logs(server: Server, as_json: bool) -> None:
-    """List the logs that you may read. One that cannot be opened is shown as stopped, with its problem."""
+    """List the logs that you can read. One that cannot be opened is shown as stopped, with the problem."""
     infos: list[LogInfo] = []
     stopped: dict[str, str] = {}
     for name in server.logs():
@@ -78,7 +79,7 @@ def list_logs(server: Server, as_json: bool) -> None:
         output.show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
         return
     if not infos and not stopped:
-        output.show_nothing("no logs that you may read; `headwater logs create NAME` makes one")
+        output.show_nothing("there are no logs that you can read; `headwater logs create NAME` creates one")
         return
     rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
@@ -95,21 +96,23 @@ def list_logs(server: Server, as_json: bool) -> None:
 @output.json_option
 @output.server_options
 def show(server: Server, log: str, as_json: bool) -> None:
-    """Show identity, settings and extent of LOG."""
+    """Show the identity, settings and extent of LOG."""
     _show(server.log(log).info(), as_json)
 
 
 @logs.command(epilog=output.examples("headwater logs create orders --partitions 4 --partition-by tag:customer"))
 @click.argument("log")
-@click.option("--partitions", type=click.IntRange(1, 1024), help="How many; fixed at creation.  [default: 1]")
+@click.option(
+    "--partitions", type=click.IntRange(1, 1024), help="How many partitions; fixed at creation.  [default: 1]"
+)
 @click.option("--partition-by", help="source, subject or tag:KEY; fixed at creation.")
 @_changeable
 @output.json_option
 @output.server_options
 def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
-    """Create LOG. If it is there with the same settings, nothing happens."""
+    """Create LOG. Does nothing if it exists with the same settings."""
     is_new = server.ensure(log, LogSettings(**_given(settings)))
-    click.echo(f"{log} is created" if is_new else f"{log} is there already, with these settings", err=True)
+    click.echo(f"{log} is created" if is_new else f"{log} already exists with these settings", err=True)
     _show(server.log(log).info(), as_json)
 
 
@@ -120,9 +123,9 @@ def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
 @output.json_option
 @output.server_options
 def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) -> None:
-    """Change settings of LOG; those that are not named stay as they are.
+    """Change settings of LOG; the others keep their values.
 
-    Where they would drop events within five minutes, it says which, and asks; without a terminal, --yes is needed.
+    Asks for confirmation if the settings would drop events within five minutes; without a terminal, use --yes.
     """
     wanted = replace(server.log(log).info().settings, **_given(settings))
     _show(when_agreed(lambda drops: server.change(log, wanted, drops_at_most=drops), yes), as_json)
@@ -132,14 +135,14 @@ def set_(server: Server, log: str, yes: bool, as_json: bool, **settings: Any) ->
     epilog=output.examples("headwater logs trim orders --below 100000", "headwater logs trim orders --below 9 --yes")
 )
 @click.argument("log")
-@click.option("--below", type=click.IntRange(min=0), required=True, help="The events numbered below that are dropped.")
+@click.option("--below", type=click.IntRange(min=0), required=True, help="Drop the events below this number.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output.json_option
 @output.server_options
 def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None:
     """Drop the oldest events of LOG, as far as its registered consumers allow.
 
-    It says which, and asks; where no terminal is there to ask on, --yes is needed.
+    Asks for confirmation; without a terminal, use --yes.
     """
     target = server.log(log)
     if not yes:
@@ -149,7 +152,7 @@ def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None
     if as_json:
         output.show_json({"first_retained": first, "held_by": list(map(asdict, holders))})
         return
-    click.echo(f"{log} begins at {first:,} now")
+    click.echo(f"{log} starts at {first:,} now")
     for each in holders:
         click.echo(
             f"held back by the consumer {each.owner} {each.component}, which has acknowledged {each.acknowledged:,}; "
@@ -196,7 +199,7 @@ def _show(info: LogInfo, as_json: bool) -> None:
     facts |= facts.pop("settings")
     facts["partition_events"] = " ".join(map(str, info.partition_events))
     rows = [(name, _readable(value)) for name, value in facts.items() if value is not None]
-    output.show_table(["of the log", info.name], rows[1:])
+    output.show_table(["name", info.name], rows[1:])
 
 
 def _readable(value: object) -> object:

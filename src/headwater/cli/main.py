@@ -40,15 +40,15 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "append": Entry("events", "append", "Append events to a log."),
         "read": Entry("events", "read", "Read the events of a log."),
         "tail": Entry("events", "tail", "Show the newest events, and follow."),
-        "query": Entry("events", "query", "Count what matches: how many, of which types, since when."),
+        "query": Entry("events", "query", "Count matching events, with their types and times."),
         "import": Entry("import_", "import_", "Load a file of events into a log."),
-        "export": Entry("export", "export", "Write the events of a log into a file."),
-        "relay": Entry("relay", "relay", "Append what an outbox table holds, exactly once."),
+        "export": Entry("export", "export", "Write the events of a log to a file."),
+        "relay": Entry("relay", "relay", "Append the rows of an outbox table, exactly once."),
     },
     "Logs (on a server)": {
         "logs": Entry("logs", "logs", "List, create, change, trim and delete logs."),
         "consumers": Entry("consumers", "consumers", "List, register and move the reliable consumers of a log."),
-        "bench": Entry("bench", "bench", "Put load on a log, and measure."),
+        "bench": Entry("bench", "bench", "Benchmark a log."),
     },
     "Pipelines (on Spark)": {
         "pipeline": Entry("pipeline", "pipeline", "Run a pipeline on Spark."),
@@ -56,26 +56,26 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
     "Server": {
         "serve": Entry("serve", "serve", "Run the server."),
         "config": Entry("config", "config", "Show the effective configuration."),
-        "events": Entry("notifications", "events", "Follow what happens in the server."),
+        "events": Entry("notifications", "events", "Follow the server's notifications."),
         "user": Entry("users", "user", "Add, list and remove users."),
         "connections": Entry("peers", "connections", "List and close AMQP connections."),
         "links": Entry("peers", "links", "List and close AMQP links."),
         "groups": Entry("peers", "groups", "List and move AMQP consumer groups, and close their members' links."),
-        "manage": Entry("manage", "manage", "See and change all that can be managed, by type and name."),
+        "manage": Entry("manage", "manage", "Show and change any managed entity by type and name."),
     },
     "Several servers": {
-        "home": Entry("home", "home", "Make, check and mend a home that servers share."),
+        "home": Entry("home", "home", "Manage the PostgreSQL database shared by replicas."),
     },
     "Data directory": {
-        "check": Entry("storage", "check", "Verify a data directory on which no server runs, or a BACKUP."),
-        "scrub": Entry("scrub", "scrub", "Show what the scrub found, or begin a pass now."),
-        "clock": Entry("clock", "clock", "Show whether the system's clock is believed, or accept it."),
+        "check": Entry("storage", "check", "Verify a data directory that no server uses, or a BACKUP."),
+        "scrub": Entry("scrub", "scrub", "Show the results of the scrub, or start a pass now."),
+        "clock": Entry("clock", "clock", "Show whether the system clock is trusted, or accept it."),
         "backup": Entry(
             "storage",
             "backup",
-            "Copy a data directory to TARGET, whether a server runs on it or not, and verify the copy.",
+            "Back up a data directory to TARGET, with or without a running server, and verify the copy.",
         ),
-        "restore": Entry("storage", "restore", "Make the data directory DIR from a BACKUP."),
+        "restore": Entry("storage", "restore", "Restore a BACKUP to a new data directory DIR."),
     },
 }
 """All commands, by the section of the help that shows them."""
@@ -192,7 +192,7 @@ def next_step(error: core.EventLogError) -> str:
     option = _URL_OPTIONS.get(error.url.partition("://")[0]) if isinstance(error, ServerUnreachable) else None
     if option is None or not isinstance(error.__cause__, ConnectionRefusedError):
         return ""
-    return f"; `headwater serve` starts a server here, {option} names another"
+    return f"; `headwater serve` starts a server on this machine, {option} names another"
 
 
 _URL_OPTIONS = {"http": "--url", "http+unix": "--url", "https": "--url", "amqp": "--amqp-url", "amqps": "--amqp-url"}

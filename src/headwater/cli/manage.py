@@ -30,9 +30,9 @@ class _Operations(click.Group):
 )
 @output.server_options_of_group
 def manage() -> None:
-    """See and change all that can be managed, by type and name.
+    """Show and change any managed entity by type and name.
 
-    The types and their attributes are in docs/reference/management.md. The operations may be written as there: READ.
+    docs/reference/management.md lists the types and their attributes. Operations can be written as there: READ.
     """
 
 
@@ -40,7 +40,7 @@ def manage() -> None:
 @output.json_option
 @output.server_options
 def types(server: Server, as_json: bool) -> None:
-    """List the types, with what can be done with their entities."""
+    """List the entity types and their operations."""
     found = server.management.types()
     if as_json:
         output.show_json(found)
@@ -53,20 +53,20 @@ def types(server: Server, as_json: bool) -> None:
     epilog=output.examples("headwater manage query log --attributes name,head --filter problem=null --json")
 )
 @click.argument("type")
-@click.option("--attributes", metavar="NAME,...", help="Only those.  [default: all]")
-@click.option("--filter", metavar="NAME=VALUE,...", help="Only entities of which that holds; != for which it does not.")
-@click.option("--offset", type=click.IntRange(min=0), help="Pass over so many.")
-@click.option("--count", type=click.IntRange(min=0), help="So many at most.")
+@click.option("--attributes", metavar="NAME,...", help="Only these attributes.  [default: all]")
+@click.option("--filter", metavar="NAME=VALUE,...", help="Only entities with this value; != for any other value.")
+@click.option("--offset", type=click.IntRange(min=0), help="Number of results to skip.")
+@click.option("--count", type=click.IntRange(min=0), help="Maximum number of results.")
 @output.json_option
 @output.server_options
 def query(server: Server, type: str, attributes: str | None, as_json: bool, **given: Any) -> None:
-    """List the entities of TYPE that you may see: `log`, `connection`, or any other of `headwater manage types`."""
+    """List the entities of TYPE that you can see: `log`, `connection`, or any other of `headwater manage types`."""
     names = attributes.split(",") if attributes else ()
     found = server.management.query(type, *names, **given)
     if as_json:
         output.show_json(found.entities)
     elif not found.rows:
-        output.show_nothing(f"no entities of type {type} that you may see, or that the filter lets through")
+        output.show_nothing(f"no entities of type {type} that you can see and that match the filter")
     else:
         output.show_table(found.names, [[output.show_value(value) for value in row] for row in found.rows])
 
@@ -89,7 +89,7 @@ def read(server: Server, type: str, name: str, as_json: bool) -> None:
 @output.json_option
 @output.server_options
 def create(server: Server, type: str, name: str, attributes: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Make the entity NAME of TYPE, with those attributes. A list is written as JSON: grants='["read:*"]'."""
+    """Create the entity NAME of TYPE with these attributes. A list is JSON: grants='["read:*"]'."""
     create_one, given = server.management.create, _given(attributes)
     _show(when_agreed(lambda drops: create_one(type, name, given, drops_at_most=drops), yes), as_json)
 
@@ -102,9 +102,9 @@ def create(server: Server, type: str, name: str, attributes: tuple[str, ...], ye
 @output.json_option
 @output.server_options
 def update(server: Server, type: str, name: str, attributes: tuple[str, ...], yes: bool, as_json: bool) -> None:
-    """Change attributes of the entity NAME of TYPE. The value `null` takes one away.
+    """Change attributes of the entity NAME of TYPE. The value `null` clears an attribute.
 
-    Where a log would drop events because of it, this says which, and asks; without a terminal, --yes is needed.
+    Asks for confirmation if a log would drop events; without a terminal, use --yes.
     """
     update_one, given = server.management.update, _given(attributes)
     _show(when_agreed(lambda drops: update_one(type, name, given, drops_at_most=drops), yes), as_json)
@@ -116,7 +116,7 @@ def update(server: Server, type: str, name: str, attributes: tuple[str, ...], ye
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @output.server_options
 def delete(server: Server, type: str, name: str, yes: bool) -> None:
-    """Delete the entity NAME of TYPE: a log with its events, a user; a connection or a link is closed."""
+    """Delete the entity NAME of TYPE: a log with its events, or a user; close a connection or a link."""
     if not yes:
         ask(f"{type} {name}", "delete")
     when_agreed(lambda drops: server.management.delete(type, name, drops_at_most=drops), yes)

@@ -39,21 +39,29 @@ class ListenerRefused(EventLogError):
     )
 )
 @click.option(
-    "--type", "types", multiple=True, metavar="TYPE", help="Only that type, as log.created or log.*; several: any."
+    "--type",
+    "types",
+    multiple=True,
+    metavar="TYPE",
+    help="Only this type, such as log.created or log.*. Repeatable (any).",
 )
-@click.option("--log", "logs", multiple=True, metavar="LOG", help="Only what is about that log; several: any.")
-@click.option("--filter", "selector", metavar="SELECTOR", help="Only what that message selector says of attributes.")
-@click.option("--count", type=click.IntRange(min=1), help="End after so many.  [default: until interrupted]")
+@click.option(
+    "--log", "logs", multiple=True, metavar="LOG", help="Only notifications about this log. Repeatable (any)."
+)
+@click.option("--filter", "selector", metavar="SELECTOR", help="Only notifications that match this message selector.")
+@click.option(
+    "--count", type=click.IntRange(min=1), help="Exit after this many notifications.  [default: until interrupted]"
+)
 @json_option
 @click.option("--amqp-url", metavar="URL", envvar=client_variables.AMQP_URL, default=DEFAULT_URL, show_default=True,
               show_envvar=True, help="The server's AMQP port (amqp:// or amqps://).")  # fmt: skip
 @click.option("--user", metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name.")
-@click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True, help="Password; best by the variable.")
+@click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True, help="Password; prefer the variable.")
 @click.option("--ca-file", metavar="FILE", type=LocalPath(),
               help="Certificates to trust with amqps.  [default: the system's]")  # fmt: skip
 @click.option("--no-verify", is_flag=True, help="With amqps, do not check the server's certificate.")
 @click.option("--retry-s", metavar="SECONDS", type=click.FloatRange(min=0), default=10.0, show_default=True,
-              help="How long to try to connect at first; with 0, also end when the connection is lost.")  # fmt: skip
+              help="How long to retry the first connection; with 0, also exit when a connection is lost.")  # fmt: skip
 def events(
     types: tuple[str, ...],
     logs: tuple[str, ...],
@@ -67,11 +75,11 @@ def events(
     no_verify: bool,
     retry_s: float,
 ) -> None:
-    """Follow what happens in the server.
+    """Follow the server's notifications.
 
-    Logs, connections, links, partitions, consumers, refusals, disk, webhooks, logins: from now on, until interrupted.
-    A connection that is lost is made again; it says so, as what happened meanwhile is not shown.
-    The reference of events has all types and their attributes, which a selector may name.
+    Prints notifications about logs, connections, links, partitions, consumers, refusals, disk, webhooks and logins
+    until interrupted. After a lost connection it reconnects and reports that notifications were missed. The reference
+    of events lists all types and the attributes that a selector can use.
     """
     wanted = selector_of(types, logs, selector)
     url = with_credentials(amqp_url, user, password)
@@ -99,7 +107,7 @@ def types_of(text: str) -> list[str]:
     found = [type.value for type in NotificationType if fnmatchcase(type.value, pattern)]
     if not found:
         known = ", ".join(type.value.removeprefix(DOMAIN) for type in NotificationType)
-        raise click.UsageError(f"--type: no type is called {text}; there are {known}")
+        raise click.UsageError(f"--type: there is no type {text}; there are {known}")
     return found
 
 
@@ -115,12 +123,12 @@ def with_credentials(url: str, user: str | None, password: str | None) -> str:
     except ValueError:  # its text may hold a part of the password
         has_host = False
     if not has_host or parts.scheme not in ("amqp", "amqps"):
-        raise click.UsageError("--amqp-url: amqp://HOST:PORT or amqps://HOST:PORT is expected")
+        raise click.UsageError("--amqp-url: expected amqp://HOST:PORT or amqps://HOST:PORT")
     if user and not parts.username:
         netloc = f"{quote(user, safe='')}:{quote(password or '', safe='')}@{parts.netloc}"
         parts = parts._replace(netloc=netloc)
     if parts.username and not parts.password:
-        raise click.UsageError(f"--password: {parts.username} needs one")
+        raise click.UsageError(f"--password: {parts.username} needs a password")
     return parts.geturl()
 
 
@@ -171,7 +179,7 @@ class NotificationListener:
             receiver = client.receiver("$events", filter=filters)
             receiver.attached()
             if self._was_connected:
-                told = f"connected to {self._shown} again; what happened meanwhile is not shown"
+                told = f"connected to {self._shown} again; notifications in between were missed"
                 click.echo(f"headwater: {told}", err=True)
             else:
                 self._was_connected = True

@@ -21,7 +21,7 @@ config_option = click.option(
     "--config",
     "file",
     type=LocalPath(path_type=Path),
-    help="Configuration file.  [default: headwater.toml, where there is one]",
+    help="Configuration file.  [default: headwater.toml, if it exists]",
 )
 
 

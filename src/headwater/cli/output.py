@@ -48,23 +48,25 @@ _QUOTED = re.compile(r"[\s'\"\\]")
 @contextmanager
 def in_doubt(how: Callable[[Sequence[str]], str]) -> Iterator[None]:
     """Whoever appends with a command cannot look at an error's ids: OutcomeUnknown says `how` it is repeated, so that
-    the events are there once. `how` gets the ids.
+    the events are then stored once. `how` gets the ids.
     """
     try:
         yield
     except OutcomeUnknown as error:
         cause = "" if error.__cause__ is None else f"{error.__cause__}: "
-        error.args = (f"{cause}whether the events are in log {show(error.name)} is not known; {how(error.ids)}",)
+        error.args = (f"{cause}it is unknown whether the events are in log {show(error.name)}; {how(error.ids)}",)
         raise
 
 
 def how_to_repeat(given: Sequence[Event], ids: Sequence[str]) -> str:
     """How an append of given events is repeated; without an id of its own, an event got one on the way."""
     if all(event.id for event in given):
-        return f"{AGAIN}: the events are there once"
+        return f"{AGAIN}: the events are then stored once"
     if len(ids) == 1:
-        return f"{AGAIN} with --id {ids[0]}: the event is there once"
-    return "\n".join((f"{AGAIN} with these ids, one for each line of its input, and the events are there once:", *ids))
+        return f"{AGAIN} with --id {ids[0]}: the event is then stored once"
+    return "\n".join(
+        (f"{AGAIN} with these ids, one for each line of its input; the events are then stored once:", *ids)
+    )
 
 
 def server_options(function: F) -> F:
@@ -106,17 +108,17 @@ def server_options_of_group(function: F) -> F:
 _SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
     "url": click.option("--url", metavar="URL", envvar=client_variables.URL, default=DEFAULT_URL, show_default=True,
                         show_envvar=True,
-                        help="The server; several addresses of one, with commas between them, are asked in turn."),
+                        help="The server. Several addresses, separated by commas, are tried in turn."),
     "user": click.option("--user", metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name."),
     "password": click.option("--password", envvar=client_variables.PASSWORD, show_envvar=True,
-                             help="Password; best by the variable."),
+                             help="Password; prefer the variable."),
     "token": click.option("--token", envvar=client_variables.TOKEN, show_envvar=True,
-                          help="Bearer token; best by the variable."),
+                          help="Bearer token; prefer the variable."),
     "ca_file": click.option("--ca-file", metavar="FILE", type=LocalPath(),
                             help="Certificates to trust with https.  [default: the system's]"),
     "no_verify": click.option("--no-verify", is_flag=True, help="With https, do not check the server's certificate."),
     "retry_s": click.option("--retry-s", metavar="SECONDS", type=click.FloatRange(min=0), default=10.0,
-                            show_default=True, help="How long to try while the server is away or overloaded."),
+                            show_default=True, help="How long to retry while the server is unreachable or overloaded."),
 }  # fmt: skip
 
 
@@ -151,20 +153,20 @@ def check_bounds(bounds: Mapping[str, Any]) -> None:
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
-partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only that partition.")
+partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
 def query_options(function: F) -> F:
     """`--type`, `--tag`, `--exact-tag` and `--query`; the command gets a `Query` as `query`."""
 
-    @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of that type; several: any.")
+    @click.option("--type", "types", multiple=True, metavar="TYPE", help="Only events of this type. Repeatable (any).")
     @click.option(
-        "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with that tag; several: all."
+        "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with this tag. Repeatable (all)."
     )
     @click.option(
-        "--exact-tag", "exact_tags", multiple=True, metavar="TAG", help="The same, but a key alone is just that tag."
+        "--exact-tag", "exact_tags", multiple=True, metavar="TAG", help="Like --tag, but a bare key is an exact tag."
     )
-    @click.option("--query", "text", metavar="QUERY", help="A query as `headwater query --help` explains it.")
+    @click.option("--query", "text", metavar="QUERY", help="A query; see `headwater query --help`.")
     @functools.wraps(function)
     def with_query(*args: Any, text: str | None, **options: Any) -> Any:
         terms = {name: options.pop(name) for name in ("types", "tags", "exact_tags")}
@@ -258,5 +260,5 @@ def pair(text: str, what: str) -> tuple[str, str]:
     """The two sides of NAME=VALUE. Raises InvalidArgument."""
     name, equals, value = text.partition("=")
     if not name or not equals:
-        raise InvalidArgument(f"NAME=VALUE is expected, {text!r} given", what)
+        raise InvalidArgument(f"expected NAME=VALUE, got {text!r}", what)
     return name, value

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def connections() -> None:
     """List and close AMQP connections.
 
-    It takes `manage` on `*`.
+    Requires `manage` on `*`.
     """
 
 
@@ -29,7 +29,7 @@ def list_connections(server: Server, as_json: bool) -> None:
     """List the AMQP connections."""
     columns = {"name": "connection", "peer": "peer", "port": "port", "user": "user", "containerId": "container",
                "product": "product", "links": "links", "openedAt": "opened"}  # fmt: skip
-    nothing = "no AMQP connections that you may see; each client of AMQP makes one, and to see it takes `manage` on `*`"
+    nothing = "there are no AMQP connections that you can see; to see those of others, you need `manage` on `*`"
     _list(server, "connection", columns, as_json, nothing)
 
 
@@ -37,7 +37,7 @@ def list_connections(server: Server, as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="CONNECTION...")
 @output.server_options
 def close_connections(server: Server, names: tuple[str, ...]) -> None:
-    """Close connections, by the names that the list shows. Clients may connect again."""
+    """Close connections by their names in the list. Clients may reconnect."""
     _close(server, "connection", names)
 
 
@@ -46,13 +46,13 @@ def close_connections(server: Server, names: tuple[str, ...]) -> None:
 def links() -> None:
     """List and close AMQP links.
 
-    They say who sends to a log or receives from it, and how far behind a receiver is. One's own are listed; all of them
-    with `manage` on `*`, which it takes to close any.
+    Shows who sends to a log or receives from it, and how far behind receivers are. You see your own links; seeing all
+    and closing any requires `manage` on `*`.
     """
 
 
 @links.command("list", epilog=output.examples("headwater links list --log orders --json"))
-@click.option("--log", help="Only those of that log.")
+@click.option("--log", help="Only those of this log.")
 @output.json_option
 @output.server_options
 def list_links(server: Server, log: str | None, as_json: bool) -> None:
@@ -60,7 +60,7 @@ def list_links(server: Server, log: str | None, as_json: bool) -> None:
     columns = {"name": "link", "log": "log", "role": "role", "containerId": "container", "linkName": "name",
                "group": "group", "partition": "partition", "position": "position", "lag": "behind",
                "deliveries": "messages"}  # fmt: skip
-    nothing = "no AMQP links that you may see; a sender or a receiver of AMQP makes one"
+    nothing = "there are no AMQP links that you can see; AMQP senders and receivers create them"
     _list(server, "link", columns, as_json, nothing, _terms(log=log))
 
 
@@ -68,7 +68,7 @@ def list_links(server: Server, log: str | None, as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="LINK...")
 @output.server_options
 def close_links(server: Server, names: tuple[str, ...]) -> None:
-    """Detach links, by the names that the list shows. Clients may attach again."""
+    """Detach links by their names in the list. Clients may attach again."""
     _close(server, "link", names)
 
 
@@ -79,13 +79,13 @@ def groups() -> None:
 
 
 @groups.command("list", epilog=output.examples("headwater groups list --log orders --json"))
-@click.option("--log", help="Only those of that log.")
+@click.option("--log", help="Only those of this log.")
 @output.json_option
 @output.server_options
 def list_groups(server: Server, log: str | None, as_json: bool) -> None:
-    """List the consumer groups of the logs that you may read or manage, and how far behind they are."""
+    """List the consumer groups of logs that you can read or manage, and how far behind they are."""
     columns = {"name": "group", "members": "members", "positions": "positions", "lags": "behind", "owners": "owners"}
-    nothing = "no consumer groups that you may see; an AMQP receiver that names a group makes one"
+    nothing = "there are no consumer groups that you can see; AMQP receivers that name a group create them"
     _list(server, "consumerGroup", columns, as_json, nothing, _terms(log=log))
 
 
@@ -93,8 +93,8 @@ def list_groups(server: Server, log: str | None, as_json: bool) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="LOG/GROUP...")
 @output.server_options
 def close_groups(server: Server, names: tuple[str, ...]) -> None:
-    """Detach the links of all members of groups, by the names that the list shows. What a group has read stays known:
-    `headwater manage delete consumerGroup LOG/GROUP` forgets that, when it has no members.
+    """Detach the links of all members of groups, by the names in the list. The groups keep their positions;
+    `headwater manage delete consumerGroup LOG/GROUP` deletes those of a group without members.
     """
     for name in names:
         group = server.management.read("consumerGroup", name)
@@ -107,17 +107,19 @@ def close_groups(server: Server, names: tuple[str, ...]) -> None:
 
 @groups.command("reset", epilog=output.examples("headwater groups reset orders/workers --after 4711"))
 @click.argument("name", metavar="LOG/GROUP")
-@click.option("--after", type=click.IntRange(min=0), required=True, help="Everything up to that number is done with.")
-@click.option("--partition", type=click.IntRange(min=0), help="Only in that partition.  [default: in all of them]")
+@click.option(
+    "--after", type=click.IntRange(min=0), required=True, help="Mark everything up to this number as processed."
+)
+@click.option("--partition", type=click.IntRange(min=0), help="Only in this partition.  [default: all]")
 @output.server_options
 def reset_group(server: Server, name: str, after: int, partition: int | None) -> None:
-    """Set the position of a consumer group that has no members, back or forth."""
+    """Set the position of a consumer group without members, forward or back."""
     group = server.management.read("consumerGroup", name)
     there = range(server.management.read("log", group["log"])["partitions"])
     positions = {str(number): after for number in (there if partition is None else [partition])}
     server.management.update("consumerGroup", name, {"positions": positions})
     place = "" if partition is None else f" in partition {partition}"
-    click.echo(f"{name} goes on after {after:,}{place}")
+    click.echo(f"{name} continues after {after:,}{place}")
 
 
 def _list(

@@ -17,14 +17,13 @@ from .output import examples
         "spark-submit --master yarn $(headwater pipeline --script) copy --from orders ...",
     ),
 )
-@click.option("--script", is_flag=True, help="Show the file that spark-submit is given.")
+@click.option("--script", is_flag=True, help="Print the path of the file to pass to spark-submit.")
 @click.pass_context
 def pipeline(context: click.Context, script: bool) -> None:
     """Run a pipeline on Spark.
 
-    On this machine, or on any cluster with --master. It needs the extra `spark` and nothing else. SIGINT and
-    SIGTERM stop it after the batch that is running, a second one at once; a pipeline can be killed at any time, and
-    started again.
+    Runs on this machine, or on a cluster with --master. It only needs the extra `spark`. The first SIGINT or SIGTERM
+    stops it after the current batch, the second one immediately; it can be killed and restarted at any time.
     """
     if script:
         click.echo(SCRIPT)

@@ -41,15 +41,15 @@ class OutboxFailed(EventLogError):
 @click.argument("database")
 @click.argument("log")
 @click.option("--table", help=f"The outbox table: {TABLE}, or evt_queue with --futoin.")
-@click.option("--futoin", is_flag=True, help="The table is the evt_queue of FutoIn's own implementation.")
-@click.option("--move", is_flag=True, help="With --futoin: copy all events and evt_consumers once, and delete nothing.")
+@click.option("--futoin", is_flag=True, help="Read the evt_queue table of FutoIn's own implementation.")
+@click.option("--move", is_flag=True, help="With --futoin: copy all events and evt_consumers once and delete nothing.")
 @click.option(
-    "--owner", "owners", multiple=True, metavar="ID=NAME", help="With --move: the user here of a user id there."
+    "--owner", "owners", multiple=True, metavar="ID=NAME", help="With --move: the Headwater user for a FutoIn user id."
 )
 @click.option(
     "--source", default="", help="With --futoin: the source of the events, /futoin/DATABASE/TABLE by default."
 )
-@click.option("--once", is_flag=True, help="End when the table is empty.")
+@click.option("--once", is_flag=True, help="Exit when the table is empty.")
 @click.option("--interval-s", type=click.FloatRange(min=0.01), default=0.2, show_default=True,
               help="How often to look for new rows.")  # fmt: skip
 @server_options
@@ -65,22 +65,21 @@ def relay(
     once: bool,
     interval_s: float,
 ) -> None:
-    """Append what an outbox table holds, exactly once.
+    """Append the rows of an outbox table, exactly once.
 
-    DATABASE is a SQLite file that exists, postgresql://..., or mysql://USER:PASSWORD@HOST/DATABASE; LOG gets the
-    events. The table is made where it is missing, but for FutoIn's. May be stopped or killed at any time, and started
-    again.
+    DATABASE is an existing SQLite file, postgresql://..., or mysql://USER:PASSWORD@HOST/DATABASE; LOG is the target.
+    Creates the table if it does not exist, except FutoIn's. It can be killed and restarted at any time.
     """
     from ..client.event_queue import QUEUE, QueueRelay
     from ..client.outbox import Relay, connect_database, create_table
 
     if (move or source) and not futoin:
-        raise click.UsageError("--move and --source are for --futoin")
+        raise click.UsageError("--move and --source require --futoin")
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopped.set())
     if scheme_of(database) is None and not os.path.exists(database):
-        problem = "there is no such file; a SQLite file that exists, postgresql://... or mysql://... is expected"
+        problem = "no such file; expected an existing SQLite file, postgresql://... or mysql://..."
         raise InvalidInput(problem, show(database))
     with in_doubt(lambda _: AGAIN), _told(database), contextlib.closing(connect_database(database)) as connection:
         if futoin:
@@ -105,7 +104,7 @@ def _move(queue: QueueRelay, log: EventLog, owners: tuple[str, ...]) -> None:
 
     names = dict(each.partition("=")[::2] for each in owners)
     if not all(names) or not all(names.values()):
-        raise click.UsageError(f"--owner {' '.join(owners)} given, ID=NAME is allowed, like 1=alice")
+        raise click.UsageError(f"--owner: expected ID=NAME such as 1=alice, got {' '.join(owners)}")
     events, positions = move(queue, log, names)
     click.echo(f"{events} events of {queue.source}")
     for each in positions:

@@ -15,15 +15,15 @@ from .output import examples
 @click.command(
     epilog=examples("headwater scrub --data /var/lib/headwater", "headwater scrub --now --data /var/lib/headwater")
 )
-@click.option("--now", is_flag=True, help="Begin a pass now.")
+@click.option("--now", is_flag=True, help="Start a pass now.")
 @config_option
 @setting_options("data")
 def scrub(now: bool, file: Path | None, **flags: object) -> None:
-    """Show what the scrub found, or begin a pass now.
+    """Show the results of the scrub, or start a pass now.
 
-    A server reads every file of its data directory from the disk again, once in limits.scrub_ms, and verifies it. With
-    --now a server that runs begins a pass within a second or, in its first minute, after that; one that does not run,
-    at its next start. Ends with 5 if damage is known.
+    A server verifies every file of its data directory on the disk once per limits.scrub_ms. With --now a running server
+    starts a pass within a second (or after its first minute), others at their next start. Exits with 5 if damage is
+    known.
     """
     from ..core.errors import StorageUnavailable
     from ..storage.append.clock import show_ms
@@ -39,14 +39,14 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
     if now:
         with closing(open_state(config.data)) as state:
             ask(state, wall_clock_ms())
-        click.echo("a pass of the scrub begins")
+        click.echo("a scrub pass has started")
         return
     place = read_place(config.data)
     if not place.began_at:
-        click.echo("the scrub has not begun yet")
+        click.echo("the scrub has not run yet")
         return
     ended = f"ended {show_ms(place.ended_at)}" if place.ended_at else "is under way"
-    click.echo(f"the pass that began {show_ms(place.began_at)} {ended}: {shown(place)}")
+    click.echo(f"the pass that started {show_ms(place.began_at)} {ended}: {shown(place)}")
     has_home = home_of(config.data) is not None
     for each in place.damaged:
         click.echo(f"{each.path}: {told(each, has_home=has_home)}")

@@ -18,16 +18,15 @@ from .output import examples
     "logs",
     multiple=True,
     metavar="NAME[:PARTITIONS]",
-    help="A log to create where it is missing; may be repeated.  [default: default, where there is no log]",
+    help="A log to create if it does not exist.  Repeatable.  [default: `default` if there is no log]",
 )
 @setting_options()
 def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Run the server.
 
-    Without any option: on 127.0.0.1 port 8080, data in ./headwater-data, with one log named "default". It prints one
-    line for each address on which it listens, when it is ready, and logs to stderr. SIGTERM or Ctrl-C shuts it down
-    gracefully; a second one ends it at once. SIGHUP loads renewed certificates; from a terminal that was closed it
-    shuts the server down gracefully.
+    By default it listens on 127.0.0.1 port 8080, stores data in ./headwater-data and has one log named "default". When
+    ready, it prints a line for each address; it logs to stderr. SIGTERM or Ctrl-C shuts it down gracefully, a second
+    one immediately. SIGHUP reloads certificates; from a closed terminal it shuts the server down gracefully.
     """
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)

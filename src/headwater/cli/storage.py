@@ -31,19 +31,17 @@ directory = LocalPath(path_type=Path)
 )
 @click.argument("backup", type=directory, required=False)
 @click.option(
-    "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG, for ever, so that it opens again."
+    "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG for good, so that it opens."
 )
-@click.option(
-    "--repair-clock", "late", metavar="LOG", help="Count the events of LOG that a wrong clock recorded as recorded now."
-)
+@click.option("--repair-clock", "late", metavar="LOG", help="Set future recording times of LOG's events to now.")
 @click.option(
     "--accept-state-loss",
     "state_is_lost",
     is_flag=True,
-    help="Go on with what is sound of a damaged state (settings, consumers, users); the old files are kept beside it.",
+    help="Continue with the intact part of a damaged state (settings, consumers, users); the old files are kept.",
 )
 @click.option(
-    "--adopt", "adopted", metavar="LOG", help="Serve LOG again, whose directory is there, but not known to the state."
+    "--adopt", "adopted", metavar="LOG", help="Serve LOG again if its directory exists but is unknown to the state."
 )
 @json_option
 @config_option
@@ -58,11 +56,11 @@ def check(
     file: Path | None,
     **flags: object,
 ) -> None:
-    """Verify a data directory on which no server runs, or a BACKUP.
+    """Verify a data directory that no server uses, or a BACKUP.
 
-    Reads everything: the state, the checksum of every frame, the order of the numbers, and the index against the log.
-    Changes nothing, unless one of the options says so. Exits with 0 if everything is sound, with 5
-    if something is damaged, and with 4 if nothing is, but a newer headwater wrote some of it.
+    Reads everything: the state, all frames and their checksums, the order of the numbers, and the index. Changes
+    nothing without one of the options below. Exits with 0 if everything is intact, with 5 if something is damaged, and
+    with 4 if a newer version of headwater wrote some of it.
     """
     from ..storage import accept_loss, accept_state_loss, adopt_log, check_directory, repair_clock
     from ..storage.append.clock import show_ms
@@ -71,7 +69,7 @@ def check(
     data = load_config(file, flags).data
     if backup is not None:
         if lost or late or state_is_lost or adopted:
-            raise click.UsageError("a backup is never changed: restore it, and mend the new directory")
+            raise click.UsageError("a backup is never changed: restore it, and repair the new directory")
         read_manifest(backup)
         data = backup
     if state_is_lost:
@@ -84,7 +82,7 @@ def check(
             click.echo(f"{lost}: events {first} to {last} are given up", err=True)
     if late is not None:
         if (found := repair_clock(data, late)) is None:
-            click.echo(f"{late}: no event is recorded in the future", err=True)
+            click.echo(f"{late}: no events are recorded in the future", err=True)
         else:
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
             click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
@@ -120,11 +118,11 @@ def check(
 @config_option
 @setting_options("data")
 def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> None:
-    """Copy a data directory to TARGET, whether a server runs on it or not, and verify the copy.
+    """Back up a data directory to TARGET, with or without a running server, and verify the copy.
 
-    TARGET must not exist, or be empty. The copy holds every event that was acknowledged before the command began.
-    Damaged logs are copied as they are, and named with the numbers of their events; the exit code is 1 then. Remove an
-    older backup only after 0.
+    TARGET must be new or empty. The copy has every event acknowledged before the command started. Damaged logs are
+    copied unchanged and listed with the numbers of their events; the exit code is then 1. Remove older backups only
+    after exit code 0.
     """
     from ..storage import backup as copy
 
@@ -139,16 +137,13 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
 @click.command(epilog=examples("headwater restore /mnt/backup/2026-01-31 /var/lib/headwater"))
 @click.argument("source", metavar="BACKUP", type=directory)
 @click.argument("target", metavar="DIR", type=directory)
-@click.option(
-    "--accept-damage", "accepts_damage", is_flag=True, help="Restore damaged logs as they are: other logs are whole."
-)
+@click.option("--accept-damage", "accepts_damage", is_flag=True, help="Also restore damaged logs, as they are.")
 @json_option
 def restore(source: Path, target: Path, accepts_damage: bool, as_json: bool) -> None:
-    """Make the data directory DIR from a BACKUP.
+    """Restore a BACKUP to a new data directory DIR.
 
-    Each file is compared with its checksum in the backup; DIR cannot be served before all of them fit.
-    DIR must not exist, or be empty. Each restored log is a new incarnation: its events keep their numbers, and new ones
-    go on above any number that was ever issued.
+    Every file is compared with its checksum; DIR cannot be served before all match. DIR must be new or empty. Each
+    restored log is a new incarnation: events keep their numbers, and new ones continue above every number ever issued.
     """
     from ..storage import restore as copy
 
@@ -174,9 +169,7 @@ def _show(as_json: bool, sentence: str, report: BackupReport) -> None:
         for problem in problems:
             click.echo(f"{name} is damaged: {problem}", err=True)
     if not report.is_proved:
-        click.echo(
-            "an earlier headwater made this backup, without checksums of its files: run headwater check", err=True
-        )
+        click.echo("this backup was made by an earlier version, without file checksums: run headwater check", err=True)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:

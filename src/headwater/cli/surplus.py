@@ -65,7 +65,7 @@ def _write_all(copy: StoppedCopy, found: list[Surplus], target: Path) -> None:
     from ..storage.state.journal import NAME
 
     if not is_empty(target):
-        raise InvalidInput("not empty; name a new directory, or an empty one", str(target))
+        raise InvalidInput("not empty; use a new or empty directory", str(target))
     make_directory(target)
     for each in found:
         if each.name == NAME or not each.size:

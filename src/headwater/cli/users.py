@@ -32,7 +32,7 @@ class UserExists(EventLogError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"there is a user {name!r} already; --replace gives it a new password and new rights")
+        super().__init__(f"user {name!r} already exists; use --replace to set a new password and new rights")
 
 
 class UserNotFound(EventLogError):
@@ -47,8 +47,8 @@ class UserNotFound(EventLogError):
 def user() -> None:
     """Add, list and remove users.
 
-    As soon as there is one user, every request needs credentials. Users are kept in the data directory; a server that
-    runs on it follows within a second. They can also be written into the configuration (--print shows how).
+    Once there is a user, every request needs credentials. Users are stored in the data directory; a running server
+    follows within a second. They can also be written to the configuration file (see --print).
     """
 
 
@@ -66,13 +66,15 @@ def user() -> None:
     multiple=True,
     required=True,
     metavar="RIGHTS:PATTERN",
-    help="Rights (of read, append, manage, metrics; or all) on the logs whose names match; may be repeated.",
+    help="Rights (of read, append, manage, metrics; or all) on logs with matching names. Repeatable.",
 )
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
-@click.option("--token", "wants_token", is_flag=True, help="Make a bearer token and print it, once; asks no password.")
-@click.option("--key", "wants_key", is_flag=True, help="Make a secret key for signed messages and print it (base64).")
-@click.option("--replace", is_flag=True, help="Replace the user of that name, if there is one.")
-@click.option("--print", "only_prints", is_flag=True, help="Print the user for the configuration file; store nothing.")
+@click.option("--token", "wants_token", is_flag=True, help="Print a new bearer token instead of asking for a password.")
+@click.option("--key", "wants_key", is_flag=True, help="Create a secret key for signed messages and print it (base64).")
+@click.option("--replace", is_flag=True, help="Replace the user if it exists.")
+@click.option(
+    "--print", "only_prints", is_flag=True, help="Print the user for the configuration file instead of storing it."
+)
 @config_option
 @setting_options("data")
 def add(
@@ -88,8 +90,8 @@ def add(
 ) -> None:
     """Add a user.
 
-    The password is asked for, or read from standard input, never given as an argument. Only hashes of passwords and
-    tokens are stored; a secret key is stored as it is, because signatures are computed with it.
+    The password is prompted for or read from standard input, never given as an argument. Only hashes of passwords and
+    tokens are stored; secret keys are stored as they are, to compute signatures.
     """
     config = load_config(file, flags)
     accounts.check_user_name(name)
@@ -131,9 +133,9 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
     with _state(config) as state:
         stored = [accounts.decode_entry(item) for item in state.items(accounts.KIND)]
         nobody = (
-            f"no users any more: {_CLOSED}"
+            f"there are no users any more: {_CLOSED}"
             if state.had_users()
-            else "no users: everything is allowed, on loopback only"
+            else "there are no users: everything is allowed, on loopback only"
         )
     found = {account.name: (account, "data directory") for account in stored}
     found |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
@@ -152,7 +154,7 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("data")
 def remove(name: str, file: Path | None, **flags: object) -> None:
-    """Remove a user of the data directory."""
+    """Remove a user from the data directory."""
     config = load_config(file, flags)
     with _state(config) as state:
         if not state.delete(accounts.KIND, name):
@@ -161,17 +163,17 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
         has_users = bool(config.users) or any(True for _ in state.items(accounts.KIND))
     click.echo(f"user {name} is removed", err=True)
     if not has_users:
-        click.echo(f"it was the last one: {_CLOSED}", err=True)
+        click.echo(f"it was the last user: {_CLOSED}", err=True)
 
 
 @user.command("allow-everybody", epilog=examples("headwater user allow-everybody --data /var/lib/headwater"))
 @config_option
 @setting_options("data")
 def allow_everybody(file: Path | None, **flags: object) -> None:
-    """Allow everything to everybody again, on loopback, after the last user was removed.
+    """Allow requests without credentials from loopback again, after the last user was removed.
 
-    A data directory that has had users refuses every request when there are none, until this is said. The
-    server logs a warning at each start.
+    A data directory that had users refuses every request when there are none, until you run this. The server logs a
+    warning at each start.
     """
     config = load_config(file, flags)
     with _state(config) as state:
@@ -180,7 +182,7 @@ def allow_everybody(file: Path | None, **flags: object) -> None:
             raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
         state.put(*accounts.EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
         state.keep_had_users(False)
-    click.echo(f"{config.data}: on loopback, everything is allowed to everybody", err=True)
+    click.echo(f"{config.data}: requests from loopback need no credentials", err=True)
 
 
 class _Row(NamedTuple):
@@ -202,7 +204,10 @@ class _Row(NamedTuple):
 @contextlib.contextmanager
 def _state(config: Config) -> Iterator[StateStore]:
     if config.storage == "memory":
-        raise InvalidInput("memory is set, but users are kept in a data directory; put them into the file", "storage")
+        raise InvalidInput(
+            "the setting is memory, but users are stored in a data directory; put them into the configuration file",
+            "storage",
+        )
     from ..storage.state.data_directory import has_data, open_state, refuse_foreign
 
     if not has_data(config.data):

@@ -84,7 +84,7 @@ def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE
     JSON can represent. The event gets its number when a relay appends it, not before. Raises InvalidInput.
     """
     if not isinstance(type, str) or not EVENT_TYPE.fullmatch(type):
-        raise InvalidInput(f"{show(type)} given, ^{EVENT_TYPE.pattern}$ is allowed", "type")
+        raise InvalidInput(f"expected ^{EVENT_TYPE.pattern}$, got {show(type)}", "type")
     try:
         text = msgspec.json.encode(data).decode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -183,8 +183,8 @@ def connect_database(address: str) -> Any:
             raise _lacking("MySQL", "PyMySQL", "mysql") from None
         return pymysql.connect(**_of_address(address), charset="utf8mb4")
     if (scheme := scheme_of(address)) is not None:
-        problem = "a SQLite file, postgresql://... or mysql://... is expected"
-        raise InvalidInput(f"{problem}; {scheme}:// is not served", "database")
+        problem = "expected a SQLite file, postgresql://... or mysql://..."
+        raise InvalidInput(f"{problem}; {scheme}:// is not supported", "database")
     return sqlite3.connect(os.path.abspath(address), timeout=30, check_same_thread=False)  # `file:x` is a path too
 
 
@@ -199,10 +199,10 @@ def _of_address(address: str) -> dict[str, Any]:
         host, port = unquote(parts.hostname or "localhost"), parts.port or 3306
     except ValueError:
         raise InvalidInput(
-            "mysql://USER:PASSWORD@HOST:PORT/DATABASE is allowed; the port is no number", "database"
+            "the port is not a number; expected mysql://USER:PASSWORD@HOST:PORT/DATABASE", "database"
         ) from None
     if len(parts.path) < 2:
-        raise InvalidInput("no database given, mysql://USER:PASSWORD@HOST:PORT/DATABASE is allowed", "database")
+        raise InvalidInput("the database is missing; expected mysql://USER:PASSWORD@HOST:PORT/DATABASE", "database")
     place = {"unix_socket": host} if host.startswith("/") else {"host": host, "port": port}
     user, password = unquote(parts.username or ""), unquote(parts.password or "")
     return {**place, "user": user, "password": password, "database": unquote(parts.path[1:])}
@@ -239,11 +239,11 @@ def _check_open(transaction: Any) -> None:
         info = getattr(connection, "info", None)
         commits_at_once = bool(getattr(connection, "autocommit", False)) and getattr(info, "transaction_status", 0) == 0
     if commits_at_once:
-        raise InvalidInput("the connection commits each statement by itself; begin a transaction", "transaction")
+        raise InvalidInput("the connection is in autocommit mode; begin a transaction", "transaction")
 
 
 def checked_table(table: str) -> str:
     """A table name that cannot inject SQL. Raises InvalidInput."""
     if not _TABLE_NAME.fullmatch(table):
-        raise InvalidInput(f"{show(table)} given, {_TABLE_NAME.pattern} is allowed", "table")
+        raise InvalidInput(f"expected {_TABLE_NAME.pattern}, got {show(table)}", "table")
     return table

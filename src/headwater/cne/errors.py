@@ -70,11 +70,11 @@ _HIDDEN = (core.StorageCorrupted, core.StorageUnavailable, core.DiskFull)
 
 def _detail(error: Exception) -> str:
     if isinstance(error, _HIDDEN):
-        return "the log cannot take or give events at present; the server's operator must look at it"
+        return "the log is unavailable; the server's operator must look at it"
     if isinstance(error, http.BodyTooLarge):
         return too_large(error.given, error.allowed, "a body").detail
     if isinstance(error, http.CodedBody):
-        return "a compressed body is not taken"
+        return "compressed bodies are not supported"
     return error.problem if isinstance(error, core.InvalidInput) else str(error)
 
 

@@ -430,9 +430,9 @@ class Feed(Upstream):
             try:
                 await self.save()
             except EventLogError as error:
-                _logger.warning("the positions of the webhooks cannot be stored; it is tried again: %s", error)
+                _logger.warning("cannot store the positions of the webhooks; retrying: %s", error)
             except Exception:  # a full disk, with any error of the state store
-                _logger.exception("the positions of the webhooks cannot be stored; it is tried again")
+                _logger.exception("cannot store the positions of the webhooks; retrying")
 
     def _encoded_kept(self, uri: str) -> bytes | None:
         endpoint = self.endpoints.get(uri)

@@ -42,7 +42,7 @@ class Host(http.Host):
         Raises Unauthenticated, Forbidden.
         """
         if self.settings.client_certificates and not exchange.certificate:
-            raise Unauthenticated("a client certificate is needed")
+            raise Unauthenticated("a client certificate is required")
         if not self.guard.is_open:
             return f"user:{(await self._user(exchange, right)).name}"
         own_by_address(exchange.share, exchange.peer)

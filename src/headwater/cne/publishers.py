@@ -186,7 +186,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     id, address = (publisher.id, publisher.resource) if publisher else ("", "")
     ready, is_stamped = stored.prepared(notification, publisher=id, address=address)
     if not ready.source:
-        raise InvalidEvent("a string that is not empty is needed", "source")
+        raise InvalidEvent("expected a string that is not empty", "source")
     _check_size(ready, len(given.original), host.settings.event_bytes_max)
     event = stored.event_of(
         ready,
@@ -222,7 +222,7 @@ def _publisher_of(host: Host, notification: Notification) -> Publisher | None:
 def _is_strict(host: Host, exchange: Exchange) -> bool:
     given = exchange.parameter("strict")
     if given not in (None, "true", "false"):
-        raise RequestRefused(400, f"{show(given)} given, true or false is allowed", "strict")
+        raise RequestRefused(400, f"expected true or false, got {show(given)}", "strict")
     return host.settings.strict if given is None else given == "true"
 
 

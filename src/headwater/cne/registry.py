@@ -108,7 +108,7 @@ class Registry(Generic[R]):
         owners = [record.owner for record in self.by_id.values()]
         owners += [making.owner for making in self._being_made.values()]
         if len(owners) > (limit := self._settings.subscriptions_max):
-            raise TooMany(f"there may be {limit} {self._name}s")
+            raise TooMany(f"at most {limit} {self._name}s")
         # Many callers may share an address, and without users nothing but the address is known.
         limit = self._settings.owner_subscriptions_max
         if not owner.startswith("address:") and owners.count(owner) > limit:

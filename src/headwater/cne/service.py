@@ -264,9 +264,9 @@ class Service:
                         await self._deliver(feed, each)
                 await self._end(removed)
             except EventLogError as error:
-                _logger.error("late changes of subscriptions cannot be taken up at present: %s", error)
+                _logger.error("cannot apply late changes of subscriptions at present: %s", error)
             except Exception:
-                _logger.exception("taking up late changes of subscriptions failed; it is tried again")
+                _logger.exception("applying late changes of subscriptions failed; retrying")
 
     async def _forget_suspended(self) -> None:
         """Delete the subscriptions of endpoints suspended for longer than the configured time."""
@@ -277,9 +277,9 @@ class Service:
                 if (feed := self._supervisor.present) is not None and self._may_act():
                     await self._forget(feed, wall_clock_ms() - self.settings.forget_after_ms)
             except EventLogError as error:
-                _logger.error("subscriptions of suspended webhooks cannot be deleted at present: %s", error)
+                _logger.error("cannot delete subscriptions of suspended webhooks at present: %s", error)
             except Exception:
-                _logger.exception("deleting subscriptions of suspended webhooks failed; it is tried again")
+                _logger.exception("deleting subscriptions of suspended webhooks failed; retrying")
 
     async def _forget(self, feed: Feed, before: int) -> None:
         due = {endpoint.uri: endpoint for endpoint in feed.suspended() if endpoint.kept.suspended_at <= before}
@@ -320,13 +320,13 @@ class Service:
             if pattern.matches(parse(known.resource)):
                 return []
         self._check_states(feed, subscription.resource)
-        raise ResourceUnknown(f"nothing is known of {subscription.resource}")
+        raise ResourceUnknown(f"there is no event of {subscription.resource}")
 
     def _check_states(self, feed: Feed, resource: str) -> None:
         """Raises StatesFull if a resource may be unknown only for lack of room."""
         if not feed.states.has_room:
             limit = self.settings.states_max
-            raise StatesFull(f"{resource} has no current state: there is no room for more (cne.states_max is {limit})")
+            raise StatesFull(f"{resource} has no current state: the limit is reached (cne.states_max is {limit})")
 
     def _revive(self, subscription: Subscription) -> None:
         """Resume an endpoint that subscribes again."""

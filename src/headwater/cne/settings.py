@@ -29,75 +29,77 @@ LOOPBACK = "loopback"
 class Settings:
     """The O-Cloud notification API. Times are in ms, sizes in bytes."""
 
-    log: str = setting("cne", log_name, "log that holds the events; made when it is first needed")
+    log: str = setting("cne", log_name, "log for the events; created on first use")
     """Log that holds the events of the [notification API](notifications.md); created when first needed."""
-    cluster: str = setting("", name, "this server's own cluster, for `.` in a resource address")
+    cluster: str = setting("", name, "this server's cluster, for `.` in a resource address")
     """Name of the server's own cluster, for `.` in a resource address. If it is not set, `.` stands for every name."""
-    site: str = setting("", name, "this server's own site")
+    site: str = setting("", name, "this server's site")
     """Name of the server's own site, likewise."""
-    node: str = setting("", name, "this server's own node")
+    node: str = setting("", name, "this server's node")
     """Name of the server's own node, likewise."""
-    strict: bool = setting(False, boolean, "refuse events that break the specification in anything")
+    strict: bool = setting(False, boolean, "refuse events that deviate from the specification in any way")
     event_bytes_max: int = setting(
-        64 * KIB, byte_count(KIB, 16 * MIB), "largest event, as it is delivered; a larger one is answered 413"
+        64 * KIB, byte_count(KIB, 16 * MIB), "largest event as delivered; larger ones get 413"
     )
     hosts: tuple[str, ...] = setting(
-        (LOOPBACK,), hosts, "where webhooks may be: loopback, addresses, networks, names with *, or * for everywhere"
+        (LOOPBACK,), hosts, "allowed hosts of webhooks: loopback, addresses, networks, names with *, or * for any"
     )
     """Where webhooks may be: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for everywhere. A
     list."""
     delivery_mode: str = setting(
         "structured",
         one_of("structured", "binary", "starlingx"),
-        "how subscriptions that do not say get events: structured, binary, starlingx",
+        "delivery format of subscriptions that do not choose one: structured, binary, starlingx",
     )
     """How subscriptions without a `DeliveryMode` get events: `structured`, `binary`, or `starlingx` (v2 only): in the
     [envelope](notifications.md#starlingx) that StarlingX consumers expect."""
-    v1_wraps: bool = setting(False, boolean, "send CloudEvents to subscribers of v1, and not bare events")
-    v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, and not the subscription's")
-    webhook_handshake: bool = setting(False, boolean, "ask a new webhook by CloudEvents' OPTIONS handshake, too")
+    v1_wraps: bool = setting(False, boolean, "send CloudEvents, not bare events, to v1 subscribers")
+    v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, not the subscription's")
+    webhook_handshake: bool = setting(False, boolean, "also validate new webhooks with CloudEvents' OPTIONS handshake")
     webhook_ca: Path | None = setting(
-        None, path, "file with the authorities (PEM) that webhooks' certificates are verified by; default: the system's"
+        None, path, "file with the CA certificates (PEM) to verify webhooks; default: the system's"
     )
     """File with the certificate authorities (PEM) to verify webhooks by, in place of the system's. It is read again
     when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
     webhook_certificate: Path | None = setting(
-        None, path, "file with the certificate chain (PEM) that webhooks are shown when they ask for one; with its key"
+        None, path, "file with the client certificate chain (PEM) for webhooks; requires its key"
     )
     """File with the certificate chain (PEM) to send to webhooks that request a client certificate. It needs
     `cne.webhook_key`."""
     webhook_key: Path | None = setting(None, path, "file with the private key (PEM) of cne.webhook_certificate")
-    public_reads: bool = setting(False, boolean, "where there are users, let everybody read all the same")
+    public_reads: bool = setting(False, boolean, "allow reading without credentials even if there are users")
     """Let everyone read subscriptions, publishers and current states, even if users are configured."""
     client_certificates: bool = setting(
-        False, boolean, "take calls that change something only with a verified client certificate"
+        False, boolean, "require a verified client certificate for calls that change something"
     )
     """Accept changes only from clients authenticated by a certificate of `tls.client_ca`."""
-    timeout_ms: int = setting(2000, duration_ms(10, 60_000), "how long a webhook may take to answer")
+    timeout_ms: int = setting(2000, duration_ms(10, 60_000), "time limit for a webhook's answer")
     queue_events_max: int = setting(
-        1000, whole_number(1, 100_000), "events that wait in memory for one endpoint; more wait in the log"
+        1000, whole_number(1, 100_000), "events queued in memory per endpoint; further ones are read from the log"
     )
     retry_ms_min: int = setting(200, duration_ms(1, 60_000), "pause after a webhook's first failure")
-    retry_ms_max: int = setting(30_000, duration_ms(1, 3_600_000), "longest pause between two tries")
+    retry_ms_max: int = setting(30_000, duration_ms(1, 3_600_000), "longest pause between two attempts")
     suspend_after_ms: int = setting(
-        3_600_000, duration_ms(0, 10**12), "how long a webhook may fail before it is suspended until resumed"
+        3_600_000, duration_ms(0, 10**12), "how long a webhook may fail before it is suspended"
     )
     """How long a webhook may fail before it is suspended until it is resumed."""
     forget_after_ms: int = setting(
-        604_800_000, duration_ms(1, 10**12), "how long a webhook may be suspended before its subscriptions are deleted"
+        604_800_000, duration_ms(1, 10**12), "delete the subscriptions of a webhook suspended for this long"
     )
     """How long a webhook may be suspended before its subscriptions are deleted. The event
     `io.headwater.webhook.forgotten` reports it."""
     subscriptions_max: int = setting(
-        10_000, whole_number(1, 1_000_000), "how many subscriptions, and how many publishers, there may be"
+        10_000, whole_number(1, 1_000_000), "maximum number of subscriptions, and of publishers"
     )
     owner_subscriptions_max: int = setting(
-        1000, whole_number(1, 1_000_000), "how many of each one user, or client certificate, may have"
+        1000,
+        whole_number(1, 1_000_000),
+        "maximum number of subscriptions, and of publishers, per user or client certificate",
     )
     """How many of each one user or one client certificate may have; without either, callers cannot be distinguished."""
 
     states_max: int = setting(
-        20_000, whole_number(1, 1_000_000), "how many resource addresses have a current state; known ones stay"
+        20_000, whole_number(1, 1_000_000), "maximum number of resource addresses with a current state"
     )
     """How many resource addresses have a current state. Beyond that, known ones stay, and events of others are still
     delivered; `CurrentState` of an address without a state is then 503."""

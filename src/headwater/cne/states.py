@@ -170,9 +170,7 @@ class States:
         if not self._is_reported:
             self._is_reported = True
             limits = f"cne.states_max is {self._addresses_max}, and they take {self._bytes} of {BYTES_MAX} bytes"
-            _logger.warning(
-                "there is no room for the current state of %s, nor of other new resources: %s", text, limits
-            )
+            _logger.warning("no room for the current state of %s or other new resources: %s", text, limits)
 
 
 def _strand(stored: Stored) -> Strand:

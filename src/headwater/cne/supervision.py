@@ -102,9 +102,9 @@ class FeedSupervisor:
                 if log is not None:
                     await self._follow(log)
             except EventLogError as error:
-                _logger.error("log %s cannot be followed at present: %s", self._settings.log, error)
+                _logger.error("cannot follow log %s at present: %s", self._settings.log, error)
             except Exception:
-                _logger.exception("following log %s failed; it is tried again", self._settings.log)
+                _logger.exception("following log %s failed; retrying", self._settings.log)
             if self._is_closing:
                 return
             self._wanted.clear()

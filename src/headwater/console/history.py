@@ -44,7 +44,7 @@ async def history(host: ConsoleHost, exchange: Exchange) -> None:
         return
     names = parameters["series"].split(",")
     if len(names) > SERIES_ASKED_MAX:
-        raise InvalidParameter("series", f"{len(names)} given, {SERIES_ASKED_MAX} are allowed")
+        raise InvalidParameter("series", f"expected at most {SERIES_ASKED_MAX}, got {len(names)}")
     now = time.time()
     found = {name: _values(host, user, name, step_s, now) for name in names}
     answer = HistoryOut(step_s, int(now) // step_s * step_s * 1000, found)
@@ -78,14 +78,12 @@ def _values(host: ConsoleHost, user: User, name: str, step_s: int, now: float) -
     host.guard.authorize(user, right, log)
     found = host.live.series.values(what, of if slash else None, step_s, now)
     if found is None:
-        raise InvalidParameter(
-            "series", f"{show(name)} given; without this parameter, the answer is those that there are"
-        )
+        raise InvalidParameter("series", f"{show(name)} given; without this parameter, the answer lists the series")
     return found
 
 
 def _step(text: str | None) -> int:
     steps = {None: FINE_S, str(FINE_S): FINE_S, str(COARSE_S): COARSE_S}
     if text not in steps:
-        raise InvalidParameter("step", f"{show(text)} given, {FINE_S} (an hour) and {COARSE_S} (a day) are allowed")
+        raise InvalidParameter("step", f"expected {FINE_S} (an hour) or {COARSE_S} (a day), got {show(text)}")
     return steps[text]

@@ -151,7 +151,7 @@ async def who(host: ConsoleHost, exchange: Exchange) -> None:
     """GET /console/session"""
     log = exchange.parameters("log").get("log")
     if log is not None and not 0 < len(log) <= LOG_CHARS_MAX:
-        raise InvalidParameter("log", f"{show(log)} given, the name of a log is allowed")
+        raise InvalidParameter("log", f"expected the name of a log, got {show(log)}")
     user = await host.user(exchange)
     shown = _shown(host, user, has_users=not host.guard.is_open)
     if log is not None:
@@ -184,7 +184,7 @@ def _credentials(given: LoginIn) -> Credentials:
 
 def _checked(text: str, chars_max: int, where: str) -> str:
     if not 0 < len(text) <= chars_max:
-        raise InvalidInput(f"{len(text)} characters given, 1 to {chars_max} are allowed", where)
+        raise InvalidInput(f"expected 1 to {chars_max} characters, got {len(text)}", where)
     return text
 
 

@@ -15,7 +15,7 @@ class ConsoleSettings:
     """Serve the [console](../guides/console.md) at `/console`. Without it everything below `/console` is 404, and a
     browser at `/` is not redirected there.
     """
-    read_only: bool = setting(False, boolean, "let the console look, and change nothing")
+    read_only: bool = setting(False, boolean, "make the console read-only")
     """Whether the console is read-only: requests of its pages that change something are refused (403), whatever its
     user may do elsewhere.
     """

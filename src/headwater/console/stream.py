@@ -88,9 +88,9 @@ async def stream(host: ConsoleHost, exchange: Exchange) -> None:
 def _without_place(host: ConsoleHost, user: User) -> str | None:
     """Why a user may not have one more stream; None if it may."""
     if host.live.watchers >= STREAMS_MAX:
-        return f"{STREAMS_MAX} streams are open already, and no more are allowed"
+        return f"{STREAMS_MAX} streams are already open, the maximum"
     if not host.guard.is_open and host.live.watchers_of(user.name) >= STREAMS_OF_USER_MAX:
-        return f"{STREAMS_OF_USER_MAX} streams of {user.name} are open already, and no more of one user are allowed"
+        return f"{STREAMS_OF_USER_MAX} streams of {user.name} are already open, the maximum per user"
     return None
 
 
@@ -248,5 +248,5 @@ def _names(text: str | None) -> list[str]:
         return []
     names = text.split(",")
     if len(names) > LOGS_MAX or len(set(names)) < len(names) or not all(names):
-        raise InvalidParameter("log", f"{show(text)} given, 1 to {LOGS_MAX} names with commas between them are allowed")
+        raise InvalidParameter("log", f"expected 1 to {LOGS_MAX} names separated by commas, got {show(text)}")
     return names

@@ -40,7 +40,7 @@ class TooManyLogins(LoginNotChecked, EventLogError):
     def __init__(self, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(
-            "too many logins from your address wait or have failed, so that this one was not looked at; "
+            "too many logins from your address are waiting or have failed, so this one was not checked; "
             f"try again in {math.ceil(retry_after_s)} s"
         )
 
@@ -51,7 +51,7 @@ class IssuerUnavailable(LoginNotChecked, EventLogError):
     def __init__(self, retry_after_s: float = 1.0) -> None:
         self.retry_after_s = retry_after_s
         super().__init__(
-            "the issuer of tokens does not answer, so that a key that is not known yet could not be fetched; "
+            "the token issuer does not answer, so its keys could not be fetched; "
             f"try again in {math.ceil(retry_after_s)} s"
         )
 
@@ -202,7 +202,7 @@ class OpenGuard(Guard):
 
     async def authenticate_signature(self, name: str, is_right: Callable[[bytes], bool], peer: str) -> User:
         """See Guard. No user has a key here."""
-        raise Unauthenticated("the message is signed, but no user is configured whose key could verify it")
+        raise Unauthenticated("the message is signed, but no user with a key is configured")
 
     def key(self, name: str) -> bytes | None:
         return None

@@ -42,7 +42,7 @@ def check_time(text: str) -> str | None:
     """Why a text is not an RFC 3339 time, or None. The date must exist; a leap second must end a month in UTC."""
     if _is_plain_time(text) or _exists(text):
         return None
-    return f"a time of RFC 3339 is expected, {show(text)} given"
+    return f"expected a time of RFC 3339, got {show(text)}"
 
 
 def time_order(text: str) -> tuple[int, str]:
@@ -86,11 +86,11 @@ def _minutes(clock: str) -> int:
 def _check_schema(text: str) -> str | None:
     if text and _URI_REFERENCE.fullmatch(text):
         return None
-    return f"a URI is expected, {show(text)} given"
+    return f"expected a URI, got {show(text)}"
 
 
 def _check_not_empty(text: str) -> str | None:
-    return None if text else "a text that is not empty is expected, '' given; leave it out where there is none"
+    return None if text else "expected a text that is not empty, got ''; omit the attribute if there is no value"
 
 
 RULES: Mapping[str, Callable[[str], str | None]] = {

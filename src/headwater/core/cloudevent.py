@@ -26,7 +26,7 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
     rest = dict(attributes)
     version = rest.pop("specversion", "")
     if version != SPECVERSION:
-        raise InvalidEvent(f"{show(version)} given, {SPECVERSION} is allowed", "specversion")
+        raise InvalidEvent(f"expected {SPECVERSION}, got {show(version)}", "specversion")
     for name in ("id", "source", "type"):
         if name not in rest:
             raise InvalidEvent("a CloudEvent must have this attribute", name)

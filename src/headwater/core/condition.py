@@ -26,5 +26,5 @@ def check_condition(condition: AppendCondition) -> None:
     """Raises InvalidPosition unless `after` is a valid sequence number, or 0 (without `requires_match`)."""
     after, lowest = condition.after, 1 if condition.requires_match else 0
     if not isinstance(after, int) or isinstance(after, bool) or not lowest <= after <= SEQUENCE_NUMBER_MAX:
-        problem = f"{show(after)} given, {lowest} to {SEQUENCE_NUMBER_MAX} is allowed"
+        problem = f"expected {lowest} to {SEQUENCE_NUMBER_MAX}, got {show(after)}"
         raise InvalidPosition(problem, "condition.after")

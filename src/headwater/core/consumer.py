@@ -59,7 +59,7 @@ def check_consumer_key(owner: str, component: str) -> None:
     """Raises InvalidInput unless both are 1 to 256 characters without control characters."""
     for name, value in (("owner", owner), ("component", component)):
         if not isinstance(value, str) or not 1 <= len(value) <= CONSUMER_CHARS_MAX or _UNFIT.search(value):
-            raise InvalidInput(f"1 to {CONSUMER_CHARS_MAX} characters expected, {show(value)} given", name)
+            raise InvalidInput(f"expected 1 to {CONSUMER_CHARS_MAX} characters, got {show(value)}", name)
 
 
 class ConsumerRegistry:
@@ -200,7 +200,7 @@ class ConsumerRegistry:
     @staticmethod
     def _checked(position: int, head: int, name: str) -> int:
         if not isinstance(position, int) or isinstance(position, bool) or not 0 <= position <= head:
-            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", name)
+            raise InvalidPosition(f"expected 0 to the head {head}, got {position!r}", name)
         return position
 
 

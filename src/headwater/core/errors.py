@@ -118,7 +118,7 @@ class DuplicateEventId(EventLogError):
 
     def __init__(self, id: str, source: str, sequence_number: int | None, index: int) -> None:
         self.id, self.source, self.sequence_number, self.index = id, source, sequence_number, index
-        stored = "twice in this append" if sequence_number is None else f"stored as event {sequence_number}"
+        stored = "given twice in this append" if sequence_number is None else f"stored as event {sequence_number}"
         of_source = f" of source {source!r}" if source else ""
         super().__init__(f"events[{index}]: id {id!r}{of_source} is {stored}")
 
@@ -129,7 +129,7 @@ class ConditionNeedsTrimmedEvents(EventLogError):
     def __init__(self, after: int, known_from: int) -> None:
         self.after, self.known_from = after, known_from
         super().__init__(
-            f"the condition asks about events after {after}, but this log drops its history and knows only those "
+            f"the condition asks about events after {after}, but this log drops its history and only knows events "
             f"from {known_from} on"
         )
 
@@ -149,7 +149,7 @@ class PositionOfOtherIncarnation(EventLogError):
         self.position, self.incarnation, self.first = position, incarnation, first
         super().__init__(
             f"position {position} was issued by another incarnation of this log; "
-            f"the present one is {incarnation} and goes on at {first}"
+            f"the current one is {incarnation} and continues at {first}"
         )
 
 
@@ -168,7 +168,7 @@ class LogExists(EventLogError):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(f"log {show(name)} exists already")
+        super().__init__(f"log {show(name)} already exists")
 
 
 class ConsumerNotFound(EventLogError):
@@ -184,7 +184,7 @@ class ConsumerFenced(EventLogError):
 
     def __init__(self, owner: str, component: str, given: int, current: int) -> None:
         self.owner, self.component, self.given, self.current = owner, component, given, current
-        super().__init__(f"consumer {owner!r}/{component!r} is at epoch {current}; epoch {given} may not move it")
+        super().__init__(f"consumer {owner!r}/{component!r} is at epoch {current}; epoch {given} cannot move it")
 
 
 class StateConflict(EventLogError):
@@ -265,7 +265,7 @@ class DiskFull(EventLogError):
         """What ran out, bytes or inodes, without the path."""
         if self.has_inodes:
             return f"{self.free_bytes} bytes are free and {self.needed_bytes} are needed"
-        return f"the file system has no inode left for another file, though {self.free_bytes} bytes are free"
+        return f"the file system has no free inodes, although {self.free_bytes} bytes are free"
 
 
 class SequenceExhausted(EventLogError):
@@ -290,7 +290,7 @@ class StorageUnavailable(EventLogError):
     `reason` is safe to show to any client: it names no path.
     """
 
-    def __init__(self, problem: str = "", *, reason: str = "the log cannot be opened at present") -> None:
+    def __init__(self, problem: str = "", *, reason: str = "the log cannot be opened") -> None:
         self.reason = reason
         super().__init__(problem or reason)
 
@@ -300,7 +300,7 @@ class NotPrimary(StorageUnavailable):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(reason=f"another server appends to log {show(name)} now; append there")
+        super().__init__(reason=f"this server is not the primary of log {show(name)} any more; append at the primary")
 
 
 class OutcomeUnknown(EventLogError):
@@ -316,10 +316,10 @@ class OutcomeUnknown(EventLogError):
     def __init__(self, name: str) -> None:
         self.name = name
         super().__init__(
-            "whether it is changed is not known: where changes are committed to does not answer; look, or ask again"
+            "the outcome of the change is unknown: the home does not answer; check, or repeat the request"
             if name.startswith("$")
-            else f"whether the events are in log {show(name)} is not known: where it is committed to does not answer; "
-            "append them again, with the same ids, and they are there once"
+            else f"it is unknown whether the events are in log {show(name)}: the home does not answer; "
+            "append them again with the same ids, and they are stored once"
         )
 
 

@@ -287,11 +287,11 @@ def _new_names(names: _Names) -> tuple[int, _Names]:
 def check_type(type: str) -> str | None:
     """What is wrong with an event type, or None."""
     if not isinstance(type, str):
-        return f"a type is a string, {show(type)} given"
+        return f"a type must be a string, got {show(type)}"
     if not 1 <= len(type) <= TYPE_CHARS_MAX:
-        return f"a type has 1 to {TYPE_CHARS_MAX} characters, {len(type)} given"
+        return f"a type must have 1 to {TYPE_CHARS_MAX} characters, got {len(type)}"
     if found := _UNFIT.search(type):
-        return f"a type has no control characters, {show(found[0])} given"
+        return f"a type must not contain control characters, got {show(found[0])}"
     return None
 
 
@@ -302,18 +302,18 @@ def check_tag(tag: str) -> str | None:
     (`dcb.seed`).
     """
     if not isinstance(tag, str):
-        return f"a tag is a string, {show(tag)} given"
+        return f"a tag must be a string, got {show(tag)}"
     if found := _UNFIT.search(tag):
-        return f"a tag has no control characters, {show(found[0])} given"
+        return f"a tag must not contain control characters, got {show(found[0])}"
     if not 1 <= (size := len(tag.encode())) <= TAG_BYTES_MAX:
-        return f"a tag has 1 to {TAG_BYTES_MAX} bytes of UTF-8, {size} given"
+        return f"a tag must have 1 to {TAG_BYTES_MAX} bytes of UTF-8, got {size}"
     return None
 
 
 def check_tag_key(key: str) -> str | None:
     """What is wrong with a tag's key, or None. See `core.event.tag_key`."""
     if isinstance(key, str) and ":" in key:
-        return f"a tag's key ends at the first colon, {show(key)} given"
+        return f"a tag's key must not contain a colon, got {show(key)}"
     return check_tag(key)
 
 
@@ -324,7 +324,7 @@ def _are_plain(lines: str, count: int) -> bool:
 def check_attribute_name(name: str) -> str | None:
     """What is wrong with the name of an attribute, or None."""
     if not isinstance(name, str) or not ATTRIBUTE_NAME.fullmatch(name):
-        return f"an attribute's name fits {ATTRIBUTE_NAME.pattern}, {show(name)} given"
+        return f"an attribute's name must match {ATTRIBUTE_NAME.pattern}, got {show(name)}"
     if name in _RESERVED_ATTRIBUTES:
         return f"{name} is a field of its own, not an attribute"
     return None
@@ -333,8 +333,8 @@ def check_attribute_name(name: str) -> str | None:
 def check_attribute_value(name: str, value: str) -> str | None:
     """Why an attribute of that name may not have this value, or None."""
     if not isinstance(value, str) or len(value) > ATTRIBUTE_CHARS_MAX or _UNFIT.search(value):
-        problem = f"a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters is expected"
-        return f"{problem}, {show(value)} given"
+        problem = f"expected a string of at most {ATTRIBUTE_CHARS_MAX} characters without control characters"
+        return f"{problem}, got {show(value)}"
     rule = RULES.get(name)
     return None if rule is None else rule(value)
 
@@ -354,7 +354,7 @@ def _check_sizes(data: Sequence[bytes], envelopes: Sequence[bytes], allowed: int
     for name, column in (("data", data), ("envelope", envelopes)):
         if set(map(type, column)) != {bytes}:
             index = next(i for i, value in enumerate(column) if type(value) is not bytes)
-            raise InvalidEvent(f"bytes are expected, {show(column[index])} given", f"events[{index}].{name}")
+            raise InvalidEvent(f"expected bytes, got {show(column[index])}", f"events[{index}].{name}")
     total = sum(map(len, data)) + sum(map(len, envelopes))
     if total > allowed:
         for index, (payload, envelope) in enumerate(zip(data, envelopes, strict=True)):
@@ -409,7 +409,7 @@ def _check_unusual_tags(column: tuple[tuple[str, ...], ...], tags: set[str]) -> 
 def _raise_first_tag_fault(column: Sequence[tuple[str, ...]]) -> None:
     for index, tags in enumerate(column):
         if not isinstance(tags, Collection) or isinstance(tags, str):
-            raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
+            raise InvalidEvent(f"tags must be a tuple of strings, got {show(tags)}", f"events[{index}].tags")
         for place, tag in enumerate(tags):
             if fault := check_tag(tag):
                 raise InvalidEvent(fault, f"events[{index}].tags[{place}]")
@@ -420,7 +420,7 @@ def _sorted_tags(tags: tuple[str, ...], index: int) -> tuple[str, ...]:
     if type(tags) is tuple and (count < 2 or (count == 2 and tags[0] < tags[1])):
         return tags
     if isinstance(tags, str):
-        raise InvalidEvent(f"tags are a tuple of strings, {show(tags)} given", f"events[{index}].tags")
+        raise InvalidEvent(f"tags must be a tuple of strings, got {show(tags)}", f"events[{index}].tags")
     if count > TAGS_MAX:
         raise InvalidEvent(f"{count} tags given, at most {TAGS_MAX} are allowed", f"events[{index}].tags")
     return tuple(sorted(set(tags)))
@@ -444,8 +444,8 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
         pass  # the invalid one is found below
     for index, value in enumerate(column):
         if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
-            problem = f"a string of at most {chars_max} characters without control characters is expected"
-            raise InvalidEvent(f"{problem}, {show(value)} given", f"events[{index}].{name}")
+            problem = f"expected a string of at most {chars_max} characters without control characters"
+            raise InvalidEvent(f"{problem}, got {show(value)}", f"events[{index}].{name}")
     raise AssertionError("a column is unfit, but none of its values")
 
 
@@ -466,7 +466,7 @@ def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) 
     try:
         spans, places = looked_through(envelope, data, bool(encoding))
     except DecodeError as error:
-        raise InvalidEvent(f"no message of AMQP: {error}", where) from None
+        raise InvalidEvent(f"not an AMQP message: {error}", where) from None
     try:
         event = own_event(envelope + data if encoding else envelope, spans, places)
         if plain_bytes(event, 0) is None:
@@ -483,7 +483,7 @@ def _check_encodings(column: Sequence[Encoding]) -> None:
     if not fit:
         for index, value in enumerate(column):
             if value not in (Encoding.DATA, Encoding.AMQP):
-                problem = f"an encoding is Encoding.DATA or Encoding.AMQP, {show(value)} given"
+                problem = f"an encoding must be Encoding.DATA or Encoding.AMQP, got {show(value)}"
                 raise InvalidEvent(problem, f"events[{index}].encoding")
 
 
@@ -491,7 +491,7 @@ def _check_attributes(attributes: Mapping[str, str], where: str) -> int:
     if (chars := _plain_chars(attributes)) is not None:
         return chars
     if not isinstance(attributes, Mapping):
-        raise InvalidEvent(f"attributes are a mapping of strings to strings, {show(attributes)} given", where)
+        raise InvalidEvent(f"attributes must be a mapping of strings to strings, got {show(attributes)}", where)
     if len(attributes) > ATTRIBUTES_MAX:
         raise InvalidEvent(f"{len(attributes)} attributes given, at most {ATTRIBUTES_MAX} are allowed", where)
     for name, value in attributes.items():

@@ -287,7 +287,7 @@ class LocalLog(PagedLog):
         """Where the log would begin after trimming below that number. Raises InvalidPosition."""
         head = self.head()
         if not isinstance(below, int) or isinstance(below, bool) or not 0 <= below <= head + 1:
-            raise InvalidPosition(f"{below!r} given, 0 to {head + 1} (the head + 1) is allowed", "below")
+            raise InvalidPosition(f"expected 0 to {head + 1} (the head + 1), got {below!r}", "below")
         lowest = self.registry.lowest_acknowledged()
         return below if lowest is None else min(below, lowest + 1)
 
@@ -539,7 +539,7 @@ class LocalLog(PagedLog):
     def _check_partition(self, partition: int) -> None:
         count = self.settings.partitions
         if not isinstance(partition, int) or isinstance(partition, bool) or not 0 <= partition < count:
-            raise InvalidPosition(f"{show(partition)} given, 0 to {count - 1} is allowed", "partition")
+            raise InvalidPosition(f"expected 0 to {count - 1}, got {show(partition)}", "partition")
 
     def _await_room(self) -> None:
         woken = threading.Event()
@@ -557,4 +557,4 @@ def _release_all(requests: list[AppendRequest]) -> None:
 
 def _check_number(name: str, value: int, low: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= SEQUENCE_NUMBER_MAX:
-        raise InvalidPosition(f"{show(value)} given, {low} to {SEQUENCE_NUMBER_MAX} is allowed", name)
+        raise InvalidPosition(f"expected {low} to {SEQUENCE_NUMBER_MAX}, got {show(value)}", name)

@@ -100,15 +100,15 @@ def check_mark(mark: Mark, count: int) -> None:
     check_writer(mark.writer, "mark.writer")
     for name, value in (("batch", mark.batch), ("rows", mark.rows)):
         if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
-            raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", f"mark.{name}")
+            raise InvalidInput(f"expected 0 to {BATCH_MAX}, got {show(value)}", f"mark.{name}")
     if not isinstance(mark.is_last, bool):
-        raise InvalidInput(f"{show(mark.is_last)} given, true or false is allowed", "mark.is_last")
+        raise InvalidInput(f"expected true or false, got {show(mark.is_last)}", "mark.is_last")
     if not count and not mark.is_last:
-        raise InvalidInput("an append without events needs a mark that ends its batch", "mark.is_last")
+        raise InvalidInput("an append without events requires a mark that ends its batch", "mark.is_last")
 
 
 def check_writer(writer: str, where: str = "writer") -> None:
     """Raises InvalidInput if the name is not valid for an exactly-once writer."""
     if not isinstance(writer, str) or not 1 <= len(writer) <= WRITER_CHARS_MAX or not writer.isprintable():
-        problem = f"{show(writer)} given, 1 to {WRITER_CHARS_MAX} printable characters are allowed"
+        problem = f"expected 1 to {WRITER_CHARS_MAX} printable characters, got {show(writer)}"
         raise InvalidInput(problem, where)

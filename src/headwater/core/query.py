@@ -63,7 +63,7 @@ class Query:
         Raises InvalidQuery: no item, an item with neither types nor tags, a malformed type or tag, or too many of them.
         """
         if not items:
-            raise InvalidQuery("a query needs at least one item; to ask for every event say so explicitly", "items")
+            raise InvalidQuery("a query needs at least one item; use Query.all() for every event", "items")
         if len(items) > QUERY_ITEMS_MAX:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
         total = 0
@@ -107,13 +107,13 @@ def _is_plain(item: QueryItem) -> bool:
 def _check_item(item: QueryItem, where: str) -> int:
     """Check an item; returns how many types and tags it has."""
     if not isinstance(item, QueryItem):
-        raise InvalidQuery(f"a QueryItem is expected, {show(item)} given", where)
+        raise InvalidQuery(f"expected a QueryItem, got {show(item)}", where)
     for name, terms in (("types", item.types), ("tags", item.tags), ("exact_tags", item.exact_tags)):
         if not isinstance(terms, tuple | list):
-            raise InvalidQuery(f"a tuple of strings is expected, {show(terms)} given", f"{where}.{name}")
+            raise InvalidQuery(f"expected a tuple of strings, got {show(terms)}", f"{where}.{name}")
     count = item.count
     if not count:
-        raise InvalidQuery("an item needs types or tags; one with neither would match every event", where)
+        raise InvalidQuery("an item needs types or tags; an item without both would match every event", where)
     if count > QUERY_TERMS_MAX:
         raise InvalidQuery(f"{count} types and tags given, at most {QUERY_TERMS_MAX} are allowed", where)
     for number, type in enumerate(item.types):

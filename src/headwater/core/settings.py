@@ -25,7 +25,7 @@ def is_own(name: str) -> bool:
 def refuse_own(name: str) -> None:
     """Raises InvalidLogName if the name is reserved for the server's own logs."""
     if is_own(name):
-        raise InvalidLogName(f"{show(name)} is the server's own", "name")
+        raise InvalidLogName(f"{show(name)} is reserved for the server", "name")
 
 
 def check_log_name(name: str, *, is_own: bool = False) -> str:
@@ -36,7 +36,7 @@ def check_log_name(name: str, *, is_own: bool = False) -> str:
     if is_own:
         assert name == SYSTEM_LOG, name
     elif not isinstance(name, str) or not LOG_NAME.fullmatch(name):
-        why = "; the server's own logs are for the server" if isinstance(name, str) and name.startswith("$") else ""
+        why = "; names with $ are reserved for the server" if isinstance(name, str) and name.startswith("$") else ""
         raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}{why}", "name")
     return name
 
@@ -79,23 +79,23 @@ class LogSettings:
                 _between(name, value, 1, 10**18)
         for name in ("retention_until_acknowledged", "keeps_history"):
             if not isinstance(getattr(self, name), bool):
-                raise InvalidSettings(f"{getattr(self, name)!r} given, true or false is allowed", name)
+                raise InvalidSettings(f"expected true or false, got {getattr(self, name)!r}", name)
         kind, _, key = str(self.partition_by).partition(":")
         if self.partition_by not in ("", "source", "subject") and (kind != "tag" or check_tag_key(key)):
             allowed = 'the empty string, "source", "subject" or "tag:KEY"'
-            raise InvalidSettings(f"{self.partition_by!r} given, allowed: {allowed}", "partition_by")
+            raise InvalidSettings(f"expected {allowed}, got {self.partition_by!r}", "partition_by")
 
         if self.default_start not in (EARLIEST, LATEST):
-            raise InvalidSettings(f'{self.default_start!r} given, allowed: "latest", "earliest"', "default_start")
+            raise InvalidSettings(f'expected "latest" or "earliest", got {self.default_start!r}', "default_start")
 
     def check_change(self, new: LogSettings) -> None:
         """Raises InvalidSettings if `new` changes a setting that is fixed at creation."""
         for name in ("partitions", "partition_by"):
             old_value, new_value = getattr(self, name), getattr(new, name)
             if old_value != new_value:
-                raise InvalidSettings(f"fixed at creation as {old_value!r}, {new_value!r} given", name)
+                raise InvalidSettings(f"fixed at creation as {old_value!r}, got {new_value!r}", name)
 
 
 def _between(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-        raise InvalidSettings(f"{value!r} given, a whole number from {low} to {high} is allowed", name)
+        raise InvalidSettings(f"expected a whole number from {low} to {high}, got {value!r}", name)

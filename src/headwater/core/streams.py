@@ -38,7 +38,7 @@ class StreamPosition(NamedTuple):
 def check_stream_name(name: object, where: str = "stream") -> str:
     """The name. Raises InvalidInput unless it is a text of 1 to 256 characters without control characters."""
     if not isinstance(name, str) or not 1 <= len(name) <= STREAM_CHARS_MAX or has_controls(name):
-        raise InvalidInput(f"1 to {STREAM_CHARS_MAX} characters expected, {show(name)} given", where)
+        raise InvalidInput(f"expected 1 to {STREAM_CHARS_MAX} characters, got {show(name)}", where)
     return name
 
 
@@ -56,7 +56,7 @@ class StreamPositions:
         check_stream_name(name)
         head = self._head()
         if not 0 <= position <= head:
-            raise InvalidPosition(f"{position!r} given, 0 to the head {head} is allowed", "position")
+            raise InvalidPosition(f"expected 0 to the head {head}, got {position!r}", "position")
         key, now = (owner, name), self._clock()
         with self._lock:
             self._forget_silent(now)

@@ -49,7 +49,7 @@ class Holding(NamedTuple):
 def taken_over(key: WorkerKey, version: int, current: int) -> ConsumerFenced:
     """Another process has taken the worker's name: the previous one gets this error and must stop."""
     error = ConsumerFenced(key.group, key.name, version, current)
-    problem = f"another worker of the name {show(key.name)} has begun in group {show(key.group)}; this one is fenced"
+    problem = f"another worker of the name {show(key.name)} has started in group {show(key.group)}; this one is fenced"
     error.args = (problem,)
     return error
 
@@ -103,4 +103,4 @@ def check_worker_key(group: str, name: str) -> None:
     """Raises InvalidInput unless both are 1 to 256 characters without control characters."""
     for what, value in (("group", group), ("worker", name)):
         if not 1 <= len(value) <= NAME_CHARS_MAX or _UNFIT.search(value):
-            raise InvalidInput(f"1 to {NAME_CHARS_MAX} characters expected, {show(value)} given", what)
+            raise InvalidInput(f"expected 1 to {NAME_CHARS_MAX} characters, got {show(value)}", what)

@@ -39,9 +39,9 @@ def _event_of(given: EventIn, index: int) -> Event:
     elif given.data is not None:
         raise InvalidEvent("give `data` or `data_base64`, not both", f"events[{index}].data_base64")
     if given.id == "":
-        raise InvalidEvent("an id is not empty; leave it out to be given one", f"events[{index}].id")
+        raise InvalidEvent("an id must not be empty; omit it to have the server create one", f"events[{index}].id")
     if given.encoding not in _ENCODINGS:
-        raise InvalidEvent(f'{given.encoding!r} given, "data" and "amqp" are allowed', f"events[{index}].encoding")
+        raise InvalidEvent(f'expected "data" or "amqp", got {given.encoding!r}', f"events[{index}].encoding")
     return Event(
         given.type,
         data,

@@ -32,7 +32,7 @@ async def list_segments(host: Host, exchange: Exchange) -> None:
     parameters = exchange.parameters("after", "limit")
     after, limit = whole_number(parameters, "after") or 0, whole_number(parameters, "limit")
     if limit is not None and not 1 <= limit <= LIMIT_MAX:
-        raise InvalidParameter("limit", f"{limit} given, 1 to {LIMIT_MAX} is allowed")
+        raise InvalidParameter("limit", f"expected 1 to {LIMIT_MAX}, got {limit}")
     limit = limit or LIMIT
     found = await asyncio.to_thread(opened.log.segments, after, limit + 1)
     more = found[limit - 1].first if len(found) > limit else None

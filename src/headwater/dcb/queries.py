@@ -37,7 +37,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
             raise InvalidQuery(f'{show(given)} given; a query is an object, or the word "all"', where)
         return ALL
     if given.version not in (UNSET, VERSION):
-        raise InvalidQuery(f"{show(given.version)} given, {VERSION!r} is allowed", f"{where}.version")
+        raise InvalidQuery(f"expected {VERSION!r}, got {show(given.version)}", f"{where}.version")
     lists = [
         (name, items)
         for name, items in (("items", given.items), ("criteria", given.criteria), ("criterias", given.criterias))
@@ -47,7 +47,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
         raise InvalidQuery("give one of `all`, `items` and `criteria`", where)
     if given.all is not UNSET:
         if not given.all:
-            raise InvalidQuery("false given, true is allowed", f"{where}.all")
+            raise InvalidQuery("expected true, got false", f"{where}.all")
         return ALL
     if not lists:
         if given.version is not UNSET or none_is_all:
@@ -107,7 +107,8 @@ def condition_of(
         return AppendCondition(query, given.after or 0)
     if match is not None or given.after is not None:
         raise InvalidQuery(
-            "`failIfEventsMatch` and `after` do not go with `query` and `expected_highest_sequence_number`", "condition"
+            "`failIfEventsMatch` and `after` cannot be combined with `query` and `expected_highest_sequence_number`",
+            "condition",
         )
     if given.query is None:
         raise InvalidQuery("the condition needs a `query`", "condition")
@@ -124,8 +125,8 @@ def _expecting(query: Query, expected: int | str | None, where: str, is_strict: 
     lowest = 1 if is_strict else 0
     if isinstance(expected, int) and lowest <= expected <= SEQUENCE_NUMBER_MAX:
         return AppendCondition(query, expected, requires_match=True)
-    allowed = f'a number from {lowest} to {SEQUENCE_NUMBER_MAX}, "NONE" and "ANY" are allowed'
-    problem = f"the condition needs it: {allowed}" if expected is None else f"{show(expected)} given; {allowed}"
+    allowed = f'expected a number from {lowest} to {SEQUENCE_NUMBER_MAX}, "NONE" or "ANY"'
+    problem = f"it is required: {allowed}" if expected is None else f"{show(expected)} given; {allowed}"
     raise InvalidInput(problem, where)
 
 
@@ -181,7 +182,7 @@ def _types_of(terms: CriterionProperties, where: str) -> tuple[str, list[str]]:
 
 def _check_criterion(type: str, has_types: bool, has_tags: bool, where: str) -> None:
     if type not in _CRITERION_TYPES:
-        raise InvalidQuery(f"{show(type)} given, allowed: {', '.join(_CRITERION_TYPES)}", f"{where}.type")
+        raise InvalidQuery(f"got {show(type)}, expected one of {', '.join(_CRITERION_TYPES)}", f"{where}.type")
     for name, wanted, given in zip(("event types", "tags"), _CRITERION_TYPES[type], (has_types, has_tags), strict=True):
         if wanted != given:
             raise InvalidQuery(f"a criterion {type} {'needs' if wanted else 'has no'} {name}", where)
@@ -192,7 +193,7 @@ def tag_text(tag: str | TagPair, where: str) -> str:
     if isinstance(tag, str):
         return tag
     if ":" in tag.key:
-        raise InvalidInput(f"a tag's key has no colon, {show(tag.key)} given", f"{where}.key")
+        raise InvalidInput(f"a tag's key must not contain a colon, got {show(tag.key)}", f"{where}.key")
     return tag.key if tag.value is None else f"{tag.key}:{tag.value}"
 
 

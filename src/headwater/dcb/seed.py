@@ -49,4 +49,4 @@ def shown_id(id: str, source: str) -> str:
 
 
 def _breach(given: str, expression: re.Pattern[str], where: str) -> InvalidEvent:
-    return InvalidEvent(f"strict: {show(given)} given, ^{expression.pattern}$ is allowed", where)
+    return InvalidEvent(f"strict: expected ^{expression.pattern}$, got {show(given)}", where)

@@ -179,7 +179,7 @@ class Terms(NamedTuple):
     def check(self) -> None:
         """Raises InvalidInput for a key that is too long."""
         if len(self.key) > KEY_CHARS_MAX:
-            problem = f"{show(self.key)} has {len(self.key)} characters, at most {KEY_CHARS_MAX} are allowed"
+            problem = f"{show(self.key)} has {len(self.key)} characters; at most {KEY_CHARS_MAX} are allowed"
             raise core.InvalidInput(problem, "key")
 
     def put_on_all(self, events: list[Event]) -> list[Event]:
@@ -242,7 +242,7 @@ def _condition(query: Query | None, head: int) -> AppendCondition | None:
 def _brought_on(log: str, plan: Plan, states: States, key: str, head: int) -> Steps[tuple[States, int]]:
     """The states with the events after that head, and the new head."""
     query = plan.asked(range(len(plan.projections)), key)
-    assert query is not None, "others were faster with what the decision reads"
+    assert query is not None, "other appends changed the events that the decision reads"
     try:
         return states, (yield from catching_up(plan, states, query, head))
     except (

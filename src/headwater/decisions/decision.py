@@ -172,7 +172,7 @@ class Decision(Generic[E]):
         if not callable(rule) or not all(
             [type(each) is Projection or isinstance(each, Knowledge) for each in knowledge]
         ):
-            raise InvalidDefinition("a decision is made of projections, and a rule that is called with their states")
+            raise InvalidDefinition("a decision needs projections and a rule that is called with their states")
         self.rule: Callable[..., E | Sequence[E] | None] = rule
         self.plan = Plan(knowledge)
         self.emits = emits

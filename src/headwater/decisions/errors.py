@@ -19,7 +19,7 @@ class UnknownEvent(DecisionsError):
 
     def __init__(self, type: str, sequence_number: int) -> None:
         self.type, self.sequence_number = type, sequence_number
-        super().__init__(f"event {sequence_number} is of the type {show(type)}, for which no class is known")
+        super().__init__(f"event {sequence_number} is of the type {show(type)}, which has no registered class")
 
 
 class UnreadableEvent(DecisionsError):
@@ -43,4 +43,4 @@ class Contended(DecisionsError):
 
     def __init__(self, attempts: int, failed: AppendConditionFailed) -> None:
         self.attempts, self.failed = attempts, failed
-        super().__init__(f"others were faster, {attempts} times; the last time, {failed}")
+        super().__init__(f"conflicting appends, {attempts} times; the last time, {failed}")

@@ -145,7 +145,7 @@ class EventType(Generic[E]):
         """The fields of an event of any version, as of the current one."""
         version = int(stored.attributes.get(VERSION, 1))
         if not 1 <= version <= self.version:
-            raise ValueError(f"it is of version {version}, and 1 to {self.version} are known")
+            raise ValueError(f"its version is {version}, and 1 to {self.version} are known")
         fields = self._codec.fields(stored.data) if stored.data else {}
         for each in range(version, self.version):
             if each in self._upcasters:
@@ -172,15 +172,19 @@ def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
         if fault := check_type(each):
             raise InvalidDefinition(f"{name}: {fault}")
     if version < 1:
-        raise InvalidDefinition(f"{name}: version {version} given, 1 or more is allowed")
+        raise InvalidDefinition(f"{name}: expected a version of 1 or more, got {version}")
     if unfit := [each for each in upcasters if not 1 <= each < version]:
-        raise InvalidDefinition(f"{name}: an upcaster from version {unfit[0]} given, 1 to {version - 1} is allowed")
+        raise InvalidDefinition(
+            f"{name}: expected an upcaster from version 1 to {version - 1}, got one from {unfit[0]}"
+        )
     config = getattr(type.kind, "__struct_config__", None) or getattr(type.kind, "__dataclass_params__", None)
     if config is None or not config.frozen:
-        raise InvalidDefinition(f"{name} is no event class: a frozen dataclass (@event) or a frozen Struct is allowed")
+        raise InvalidDefinition(
+            f"{name} is not an event class: expected a frozen dataclass (@event) or a frozen Struct"
+        )
     is_struct = issubclass(type.kind, msgspec.Struct)
     if not is_struct and not _is_itself_a_dataclass(type.kind) and (own := _annotated(type.kind)):
-        problem = f"has only the fields of the event class that it is derived from, without its own: {', '.join(own)}"
+        problem = f"has only the fields of its base event class, not its own: {', '.join(own)}"
         raise InvalidDefinition(f"{name} {problem}; decorate it with @event, too")
 
 
@@ -300,5 +304,5 @@ class EventTypes:
 def write(event: object) -> Event:
     """An event in the form the log takes, to append it without a decision. Raises as `EventType.write`."""
     if isinstance(event, type):
-        raise InvalidEvent(f"the class {event.__name__} is given, an event of it is allowed", "events")
+        raise InvalidEvent(f"expected an event, got the class {event.__name__}", "events")
     return event_type(type(event)).write(event)

@@ -183,7 +183,7 @@ def _asked_for(projections: Sequence[Projection[Any]]) -> Query:
     except InvalidQuery as error:
         if error.where != _ITEMS:
             raise
-        problem = f"the {len(projections)} projections need more than one query can ask for: {error.problem}"
+        problem = f"the {len(projections)} projections need more than one query can contain: {error.problem}"
         raise InvalidDefinition(f"{problem}; an item is what one set of tags needs") from None
 
 

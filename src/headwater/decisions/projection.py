@@ -78,12 +78,12 @@ class Projection(Knowledge[S]):
         """
         if isinstance(initial, _CHANGEABLE):
             kind = type(initial).__name__
-            problem = f"{show(initial)} given as the first state, which every use of the projection would share"
+            problem = f"{show(initial)} given as the initial state, which all uses of the projection would share"
             raise InvalidDefinition(f"{problem}; give what makes a new {kind} each time: Projection.made_by({kind})")
         if unreadable not in ("fail", "skip"):
-            raise InvalidDefinition(f"{show(unreadable)} given as `unreadable`, 'fail' and 'skip' are allowed")
+            raise InvalidDefinition(f"`unreadable`: expected 'fail' or 'skip', got {show(unreadable)}")
         if newest_only and unreadable == "skip":
-            raise InvalidDefinition("`newest_only` reads one event alone: without it there is no state to go on with")
+            raise InvalidDefinition("`newest_only` reads only the newest event, so there is no state to continue from")
         self.shape: Shape = shape_of(tuple(tags or ()), newest_only)
         """The properties it shares with other projections, whatever the values of their tags."""
         self.tags = tuple([tag_of(key, value) for key, value in tags.items()]) if tags else ()
@@ -152,7 +152,7 @@ class Projection(Knowledge[S]):
         a projection of the newest event, and for an `every` below 1.
         """
         if self.shape.newest_only or every < 1:
-            raise InvalidDefinition("snapshots are for projections of all events, after 1 event or more")
+            raise InvalidDefinition("snapshots need a projection of all events and an interval of 1 or more")
         made = self._copy()
         made.shape, made.keeping = self.shape.kept, Keeping(store, state, version, every)
         return made
@@ -168,7 +168,7 @@ class Projection(Knowledge[S]):
     def types(self) -> tuple[str, ...]:
         """The types of events that it needs. Raises InvalidDefinition if it has no handler."""
         if not self.shape.handled:
-            raise InvalidDefinition("a projection handles no event; give it some with `on`")
+            raise InvalidDefinition("a projection handles no event type; add some with `on`")
         return self.shape.types
 
     @property

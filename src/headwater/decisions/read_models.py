@@ -49,7 +49,7 @@ class ReadModel:
         and skipped. Raises InvalidInput for names that are no SQL identifiers, and for a version below 1.
         """
         if version < 1:
-            raise InvalidInput(f"{version} given, 1 or more is allowed", "version")
+            raise InvalidInput(f"expected 1 or more, got {version}", "version")
         self.name, self.version = checked_name(name, "name"), version
         self.columns = dict(tables)
         self.tables = {table: f"{checked_name(table, 'tables')}_{version}" for table in tables}

@@ -66,7 +66,7 @@ class Grown(NamedTuple):
 def _grown(shape: Shape, type: EventType[Any], takes_stored: bool) -> Grown:
     if missing := set(shape.keys) - type.tag_keys:
         known = ", ".join(sorted(type.tag_keys)) or "none"
-        problem = f"has no tag {', '.join(sorted(missing))} and would never be found; it has: {known}"
+        problem = f"has no tag {', '.join(sorted(missing))} and would never match; it has: {known}"
         raise InvalidDefinition(f"{type.kind.__qualname__} {problem}")
     kinds = [each.type.kind for each in shape.handled]
     place = kinds.index(type.kind) if type.kind in kinds else len(kinds)

@@ -74,7 +74,7 @@ def translated(statement: str, paramstyle: str, tables: tuple[tuple[str, str], .
         nonlocal count
         if (table := found["table"]) is not None:
             if table not in names:
-                raise InvalidInput(f"{show(table)} given, {', '.join(names) or 'none'} is declared", "tables")
+                raise InvalidInput(f"{show(table)} is not declared; declared: {', '.join(names) or 'none'}", "tables")
             return names[table]
         if found["mark"] == "?":
             count += 1
@@ -90,7 +90,7 @@ def paramstyle_of(connection: Any) -> str:
         module = sys.modules.get(kind.__module__.partition(".")[0])
         if (found := getattr(module, "paramstyle", None)) in PARAMSTYLES:
             return str(found)
-    raise InvalidInput(f"{type(connection).__name__} does not say its paramstyle; name one of {', '.join(PARAMSTYLES)}")
+    raise InvalidInput(f"{type(connection).__name__} has no paramstyle; give one of {', '.join(PARAMSTYLES)}")
 
 
 def lock_tables(transaction: Transaction) -> None:
@@ -113,11 +113,11 @@ def check_transactions(connection: Any) -> None:
         asked = getattr(connection, "get_autocommit", None)
         commits = bool(asked()) if asked else getattr(connection, "autocommit", False) is True
     if commits:
-        raise InvalidInput("the connection commits each statement by itself; open it with transactions", "connection")
+        raise InvalidInput("the connection is in autocommit mode; open it with transactions", "connection")
 
 
 def checked_name(name: str, where: str) -> str:
     """A name that cannot inject SQL. Raises InvalidInput."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(f"{show(name)} given, {_NAME.pattern} is allowed", where)
+        raise InvalidInput(f"expected {_NAME.pattern}, got {show(name)}", where)
     return name

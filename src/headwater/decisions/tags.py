@@ -26,7 +26,7 @@ class Tag:
     def __init__(self, key: str) -> None:
         """Raises InvalidDefinition for a key that is empty or contains a colon, which separates key and value."""
         if not key or ":" in key:
-            raise InvalidDefinition(f"{show(key)} given as the key of a tag, text without a colon is allowed")
+            raise InvalidDefinition(f"a tag's key: expected text without a colon, got {show(key)}")
         self.key = key
 
 
@@ -38,11 +38,11 @@ def tag_keys(hints: Iterable[tuple[str, Any]], of: str) -> list[tuple[str, str]]
             _, *marks = get_args(hint)
             keys = [mark.key if isinstance(mark, Tag) else name for mark in marks if _is_tag(mark)]
             if len(keys) > 1:
-                raise InvalidDefinition(f"{of}.{name}: a field is one tag, {len(keys)} are given")
+                raise InvalidDefinition(f"{of}.{name}: a field can have one tag, {len(keys)} are given")
             found += [(name, key) for key in keys]
             hint = get_args(hint)[0]
         if _has_tag(hint):
-            raise InvalidDefinition(f"{of}.{name}: Tag is for a whole field: Annotated[str | None, Tag]")
+            raise InvalidDefinition(f"{of}.{name}: Tag must annotate the whole field: Annotated[str | None, Tag]")
     return found
 
 
@@ -77,4 +77,4 @@ def _text(value: object, where: str) -> str:
         return value
     if (isinstance(value, int) and not isinstance(value, bool)) or isinstance(value, UUID):
         return str(value)
-    raise InvalidEvent(f"{show(value)} given for a tag, a str, int, UUID or an Enum of these is allowed", where)
+    raise InvalidEvent(f"a tag: expected a str, int, UUID or an Enum of these, got {show(value)}", where)

@@ -75,7 +75,7 @@ class When(Generic[E]):
                     f"it was refused with the message {str(error)!r}; expected: {message!r}"
                 ) from error
             return self._scenario
-        raise AssertionError(f"it was not refused, these events followed: {_listed(events)}")
+        raise AssertionError(f"expected a refusal, got these events: {_listed(events)}")
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,10 @@ def races(*decisions: Decision[Any], given: Sequence[object] = (), key: str = ""
     count = 0
     while waiting:
         if (count := count + 1) > INTERLEAVINGS_MAX:
-            raise ValueError(f"{len(decisions)} decisions race in more than {INTERLEAVINGS_MAX:,} ways; let fewer race")
+            raise ValueError(
+                f"{len(decisions)} decisions can interleave in more than {INTERLEAVINGS_MAX:,} "
+                f"ways; use fewer decisions"
+            )
         begun = waiting.pop()
         race, others = _raced(decisions, given, key, begun)
         waiting += others
@@ -125,7 +128,9 @@ def assert_serializable(*decisions: Decision[Any], given: Sequence[object] = (),
     for race in races(*decisions, given=given, key=key):
         count += 1
         if race.result not in known:
-            raise AssertionError(f"the steps {race.order} lead to what no order of the decisions does: {race.result}")
+            raise AssertionError(
+                f"the steps {race.order} give a result that no order of the decisions gives: {race.result}"
+            )
     return count
 
 

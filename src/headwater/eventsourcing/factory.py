@@ -49,8 +49,8 @@ def opened(env: Environment) -> OpenedLog:
         case "http" | "https" | "http+unix":
             return _on_server(url, name, env, is_created=is_created)
     raise InfrastructureFactoryError(
-        f"{URL}: http://HOST[:PORT], https://HOST[:PORT], http+unix:///SOCKET, file:///DIRECTORY or memory: is "
-        f"expected, {url} given"
+        f"{URL}: expected http://HOST[:PORT], https://HOST[:PORT], http+unix:///SOCKET, file:///DIRECTORY or "
+        f"memory:, got {url}"
     )
 
 

@@ -76,7 +76,7 @@ class HeadwaterRecorder(DCBRecorder):
     def append(self, events: Sequence[DCBEvent], condition: DCBAppendCondition | None = None) -> int:
         """See DCBRecorder. The events get ids first: repeating them after a lost answer stores them once."""
         if not events:
-            raise ProgrammingError("at least one event is to be appended, none given")
+            raise ProgrammingError("expected at least one event, got none")
         with as_theirs:
             return self.log.append([event_of(event) for event in events], condition_of(condition)).last
 

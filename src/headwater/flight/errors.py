@@ -31,7 +31,7 @@ class Busy(core.EventLogError):
 
     def __init__(self, kind: str, allowed: int) -> None:
         self.kind, self.allowed = kind, allowed
-        super().__init__(f"{allowed} {kind} are open, which is the most that there may be; try again")
+        super().__init__(f"{allowed} {kind} are open, the maximum; try again")
 
 
 class ServerFault(core.EventLogError):
@@ -46,7 +46,7 @@ class Told(ValueError):
 
     @property
     def __cause__(self) -> BaseException | None:  # type: ignore[override]
-        raise AttributeError("its traceback is not written: it would name files of the server")
+        raise AttributeError("the traceback is omitted: it would name files of the server")
 
 
 INTERNAL = ServerFault("internal error; see the server's log")
@@ -151,7 +151,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
         _FAILED,
         lambda e: {"free_bytes": e.free_bytes, "needed_bytes": e.needed_bytes},
         lambda f: core.DiskFull("", f["free_bytes"], f["needed_bytes"]),
-        "there is too little free space to take it; reads and trims go on",
+        "the disk is full; reads and trims still work",
     ),
     core.SequenceExhausted: _plain("sequence_exhausted", _FAILED, core.SequenceExhausted, "last"),
     core.StorageCorrupted: _Row(
@@ -159,7 +159,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
         _FAILED,
         lambda e: {},
         lambda f: core.StorageCorrupted("", f["message"], ""),
-        "the stored log is damaged; the operator can run headwater check",
+        "the stored log is damaged; run headwater check on the server",
     ),
     core.StorageUnavailable: _Row(
         "storage_unavailable",

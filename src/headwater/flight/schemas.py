@@ -26,10 +26,10 @@ def read_columns(ticket: Ticket) -> list[str]:
     if ticket.columns is None:
         return list(SCHEMA.names)
     if not ticket.columns:
-        raise InvalidInput("at least one column is expected, none given", "columns")
+        raise InvalidInput("expected at least one column, got none", "columns")
     for index, name in enumerate(ticket.columns):
         if name not in known:
-            raise InvalidInput(f"{show(name)} given, allowed: {', '.join(known)}", f"columns[{index}]")
+            raise InvalidInput(f"got {show(name)}, expected one of {', '.join(known)}", f"columns[{index}]")
         if name in ticket.columns[:index]:
             raise InvalidInput(f"{show(name)} given twice", f"columns[{index}]")
     return [name for name in ticket.columns if name != LOG]

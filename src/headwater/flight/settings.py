@@ -14,19 +14,21 @@ DEFAULT_PORT = 8815
 class FlightSettings:
     """Arrow Flight: bulk reads and writes, in a process of its own."""
 
-    enabled: bool = setting(True, boolean, "serve Arrow Flight; with storage in memory it is not served")
+    enabled: bool = setting(True, boolean, "serve Arrow Flight (not with storage in memory)")
     port: int = setting(DEFAULT_PORT, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
     start: str = setting(
-        "first_client", one_of("first_client", "at_once"), "when its process starts: with its first_client, or at_once"
+        "first_client",
+        one_of("first_client", "at_once"),
+        "when to start the bulk process: with the first_client, or at_once",
     )
     """When its process starts: with the `first_client`, which waits for it (the port is held until then), or `at_once`,
     with the server."""
     streams_max: int = setting(
-        64, whole_number(1, 10_000), "reads and writes at the same time; more are refused, and the client retries"
+        64, whole_number(1, 10_000), "maximum number of concurrent reads and writes; clients retry refused ones"
     )
     lends: bool = setting(
-        True, boolean, "lend segments, for reading, to processes of this machine that may read the log"
+        True, boolean, "share segments read-only with processes on this machine that may read the log"
     )
     staged_bytes_max: int = setting(
-        STAGED_BYTES_MAX, byte_count(MIB, 2**50), "bytes that exactly-once writers may have staged, per log"
+        STAGED_BYTES_MAX, byte_count(MIB, 2**50), "maximum number of bytes staged by exactly-once writers, per log"
     )

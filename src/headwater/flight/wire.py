@@ -426,7 +426,7 @@ def query_of(given: QueryJson | str | None, where: str) -> Query:
             return parse_query(given)
         if given.items is UNSET:
             if given.all is UNSET:
-                raise InvalidQuery('{"items": [...]} or {"all": true} is expected')
+                raise InvalidQuery('expected {"items": [...]} or {"all": true}')
             return ALL
         if given.all is not UNSET:
             raise InvalidQuery("give `items` or `all`, not both")

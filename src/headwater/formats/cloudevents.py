@@ -222,7 +222,7 @@ def _event_from_members(members: _Members) -> Event:
             raise
         except InvalidInput as error:
             given = show(bytes(raw).decode())
-            raise InvalidEvent(f"{_CANONICAL} is expected, {given} given: {error.problem}", name) from None
+            raise InvalidEvent(f"expected {_CANONICAL}, got {given}: {error.problem}", name) from None
         if value is not None:  # a null attribute is an absent attribute (JSON format, 2.2)
             attributes[name] = _canonical(name, value)
     media_type = attributes.get("datacontenttype")
@@ -242,19 +242,19 @@ def _canonical(name: str, value: object) -> str:
     if isinstance(value, str):
         return value
     if name in _TEXTS:
-        raise InvalidEvent(f"a string is expected, {show(value)} given", name)
+        raise InvalidEvent(f"expected a string, got {show(value)}", name)
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
         return str(value)
-    raise InvalidEvent(f"{_CANONICAL} is expected, {show(value)} given", name)
+    raise InvalidEvent(f"expected {_CANONICAL}, got {show(value)}", name)
 
 
 def _from_base64(value: object) -> bytes:
     try:
         return base64.b64decode(value, validate=True)  # type: ignore[arg-type]
     except (TypeError, ValueError, binascii.Error):
-        raise InvalidEvent(f"base64 text is expected, {show(value)} given", "data_base64") from None
+        raise InvalidEvent(f"expected base64 text, got {show(value)}", "data_base64") from None
 
 
 def _from_json_value(text: bytes, media_type: str | None) -> bytes:

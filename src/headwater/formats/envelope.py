@@ -155,7 +155,7 @@ def producer_event(event: EventJson) -> Event:
     if event.data is not UNSET and event.data_base64 is not UNSET:
         raise InvalidInput("give `data` or `data_base64`, not both")
     if (encoding := _ENCODINGS.get(event.encoding)) is None:
-        raise InvalidInput(f"data or amqp is expected, {show(event.encoding)} given", "encoding")
+        raise InvalidInput(f"expected data or amqp, got {show(event.encoding)}", "encoding")
     return _event(event, encoding)
 
 

@@ -34,7 +34,7 @@ def fit_tag(key: str, value: str) -> str:
     """
     fit_key = _UNFIT_KEY_CHARS.sub("_", key)[:TAG_KEY_CHARS_MAX]
     if not fit_key:
-        raise InvalidInput(f"a tag needs a key, {show(key)} given")
+        raise InvalidInput(f"a tag needs a key, got {show(key)}")
     return f"{fit_key}:{_fit_value(value)}" if value else fit_key
 
 
@@ -81,7 +81,7 @@ def rfc3339(text: str, time_format: str | None = None) -> str:
         if time_format is None and check_time(text) is None:
             return text
         allowed = repr(time_format) if time_format else "ISO 8601, or seconds or milliseconds since 1970"
-        raise InvalidInput(f"a time as {allowed} is expected, {show(text)} given") from None
+        raise InvalidInput(f"expected a time as {allowed}, got {show(text)}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return moment.isoformat().replace("+00:00", "Z")
@@ -90,5 +90,5 @@ def rfc3339(text: str, time_format: str | None = None) -> str:
 def check_unambiguous(number: str) -> None:
     """Raises InvalidInput for a number of 14 digits as a time since 1970: it may mean YYYYMMDDhhmmss."""
     if len(number.partition(".")[0]) == _COMPACT_DIGITS and number[0] != "-":
-        problem = f"{show(number)} may be meant as YYYYMMDDhhmmss or as milliseconds since 1970"
+        problem = f"{show(number)} is ambiguous: YYYYMMDDhhmmss or milliseconds since 1970"
         raise InvalidInput(f"{problem}; write it as YYYY-MM-DDThh:mm:ss")

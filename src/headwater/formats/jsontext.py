@@ -14,7 +14,7 @@ T = TypeVar("T")
 _PATH = re.compile(r"^(?P<problem>.*?) - at (?P<key>`key` in )?`\$?(?P<path>.*)`$", re.DOTALL)
 _HALF = re.compile(rb"(?<!\\)(?:\\\\)*(\\u[dD][89abAB][0-9a-fA-F]{2})(?!\\u[dD][c-fC-F])")
 """The first half of a surrogate pair without the second."""
-_HALF_PROBLEM = "a string holds half of a surrogate pair"
+_HALF_PROBLEM = "a string contains half of a surrogate pair"
 _BYTE = re.compile(r"^JSON is malformed: (?P<problem>.*) \(byte (?P<byte>\d+)\)$", re.DOTALL)
 
 

@@ -130,7 +130,7 @@ class PageParser:
         content = memoryview(data if len(self._pieces) == 1 else b"".join(self._pieces))
         while len(content) >= (needed := _page_bytes(content)):
             if self.has_ended:
-                raise InvalidInput("a page follows the empty one, which is the end")
+                raise InvalidInput("a page follows the empty last page")
             page = self._page(content[_LEAD.size : needed])
             events = events + page if events else page
             self.has_ended = not page
@@ -145,7 +145,7 @@ class PageParser:
         if events:
             first, last = events[0][0], self._last
             if last is not None and (first >= last if self._backwards else first <= last):
-                raise InvalidInput(f"event {first} comes after {last}: a page came twice, or is not of this read")
+                raise InvalidInput(f"event {first} comes after {last}: a page was repeated or belongs to another read")
             self._last = events[-1][0]
         return events
 

@@ -42,7 +42,7 @@ def parse_query(text: str) -> Query:
             items.append({kind: [] for kind in _KINDS})
         elif word.lower() != "and":
             allowed = "type=TYPE, tag=TAG, exact_tag=TAG, or, all"
-            raise InvalidQuery(f"{allowed} are expected, {show(word)} given", "query")
+            raise InvalidQuery(f"expected {allowed}, got {show(word)}", "query")
     return Query.of(*[QueryItem(*map(tuple, item.values())) for item in items])
 
 
@@ -54,7 +54,7 @@ def _from_json(text: str) -> Query:
     if said.all is True and said.items is None:
         return ALL
     if said.all is not None or said.items is None:
-        raise InvalidQuery('{"items": [...]} or {"all": true} is expected', "query")
+        raise InvalidQuery('expected {"items": [...]} or {"all": true}', "query")
     return Query.of(*(QueryItem(item.types, item.tags, item.exact_tags) for item in said.items))
 
 

@@ -82,7 +82,7 @@ def _fault(event: SequencedEvent) -> InvalidInput | None:
     producers = event.event
     is_message = bool(event.envelope or event.encoding)
     if is_message and (fault := message_fault(event.envelope, event.data, bool(event.encoding))) is not None:
-        return InvalidInput(f"no message of AMQP: {fault}", "data" if event.encoding else "envelope")
+        return InvalidInput(f"not an AMQP message: {fault}", "data" if event.encoding else "envelope")
     if plain_bytes(producers, APPEND_BYTES_MAX) is None:
         try:
             check_append([producers], APPEND_BYTES_MAX, are_messages_checked=True)

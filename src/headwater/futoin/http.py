@@ -121,7 +121,7 @@ def _is_loopback(address: str) -> bool:
 def _message_of(path: list[str], query: bytes) -> bytes:
     """The message encoded in a path and its query. Raises FutoInError (InvalidRequest)."""
     if not 3 <= len(path) <= 4:
-        raise invalid("{interface}/{version}/{function}[/{sec}] is expected below the endpoint")
+        raise invalid("expected {interface}/{version}/{function}[/{sec}] below the endpoint")
     name = ":".join(path[:3])
     if any("\ud800" <= each <= "\udfff" for each in "".join(path)):  # invalid UTF-8: see `segments_of`
         raise invalid("the path is not UTF-8")

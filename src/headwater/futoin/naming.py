@@ -39,13 +39,13 @@ def read_alias(text: str) -> Alias:
     logs, colon, rest = text.partition(":")
     type, equals, alias = rest.rpartition("=")
     if not (colon and logs and equals and type):
-        raise InvalidInput(f"{show(text)} given, LOGS:TYPE=ALIAS is allowed, like orders:OrderPlaced=ORDER_PLACED")
+        raise InvalidInput(f"expected LOGS:TYPE=ALIAS such as orders:OrderPlaced=ORDER_PLACED, got {show(text)}")
     if fault := check_type(type):
         raise InvalidInput(f"{show(text)}: {fault}")
     if EVENT_TYPE.fullmatch(type):
-        raise InvalidInput(f"{show(text)}: {type} is a FutoIn event type, and passes as it is")
+        raise InvalidInput(f"{show(text)}: {type} is already a valid FutoIn event type and needs no alias")
     if not EVENT_TYPE.fullmatch(alias):
-        raise InvalidInput(f"{show(text)}: an alias fits ^{EVENT_TYPE.pattern}$")
+        raise InvalidInput(f"{show(text)}: an alias must match ^{EVENT_TYPE.pattern}$")
     return Alias(logs, type, alias)
 
 

@@ -27,26 +27,24 @@ class Settings:
     """What FutoIn clients may do, and what they see of others' events. Tests shorten the times."""
 
     aliases: Sequence[Alias] = setting(
-        (), _aliases, "event types by another name, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
+        (), _aliases, "aliases of event types, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
     )
     """Other names of event types for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
     is a pattern of log names. A list; in the environment and in flags, separated by commas."""
     without_other: Sequence[str] = setting(
-        (), texts, "patterns of logs whose events are left out where their type neither fits nor has an alias"
+        (), texts, "patterns of logs; skip their events if the type is not valid in FutoIn and has no alias"
     )
     """Patterns of logs from which FutoIn clients do not get the events whose type neither fits nor has an alias;
     elsewhere those come as `OTHER`."""
-    allow_reliable: bool = setting(True, boolean, "whether there are reliable consumers; if not, only LIVE")
+    allow_reliable: bool = setting(True, boolean, "allow reliable consumers; if false, only LIVE")
     """Whether there are reliable consumers. If not, registering, polling and receiving as one is a `SecurityError`, and
     only `LIVE` is left."""
-    allow_polling: bool = setting(True, boolean, "whether events can be polled; if not, they are only pushed")
+    allow_polling: bool = setting(True, boolean, "allow polling; if false, events are only pushed")
     """Whether events can be polled. If not, pollEvents is a `SecurityError`, and events are only pushed."""
-    max_chunk_events: int = setting(
-        PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "how many events one message has at most"
-    )
+    max_chunk_events: int = setting(PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "maximum number of events per message")
     """The most events in one message, polled or pushed."""
     reliable_group_events: int = setting(
-        100, whole_number(1, PAGE_EVENTS), "how many events are pushed to a reliable consumer at once, at most"
+        100, whole_number(1, PAGE_EVENTS), "maximum number of unacknowledged events pushed to a reliable consumer"
     )
     """The most events pushed to a reliable consumer at once. It answers after processing all of them, within 5 seconds
     in FutoIn's own library. After a failure the group is halved."""

@@ -58,7 +58,7 @@ class Reporting:
             try:
                 self._home.leave()
             except StorageUnavailable as error:
-                logger.info("that this server ends is not told: %s", error)
+                logger.info("cannot report the end of this server: %s", error)
 
     def _run(self) -> None:
         while True:
@@ -70,9 +70,9 @@ class Reporting:
                 if boot_time_s() > self._asked_at + GROWTH_S:
                     self.growth, self._asked_at = self._home.growth(), boot_time_s()
             except StorageUnavailable as error:  # the driver of the roles says so, and asks on
-                logger.debug("how this server is could not be told: %s", error)
+                logger.debug("cannot report the status of this server: %s", error)
             except (EventLogError, OSError) as error:
-                logger.warning("what the copy can prove is not known: %s", error)
+                logger.warning("cannot read what the copy can prove: %s", error)
             self._is_news.wait(REPORT_S)
             if self._stopping.is_set():
                 return

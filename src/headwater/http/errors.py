@@ -66,7 +66,7 @@ class EventNotFound(HttpError):
         self.sequence_number, self.first_retained, self.head = sequence_number, first_retained, head
         there = f"it has events from {first_retained} to {head}"
         if first_retained > head:
-            there = f"it retains none, and the last one was {head}"
+            there = f"it is empty, and the last event was {head}"
         super().__init__(f"log {show(log)} has no event {sequence_number}; {there}")
 
 
@@ -76,7 +76,7 @@ class MethodNotAllowed(HttpError):
     def __init__(self, method: str, allowed: Iterable[str]) -> None:
         names = ", ".join(sorted(allowed))
         self.headers = ((b"allow", names.encode()),)
-        super().__init__(f"{method} given, allowed: {names}")
+        super().__init__(f"{method} is not allowed here; allowed: {names}")
 
 
 class InvalidParameter(HttpError):
@@ -93,8 +93,8 @@ class HostNotServed(HttpError):
     def __init__(self, name: str, own: str) -> None:
         self.name = name
         super().__init__(
-            f"Host {show(name)} given; a server on loopback or without users is asked by a loopback name, an IP "
-            f"address, what it listens on ({own}), or a name of the setting http.hosts"
+            f"Host {show(name)} given; a server on loopback or without users expects a loopback name, an IP "
+            f"address, its own address ({own}), or a name of the setting http.hosts"
         )
 
 
@@ -116,7 +116,7 @@ class ConsoleReadOnly(HttpError):
     headers = ((b"cache-control", b"no-store"),)
 
     def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{method} {show(path)} given; the console of this server may only look (console.read_only)")
+        super().__init__(f"{method} {show(path)} given; the console of this server is read-only (console.read_only)")
 
 
 class UnsupportedMediaType(HttpError):
@@ -124,7 +124,7 @@ class UnsupportedMediaType(HttpError):
 
     def __init__(self, given: str, allowed: Sequence[str]) -> None:
         body = f"a body of {show(given)}" if given else "a body without a media type (Content-Type)"
-        super().__init__(f"{body} given, allowed: {', '.join(allowed)}")
+        super().__init__(f"{body} is not supported here; allowed: {', '.join(allowed)}")
 
 
 class CodedBody(HttpError):
@@ -133,7 +133,7 @@ class CodedBody(HttpError):
     headers = ((b"accept-encoding", b"identity"),)
 
     def __init__(self, coding: str) -> None:
-        super().__init__(f"a body in the content coding {show(coding)} given; send it as it is")
+        super().__init__(f"a body in the content coding {show(coding)} given; send it uncompressed")
 
 
 class BodyTooLarge(HttpError):
@@ -143,7 +143,7 @@ class BodyTooLarge(HttpError):
 
     def __init__(self, given: int, allowed: int) -> None:
         self.given, self.allowed = given, allowed
-        super().__init__(f"the body is over {allowed} bytes, which is the most that is read")
+        super().__init__(f"the body is over {allowed} bytes, the limit")
 
 
 class HttpVersionTooOld(HttpError):
@@ -152,7 +152,7 @@ class HttpVersionTooOld(HttpError):
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
         super().__init__(
-            f"the answer is over {allowed} bytes, the limit for HTTP/1.0, which cannot tell a part from the whole; use "
+            f"the answer is over {allowed} bytes, the limit for HTTP/1.0, which cannot mark an incomplete answer; use "
             f"HTTP/1.1 (nginx: `proxy_http_version 1.1;` beside `proxy_pass`), or ask for less"
         )
 
@@ -164,7 +164,7 @@ class NumberNotHereYet(HttpError):
 
     def __init__(self, wanted: int, head: int, waited_s: float) -> None:
         self.wanted, self.head = wanted, head
-        super().__init__(f"event {wanted} is not here after {waited_s:g} s; the log ends with {head}; try again")
+        super().__init__(f"event {wanted} has not arrived after {waited_s:g} s; the log ends with {head}; try again")
 
 
 class AskPrimary(HttpError):
@@ -173,7 +173,7 @@ class AskPrimary(HttpError):
     def __init__(self, log: str, primary: str) -> None:
         self.log, self.primary = log, primary
         self.headers = ((b"headwater-primary", primary.encode()), CLOSE)
-        super().__init__(f"there is no log {show(log)} at this replica, and {primary} is the primary: ask there")
+        super().__init__(f"there is no log {show(log)} at this replica, ask the primary, {primary}")
 
 
 class Stopping(HttpError):

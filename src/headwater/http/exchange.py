@@ -37,7 +37,7 @@ def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS_MAX):
-        raise InvalidParameter(name, f"{show(text)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed")
+        raise InvalidParameter(name, f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {show(text)}")
     return int(text)
 
 
@@ -249,7 +249,7 @@ class Exchange:
 
     def _hold_answer(self, size: int) -> None:
         if not self._take(size):
-            raise self.share.refusal(size, "the answer, which is collected for HTTP/1.0,")
+            raise self.share.refusal(size, "the answer, buffered for HTTP/1.0,")
 
     async def json_body(self, *allowed: str) -> bytes:
         """The body, declared as JSON (or undeclared). Raises as `body`, and UnsupportedMediaType.
@@ -271,7 +271,7 @@ class Exchange:
             return found
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
             if name not in allowed:
-                raise InvalidParameter(name[:80], f"no such parameter; allowed: {', '.join(allowed) or 'none'}")
+                raise InvalidParameter(name[:80], f"unknown parameter; allowed: {', '.join(allowed) or 'none'}")
             if name in found:
                 raise InvalidParameter(name, "given twice")
             found[name] = value
@@ -308,7 +308,7 @@ class Exchange:
     def check_unanswered(self, problem: str) -> None:
         """Raises BrokenOff if an answer has begun: it is broken off, so that it does not look complete."""
         if self.has_started:
-            raise BrokenOff(f"the answer broke off: {problem}")
+            raise BrokenOff(f"the answer was cut off: {problem}")
 
     async def start(
         self,

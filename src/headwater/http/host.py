@@ -78,8 +78,8 @@ def _wanted(exchange: Exchange) -> int | None:
         return None
     text = given.decode("latin-1")
     if not (text.isascii() and text.isdecimal() and len(text) <= 19 and int(text) <= SEQUENCE_NUMBER_MAX):
-        allowed = f"a sequence number (0 to {SEQUENCE_NUMBER_MAX}) is allowed"
-        raise InvalidParameter("Headwater-At-Least", f"{show(text)} given, {allowed}")
+        allowed = f"a sequence number (0 to {SEQUENCE_NUMBER_MAX})"
+        raise InvalidParameter("Headwater-At-Least", f"expected {allowed}, got {show(text)}")
     return int(text)
 
 

@@ -53,10 +53,10 @@ def _map(body: object) -> Mapping[str, object]:
     if body is None:
         return {}
     if not isinstance(body, Mapping):
-        raise _bad(f"the body must be a map of attributes, {show(body)} given")
+        raise _bad(f"the body must be a map of attributes, got {show(body)}")
     for key in body:
         if not isinstance(key, str):
-            raise _bad(f"the body must be a map with strings as keys, {show(key)} given")
+            raise _bad(f"the body must be a map with strings as keys, got {show(key)}")
     return body
 
 
@@ -70,19 +70,19 @@ def _known(type: EntityType, key: str) -> Attribute:
 def _check_same(attribute: Attribute, value: object, present: object, allowed: str = "") -> None:
     same = value == present or (isinstance(value, str) and value == str(present))
     if not same:
-        problem = f"{attribute.name} is {show(present)} and cannot be changed, {show(value)} given"
+        problem = f"{attribute.name} is {show(present)} and cannot be changed, got {show(value)}"
         raise _bad(f"{problem}; {allowed or 'leave it out'}")
 
 
 def _value(attribute: Attribute, value: object) -> object:
     if value is None:
         if not attribute.is_removable:
-            raise _bad(f"{attribute.name}: null given, but it must have a value; leave it out to keep it")
+            raise _bad(f"{attribute.name}: null given, but it must have a value; omit it to keep its value")
         return None
     if isinstance(value, str) and attribute.kind is not Kind.STRING:
         value = _converted(value)
     if not _fits(attribute.kind, value):
-        raise _bad(f"{attribute.name}: a {attribute.kind} is expected, {show(value)} given")
+        raise _bad(f"{attribute.name}: expected a {attribute.kind}, got {show(value)}")
     if attribute.kind is Kind.LONG:
         return int(value)  # type: ignore[call-overload]
     if attribute.kind is Kind.STRINGS:

@@ -202,7 +202,7 @@ class Consumers(Dropping):
         def made() -> Attributes:
             opened = self._rights.opened(log)
             if opened.consumer(owner, component) is not None:
-                raise OperationRefused(Status.CONFLICT, f"consumer {name!r} is registered already")
+                raise OperationRefused(Status.CONFLICT, f"consumer {name!r} is already registered")
             with _positions():
                 made = opened.register_consumer(
                     owner, component, after=given.get("acknowledged"), drops_at_most=self.drops_at_most
@@ -293,7 +293,7 @@ def _key(name: str, form: str) -> tuple[str, str, str]:
     """The three parts of a name; a Refusal states the expected form."""
     parts = parted(name, 3)
     if parts is None:
-        raise OperationRefused(Status.NOT_FOUND, f"{form}, {show(name)} given")
+        raise OperationRefused(Status.NOT_FOUND, f"{form}, got {show(name)}")
     first, second, third = parts
     return first, second, third
 

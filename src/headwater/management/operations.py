@@ -114,7 +114,7 @@ class Management:
             raise OperationRefused(Status.UNAVAILABLE, "another server may be the primary by now; ask that one")
         operation = _text(request, "operation")
         if operation is None:
-            raise OperationRefused(Status.BAD_REQUEST, "operation: missing; name the one to perform")
+            raise OperationRefused(Status.BAD_REQUEST, "operation: missing; give the operation to perform")
         async with self._places.place(request.user.name):
             if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
@@ -164,14 +164,16 @@ class Management:
         """The type and the name of the entity. Raises OperationRefused."""
         type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
         if operation == CREATE and identity is not None:
-            raise OperationRefused(Status.BAD_REQUEST, "identity: the server gives it to what is created; give a name")
+            raise OperationRefused(Status.BAD_REQUEST, "identity: the server assigns it on creation; give a name")
         if (name is None) == (identity is None):
             given = "neither" if name is None else "both"
-            raise OperationRefused(Status.BAD_REQUEST, f"exactly one of name and identity is to be given, {given} was")
+            raise OperationRefused(Status.BAD_REQUEST, f"give exactly one of name and identity, got {given} was")
         if identity is not None:
             return self._identified(identity, type)
         if type is None:
-            raise OperationRefused(Status.BAD_REQUEST, "type: a name belongs to a type; give that too, or the identity")
+            raise OperationRefused(
+                Status.BAD_REQUEST, "type: missing; give the type with the name, or give the identity"
+            )
         assert name is not None
         return self._type("type", type), name
 
@@ -197,7 +199,9 @@ class Management:
             able = ", ".join((*OF_ENTITIES, *self._of_node))
             raise OperationRefused(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
         if identity is not None:
-            raise OperationRefused(Status.BAD_REQUEST, f"identity: {operation} is of the node itself, and takes none")
+            raise OperationRefused(
+                Status.BAD_REQUEST, f"identity: {operation} is of the node itself, which has no identity argument"
+            )
         if name not in (None, SELF):
             problem = f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given"
             raise OperationRefused(Status.NOT_FOUND, problem)
@@ -244,7 +248,7 @@ class Management:
     ) -> list[list[object]]:
         """The page of rows that pass a filter. Raises OperationRefused."""
         if len(found) > LOOKED_AT_MAX:
-            problem = f"filter: there are {len(found)} entities, {LOOKED_AT_MAX} are looked at; name an entityType"
+            problem = f"filter: there are {len(found)} entities, {LOOKED_AT_MAX} can be filtered; give an entityType"
             raise OperationRefused(Status.BAD_REQUEST, problem)
         is_named = _OF_NAMES.issuperset((*wanted, *chosen.names))
         slices, rows, passed = Slices(), list[list[object]](), 0
@@ -327,18 +331,20 @@ class _Node(ReadOnly):
 
     async def read(self, user: User, name: str) -> Attributes:
         if name != SELF:
-            raise OperationRefused(Status.NOT_FOUND, f"the only {NODE_TYPE} is {SELF!r}, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"the only {NODE_TYPE} is {SELF!r}, got {show(name)}")
         return {}
 
 
 def _check_size(results: int, attributes: int) -> None:
     """Raises OperationRefused if a QUERY would answer too much."""
     if results > RESULTS_MAX:
-        problem = f"there are {results} results, {RESULTS_MAX} are answered; ask for pages by offset and count"
+        problem = f"there are {results} results, {RESULTS_MAX} fit an answer; request pages with offset and count"
         raise OperationRefused(Status.BAD_REQUEST, problem)
     if results * attributes > VALUES_MAX:
         problem = f"{results} results of {attributes} attributes are {results * attributes} values"
-        raise OperationRefused(Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} are answered; ask for fewer, or for pages")
+        raise OperationRefused(
+            Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} fit an answer; request fewer attributes, or pages"
+        )
 
 
 def _answered(status: Status, body: object) -> Answer:
@@ -360,7 +366,7 @@ def _text(request: Request, key: str) -> str | None:
     value = request.properties.get(key)
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    raise OperationRefused(Status.BAD_REQUEST, f"{key}: a string is expected, {show(value)} given")
+    raise OperationRefused(Status.BAD_REQUEST, f"{key}: expected a string, got {show(value)}")
 
 
 def _bound(request: Request, key: str) -> int | None:
@@ -368,7 +374,7 @@ def _bound(request: Request, key: str) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise OperationRefused(Status.BAD_REQUEST, f"{key}: a whole number from 0 on is expected, {show(value)} given")
+        raise OperationRefused(Status.BAD_REQUEST, f"{key}: expected a whole number of 0 or more, got {show(value)}")
     return int(value)
 
 
@@ -377,16 +383,16 @@ def _attribute_names(body: object) -> list[str]:
     if body is None:
         return []
     if not isinstance(body, Mapping):
-        raise OperationRefused(Status.BAD_REQUEST, f"the body must be a map with `attributeNames`, {show(body)} given")
+        raise OperationRefused(Status.BAD_REQUEST, f"the body must be a map with `attributeNames`, got {show(body)}")
     names = body.get("attributeNames")
     if names is None:
         return []
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        problem = f"attributeNames: a list of strings is expected, {show(names)} given"
+        problem = f"attributeNames: expected a list of strings, got {show(names)}"
         raise OperationRefused(Status.BAD_REQUEST, problem)
     if len(names) > NAMES_MAX:
         problem = f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed"
         raise OperationRefused(Status.BAD_REQUEST, problem)
     if len(set(names)) < len(names):
-        raise OperationRefused(Status.BAD_REQUEST, "attributeNames: no name may be there twice")
+        raise OperationRefused(Status.BAD_REQUEST, "attributeNames: a name is given twice")
     return [str(name) for name in names]

@@ -55,9 +55,9 @@ def selection(text: str | None, types: Sequence[EntityType]) -> Selection | None
         found = [attribute for type in types if (attribute := type.attribute(term.name)) is not None]
         if not any(not attribute.is_secret for attribute in found):
             names = ", ".join(dict.fromkeys(name for type in types for name in type.attribute_names))
-            raise _bad(f"{show(term.name)} is no attribute of what is asked for; there are {names}")
+            raise _bad(f"{show(term.name)} is not an attribute of these entities; there are {names}")
         if any(attribute.kind is Kind.MAP for attribute in found):
-            raise _bad(f"{term.name} is a map, which is not compared")
+            raise _bad(f"{term.name} is a map, which cannot be compared")
     return Selection(terms)
 
 
@@ -66,7 +66,7 @@ def _terms(text: str) -> list[_Term]:
     while has_more:
         found = _TERM.match(text, at)
         if found is None:
-            raise _bad(f"NAME=VALUE or NAME!=VALUE is expected, with commas between them, {show(text[at:])} given")
+            raise _bad(f"expected NAME=VALUE or NAME!=VALUE, separated by commas, got {show(text[at:])}")
         terms.append(_Term(found["name"], _ESCAPED.sub(r"\1", found["value"]), found["operator"] != "!="))
         if len(terms) > TERMS_MAX:
             raise _bad(f"more than {TERMS_MAX} terms given")

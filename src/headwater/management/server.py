@@ -96,7 +96,7 @@ async def _query_all(
         found[type.name] = await management.do(Request(user, about, {}))
         results += found[type.name].count or 0
         if results > RESULTS_MAX:
-            problem = f"there are more than {RESULTS_MAX} results; ask for fewer of each by count, or for fewer types"
+            problem = f"there are more than {RESULTS_MAX} results; request fewer of each with count, or fewer types"
             raise OperationRefused(Status.BAD_REQUEST, problem)
     return found
 
@@ -136,7 +136,7 @@ def _request(user: User, operation: str, type: EntityType, name: str, given: dic
     body = {key: given[key] for key in given if key == "attributeNames" and operation == "QUERY"}
     for key in given:
         if operation in type.operations and key not in (*arguments, *body):
-            raise InvalidParameter("body", f"{operation} has no argument of that name", key)
+            raise InvalidParameter("body", f"{operation} has no such argument", key)
     properties = {key: given[key] for key in arguments if key in given}
     return Request(user, {**properties, "operation": operation, "type": type.name, "name": name}, body)
 

@@ -76,9 +76,9 @@ _TABLE: dict[type, Status] = {
     core.EventLogError: Status.INTERNAL_ERROR,
 }
 _HIDDEN: dict[type, str] = {
-    core.StorageUnavailable: "the log cannot be opened at present; see the server's log",
-    core.StorageCorrupted: "the stored log is damaged; the operator can run headwater check",
+    core.StorageUnavailable: "the log cannot be opened; see the server's log",
+    core.StorageCorrupted: "the stored log is damaged; run headwater check on the server",
     core.EventLogError: "internal error; see the server's log",
-    core.DiskFull: "too little space is free on the disk; reads go on",
+    core.DiskFull: "the disk is full; reads still work",
 }
 """Replacements for texts that not everyone may see: paths on the server's machine."""

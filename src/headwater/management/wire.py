@@ -33,7 +33,7 @@ def _plain(value: object) -> object:
         return int(value)
     if isinstance(value, str):
         return str(value)
-    raise NotImplementedError(f"{type(value).__name__} is no value of an attribute")
+    raise NotImplementedError(f"{type(value).__name__} is not a valid attribute value")
 
 
 encode = msgspec.json.Encoder(enc_hook=_plain).encode
@@ -64,12 +64,12 @@ def types_of(exchange: Exchange) -> tuple[frozenset[str] | None, int | None]:
     count = whole_number(given, "count")
     if "types" not in given:
         if count is not None:
-            raise InvalidParameter("count", "is of entities; name their types, too")
+            raise InvalidParameter("count", "applies to entities; give their types too")
         return None, None
     by_word = {**{each.word: name for name, each in TYPES.items()}, **dict.fromkeys(TYPES)}
     words = given["types"].split(",")
     if len(words) > len(TYPES):
-        raise InvalidParameter("types", f"{len(words)} given, there are {len(TYPES)}")
+        raise InvalidParameter("types", f"{len(words)} types given, at most {len(TYPES)} are allowed")
     for word in words:
         if word not in by_word:
             raise InvalidParameter("types", f"there is no {show(word)}; there are {', '.join(TYPES)}")
@@ -115,7 +115,7 @@ def problem_of(refusal: OperationRefused) -> Problem:
 _PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
     Status.BAD_REQUEST: (400, "invalid_request", "Invalid request"),
     Status.NOT_FOUND: (404, "entity_not_found", "No such entity"),
-    Status.CONFLICT: (409, "conflict", "Conflict with the present state"),
+    Status.CONFLICT: (409, "conflict", "Conflict with the current state"),
     Status.NOT_IMPLEMENTED: (404, "operation_not_found", "No such operation"),
 }
 """Problems of management's own refusals; errors of the core have the same problems everywhere.

@@ -646,36 +646,38 @@ class ServerRun:
         has_users = tokens is not None or bool(directory.current().by_name)
         if not has_users and not directory.never_had_any:
             raise InvalidConfiguration(
-                f"{config.data} has had users, and there are none now: everything would be allowed to everybody. Add a "
+                f"{config.data} had users, but has none now, so every request would be allowed. Add a "
                 f"user (headwater user add NAME --grant all:* --data {config.data}), name the configuration that has "
-                f"them (--config FILE), or allow everything to everybody (headwater user allow-everybody --data "
+                f"them (--config FILE), or allow requests without credentials (headwater user allow-everybody --data "
                 f"{config.data})",
                 "users",
             )
         if not has_users and (allowed := store.state.get(*EVERYBODY)) is not None:
-            logger.warning("everybody may do everything", extra=fields(allowed=allowed.value.decode()))
+            logger.warning("all requests are allowed without credentials", extra=fields(allowed=allowed.value.decode()))
         if not (is_private or config.insecure or has_users):
             raise InvalidConfiguration(
-                f"{config.host} can be reached from other machines, and no user is configured, so that everything "
-                f"would be allowed to everybody; add a user (headwater user add NAME --grant all:*), listen on "
+                f"{config.host} is reachable from other machines and no users are configured, so every request "
+                f"would be allowed; add a user (headwater user add NAME --grant all:*), listen on "
                 f"127.0.0.1, or accept it with --insecure",
                 "host",
             )
         if ANY_ORIGIN in config.http.origins and not has_users:
             raise InvalidConfiguration(
-                "* given, but no user is configured, so that every web page could do everything; name the origins, or "
+                "* given, but no user is configured, so every web page could do everything; list the origins, or "
                 "add a user (headwater user add NAME --grant all:*)",
                 "http.origins",
             )
         if has_users and not is_private and not has_tls:
-            logger.warning("passwords travel in the clear: set tls.certificate and tls.key")
+            logger.warning("passwords are sent unencrypted: set tls.certificate and tls.key")
         guard = AccountGuard(directory, allows_anybody=is_private or config.insecure, bus=self._bus, tokens=tokens)
         self._gate.web.has_users = lambda: guard.has_users
         return guard
 
 
 def _tell_of_stalled(owner: str, size: int) -> None:
-    logger.warning("ended: it took nothing while memory was short", extra=fields(peer=owner, bytes=size))
+    logger.warning(
+        "connection closed: the client read nothing while memory was low", extra=fields(peer=owner, bytes=size)
+    )
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:

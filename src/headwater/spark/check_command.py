@@ -16,15 +16,15 @@ _GAPS_SHOWN = 10
 
 @click.command(" ".join(NAME))
 @click.argument("table", type=LocalPath(path_type=Path))
-@click.option("--adopt", is_flag=True, help="Give checksums to files and to the table's log without them.")
-@click.option("--accept-gaps", is_flag=True, help="Numbers that the table does not have are no problem.")
-@click.option("--json", "as_json", is_flag=True, help="Answer as JSON.")
+@click.option("--adopt", is_flag=True, help="Add missing checksums to files and to the table's log.")
+@click.option("--accept-gaps", is_flag=True, help="Do not report missing sequence numbers as a problem.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) -> int:
-    """Check a whole archive: every file's checksums, counts, and numbers.
+    """Verify a whole archive: checksums of all files, counts and numbers.
 
-    Reads every file of the table in directory TABLE. Ends with 1 where a file is damaged or gone, does not hold
-    what the table says, or where a number is there twice, or is missing: a log has gaps itself where it was restored
-    from a backup, and the table has one where the archiver was given --accept-gap.
+    Reads every file of the table in directory TABLE. Exits with 1 if a file is damaged, missing or inconsistent with
+    the table, or if a number is duplicate or missing. Gaps are normal after the log was restored from a backup or the
+    archiver used --accept-gap.
     """
     from .archive import checks
 
@@ -40,11 +40,11 @@ def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) ->
     for problem in found.problems:
         click.echo(problem, err=True)
     for first, last in found.gaps[:_GAPS_SHOWN]:
-        click.echo(f"{table}: the numbers {first} to {last} are not there", err=True)
+        click.echo(f"{table}: the numbers {first} to {last} are missing", err=True)
     if (more := len(found.gaps) - _GAPS_SHOWN) > 0:
         click.echo(f"{table}: and {more:,} more gaps", err=True)
     if adopted:
-        click.echo(f"gave checksums to {adopted:,} files")
+        click.echo(f"added checksums to {adopted:,} files")
     click.echo(f"{table}: log {found.log}, {found.events:,} events in {found.files:,} files, {found.bytes:,} bytes")
     if found.unproved:
         click.echo(f"{found.unproved:,} files have checksums of pages alone; --adopt adds the others")

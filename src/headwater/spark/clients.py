@@ -17,7 +17,7 @@ from .options import URL_VARIABLE, InvalidOption, Option, boolean, default_url, 
 
 def _url(given: str) -> str:
     if "@" in given:  # it may contain a password, which must not be shown
-        raise InvalidInput("a URL without a user is expected; give the user as the options user and password")
+        raise InvalidInput("expected a URL without a user; set the options user and password instead")
     return BulkAddress(given).url
 
 
@@ -30,7 +30,7 @@ def _url_of_environment() -> str:
 
 
 CONNECTION = (
-    Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT, or several with commas between them", _url),
+    Option("url", "grpc://HOST:PORT or grpc+tls://HOST:PORT, or several, separated by commas", _url),
     Option("user", "a user's name", text),
     Option("password", "a password", text, is_secret=True),
     Option("token", "an API token", text, is_secret=True),

@@ -124,34 +124,34 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
     options = [
         click.Option(["--url"], metavar="URL", envvar=client_variables.FLIGHT_URL, default=DEFAULT_URL,
                      show_default=True, show_envvar=True,
-                     help="The server's bulk port; several of one home, with commas."),
+                     help="The server's Arrow Flight port; several servers of one home, separated by commas."),
         click.Option(["--user"], metavar="NAME", envvar=client_variables.USER, show_envvar=True, help="User name."),
         click.Option(["--password"], envvar=client_variables.PASSWORD, show_envvar=True,
-                     help="Password; best by the variable."),
+                     help="Password; prefer the variable."),
         click.Option(["--token"], envvar=client_variables.TOKEN, show_envvar=True,
-                     help="Bearer token; best by the variable."),
+                     help="Bearer token; prefer the variable."),
         click.Option(["--ca-file"], metavar="FILE", type=LocalPath(),
                      help="Certificates to trust.  [default: the system's]"),
         click.Option(["--no-verify"], is_flag=True, help="Do not check the server's certificate."),
-        click.Option(["--master"], help="Where Spark runs: local[2], spark://HOST:7077, k8s://..., yarn, sc://HOST:15002."
+        click.Option(["--master"], help="Where Spark runs: local[2], spark://HOST:7077, k8s://..., yarn, sc://..."
                      "  [default: all cores of this machine]"),
-        click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="An option of Spark; may be repeated."),
-        click.Option(["--dry-run"], is_flag=True, help="Only say what would be done."),
+        click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="A Spark option. Repeatable."),
+        click.Option(["--dry-run"], is_flag=True, help="Only print what would be done."),
         click.Option(["--progress"], type=click.Choice([kind.value for kind in Progress]), default="auto",
-                     show_default=True, help="How progress is shown, on stderr."),
+                     show_default=True, help="How to show progress on stderr."),
         click.Option(["--json", "as_json"], is_flag=True, help="The summary as JSON, for programs."),
-        click.Option(["--trace"], is_flag=True, help="Show Spark's own messages, and where an error came from."),
+        click.Option(["--trace"], is_flag=True, help="Show Spark's messages and tracebacks."),
     ]  # fmt: skip
     if is_stream:
         options[6:6] = [
-            click.Option(["--checkpoint"], metavar="DIR", help="Where the pipeline keeps how far it is: a directory, "
+            click.Option(["--checkpoint"], metavar="DIR", help="Where the pipeline stores its progress: a directory, "
                          f"or a URL for Spark.{'  [required]' if needs_checkpoint else ''}"),
             click.Option(["--once/--follow", "is_once"], default=False, show_default=True,
-                         help="End after the events that are there now, or go on until stopped."),
+                         help="Stop after the current events, or run until stopped."),
             click.Option(["--every-s"], type=click.FloatRange(0), default=1.0, show_default=True,
-                         help="How often a batch begins, when it follows."),
-            click.Option(["--stream-name"], metavar="NAME", help="What the server calls it where it shows lag, in "
-                         "metrics and management.  [default, with --follow: the pipeline and what it writes]"),
+                         help="Interval between batches with --follow."),
+            click.Option(["--stream-name"], metavar="NAME", help="Name under which the server reports its lag, in "
+                         "metrics and management.  [default, with --follow: the pipeline and its target]"),
         ]  # fmt: skip
     return options
 
@@ -178,14 +178,14 @@ def _invoke(
     stream_name: str | None = None,
 ) -> int:
     if (user is None) != (password is None):
-        raise click.UsageError("--user and --password are given together, or not at all")
+        raise click.UsageError("--user and --password must be given together")
     if stream_name is not None:
         check_stream_name(stream_name, "--stream-name")
     server = Server(url, user, password, token, ca_file, not no_verify)
     options = pipeline.options(**own)
     settings = _conf(conf)
     if pipeline.needs_checkpoint and checkpoint is None:
-        raise click.UsageError("--checkpoint DIR is needed: where the pipeline keeps how far it is")
+        raise click.UsageError("--checkpoint DIR is required: the pipeline stores its progress there")
     run = Run(
         pipeline.name,
         server=server,
@@ -239,7 +239,7 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
     for each in given:
         name, equals, value = each.partition("=")
         if not equals:
-            raise InvalidInput(f"KEY=VALUE is expected, {each!r} given", "--conf")
+            raise InvalidInput(f"expected KEY=VALUE, got {each!r}", "--conf")
         settings[name] = value
     check_options(settings)
     return settings

@@ -78,7 +78,7 @@ class Option:
             raise InvalidOption(error.problem, self.name) from None
         except ValueError:
             what = "something else" if self.is_secret else show(given)
-            raise InvalidOption(f"{self.allowed} is expected, {what} given", self.name) from None
+            raise InvalidOption(f"expected {self.allowed}, got {what}", self.name) from None
 
 
 def read_options(given: Mapping[str, str], table: Sequence[Option], purpose: str) -> dict[str, Any]:

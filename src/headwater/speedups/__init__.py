@@ -33,8 +33,8 @@ def _is_native() -> bool:
         return False
     if (beside := sources()) and digest(beside) != native.DIGEST:
         raise StaleLibrary(
-            f"{native.__file__} was compiled from other C files than those beside it: `make setup` compiles these, "
-            f"{VARIABLE}=1 does without",
+            f"{native.__file__} was compiled from different C files: run `make setup`, or set "
+            f"{VARIABLE}=1 to run without it",
             name=name,
             path=native.__file__,
         )

@@ -68,7 +68,7 @@ from .state.sqlite_state import SqliteState, copy_state
 
 Progress = Callable[[str, int, int], None]
 """Called with the name of the file, the bytes copied so far, and the total."""
-_REMEDY = "restore another backup; or restore its sound logs (headwater restore --accept-damage)"
+_REMEDY = "restore another backup, or restore its intact logs (headwater restore --accept-damage)"
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) ->
     except FileNotFoundError:
         return "the file is missing"
     if found is None:
-        return "the disk does not give all of it"
+        return "the disk does not return all of it"
     return None if expected is None else fault_of(found, expected)
 
 
@@ -273,7 +273,7 @@ def _check_end(directory: Path, head: int, state: SqliteState) -> None:
     meta = meta.changed(clean=CleanStop(head, segment_name(head + 1), 0, 0))
     record_identity(state, directory, meta)
     meta.write(directory)
-    problem = f"events {first} to {kept} are missing: the newest segment ends before"
+    problem = f"events {first} to {kept} are missing: the newest segment ends before them"
     raise StorageCorrupted(str(directory), problem, _REMEDY)
 
 
@@ -291,21 +291,21 @@ def _filling(target: Path) -> Iterator[None]:
     except (DiskFull, OSError) as error:
         if isinstance(error, OSError) and error.errno not in NO_SPACE:
             raise
-        problem = f"the disk is full: {free_bytes_at(target)} bytes are free; name a directory with more room"
+        problem = f"the disk is full: {free_bytes_at(target)} bytes are free; use a directory with more space"
         raise StorageUnavailable(f"{target}: {problem}") from None
 
 
 def _make_empty(target: Path, source: Path) -> None:
     """Create the directory, or accept an empty one; any other is left alone. Raises StorageUnavailable."""
     if source.resolve() in target.resolve().parents:
-        raise StorageUnavailable(f"{target}: it is inside of {source}; name a directory outside of that")
+        raise StorageUnavailable(f"{target}: it is inside of {source}; use a directory outside of it")
     try:
         if not is_empty(target):
-            raise StorageUnavailable(f"{target}: not empty; name a new directory, or an empty one")
+            raise StorageUnavailable(f"{target}: not empty; use a new or empty directory")
         make_directory(target)
         tighten(target)
     except OSError as error:
-        raise refusal_of(error, target, "the directory cannot be made") from None
+        raise refusal_of(error, target, "cannot create the directory") from None
 
 
 class _Copy:

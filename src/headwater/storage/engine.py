@@ -252,7 +252,7 @@ class Engine(LogStore, Closing):
                     self._homed.home.create(meta.segments_id, meta.floor)
             self.state.put(TRASH_KIND, directory, b"")  # until it is known as a log
             record_identity(self.state, self.directory / LOGS / directory, meta)
-            with refusing(self.directory, "the log cannot be made"):
+            with refusing(self.directory, "cannot create the log"):
                 make_log_directory(self.directory / LOGS / directory, meta)
             entry = LogEntry(directory, settings)
             self.state.put(LOG_KIND, name, msgspec.json.encode(entry), expected_version=0)
@@ -383,7 +383,7 @@ class Engine(LogStore, Closing):
         try:
             self._witness.hold(self._homed.home.term)
         except OSError as error:
-            logger.warning("%s: that this copy has all cannot be stored: %s", self.directory, error)
+            logger.warning("%s: cannot store that this copy is complete: %s", self.directory, error)
 
     def _end_of(self, name: str, entry: LogEntry) -> int:
         """The number of its last event; for a damaged log, the number that the home reports."""
@@ -469,14 +469,12 @@ class Engine(LogStore, Closing):
             if isinstance(error, LockLost) or (log is not None and (log.is_closed or self._stopping.is_set())):
                 return False  # no retry; whatever closes the engine reports a lost lock
             if isinstance(error, OSError):
-                error = refusal_of(error, self.directory, "a file cannot be written")
+                error = refusal_of(error, self.directory, "cannot write a file")
             is_known = isinstance(error, core.EventLogError)
             if self._failures.get(what) == (told := repr(error)):
                 return False
             self._failures[what] = told
-            logger.error(
-                "%s: maintenance failed; it will be tried again: %s", what, error, exc_info=None if is_known else error
-            )
+            logger.error("%s: maintenance failed; retrying: %s", what, error, exc_info=None if is_known else error)
             return False
 
     def _fill_ballast(self) -> None:
@@ -552,19 +550,21 @@ class Engine(LogStore, Closing):
         troubles = [trouble] if (trouble := self.clock.trouble()) else []
         stopped = self._not_opened()
         troubles += [
-            f"log {name} is stopped; headwater check says why, as the line on stderr does" for name in sorted(stopped)
+            f"log {name} is stopped; see the log line on stderr, or run headwater check" for name in sorted(stopped)
         ]
         if damaged := len(self.scrub.place.damaged):
-            troubles.append(f"the scrub found damage on the disk, in {damaged} places; headwater scrub tells where")
+            troubles.append(
+                f"the scrub found damage on the disk, in {damaged} places; run headwater scrub to list them"
+            )
         troubles += [
-            f"log {log.name} has damaged events; the event io.headwater.log.unavailable says which"
+            f"log {log.name} has damaged events; see the notification io.headwater.log.unavailable"
             for log in self.opened()
             if log.damage is not None and log.name not in stopped
         ]
         troubles += [f"log {log.name}: {each}" for log in self.opened() if (each := log.writer_table.trouble())]
         if self.is_following and self.follower is not None:
             troubles += [
-                f"log {name} cannot be followed, the others are: {each.why}"
+                f"log {name} cannot be followed; the others are: {each.why}"
                 for name, each in sorted(self.follower.stuck.items())
             ]
         troubles += [problem for log in self.opened() if (problem := log.backlog.problem) is not None]
@@ -610,14 +610,14 @@ class Engine(LogStore, Closing):
         Raises StorageUnavailable, StorageCorrupted.
         """
         if mode := tighten(self.directory):
-            problem = "%s: others had access to it (mode %04o), and it holds secrets; they have none now"
+            problem = "%s: others had access to it (mode %04o), which contains secrets; removed their access"
             logger.warning(problem, self.directory, mode)
         for each in (LOGS, BALLAST, BACKUP_LOCK):
             tighten(self.directory / each)
         if self._homed is None:  # a copy is fetched
             refuse_missing(self.directory)
         else:
-            with refusing(self.directory, "what the copy can prove cannot be stored"):
+            with refusing(self.directory, "cannot store what the copy can prove"):
                 self._witness.open()
         state = open_journaled(
             self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=shown_ms, homed=self._homed
@@ -630,7 +630,7 @@ class Engine(LogStore, Closing):
         """The identity shown to other processes; None for the copy of a home. Raises StorageUnavailable."""
         if self._homed is not None:
             return None
-        with refusing(self.directory, "the data directory cannot be looked at"):
+        with refusing(self.directory, "cannot read the data directory"):
             return ServedIdentity(self.directory, self._state.journal.meta.incarnation)
 
     def _start(self, threads: Threads, on_lost: Callable[[Exception], None] | None, *, maintains: bool) -> None:
@@ -695,7 +695,7 @@ class Engine(LogStore, Closing):
         try:
             return StateSocket(self.state, self.directory, threads)
         except OSError as error:
-            logger.warning("%s: commands cannot change the state meanwhile: %s", self.directory, error)
+            logger.warning("%s: commands cannot change the state while the server runs: %s", self.directory, error)
             return None
 
     def _opened(self, name: str, entry: LogEntry) -> StoredLog:
@@ -735,7 +735,7 @@ class Engine(LogStore, Closing):
                 writers=self._writer_limits,
             )
         except OSError as error:
-            raise refusal_of(error, directory, "the log cannot be opened") from error
+            raise refusal_of(error, directory, "cannot open the log") from error
 
     def _open_frames(self, directory: Path) -> OpenFrames | None:
         """The frames of an open log, or of the journal, by directory."""
@@ -802,7 +802,7 @@ class Engine(LogStore, Closing):
             except (core.LogNotFound, core.Closed):
                 continue  # deleted meanwhile, or the engine is closed
             except (core.EventLogError, OSError) as error:
-                logger.error("log %s cannot be opened for its retention and its consumers: %s", name, error)
+                logger.error("log %s cannot be opened for retention and consumers: %s", name, error)
 
     def _is_to_tend(self, entry: LogEntry) -> bool:
         settings = entry.settings

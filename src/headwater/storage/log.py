@@ -556,7 +556,7 @@ class StoredLog(LocalLog):
                     EventLogError,
                     OSError,
                 ) as error:  # a full disk, say: only the next opening takes longer
-                    problem = "log %s: its end could not be stored, so the next start reads its newest segment: %s"
+                    problem = "log %s: cannot store its end, so the next start reads its newest segment: %s"
                     logger.warning(problem, self.name, error)
                 self.frames.close()
                 self._decoded.forget(self.frames)
@@ -596,14 +596,14 @@ class StoredLog(LocalLog):
         The state comes first: so acknowledgements of consumers are durable before an event is forgotten.
         """
         said = Trimmed(first_retained, known_from)
-        with refusing(self.directory, "the first number of the log cannot be stored"):
+        with refusing(self.directory, "cannot store the first number of the log"):
             bear_witness(self._state, self.meta.incarnation, said)
         self._enter_numbering(said)
 
     def _enter_numbering(self, said: Trimmed) -> None:
         """The state has it already."""
         meta = self.meta.changed(first_retained=said.first_retained, known_from=said.known_from)
-        with refusing(self.directory, "the first number of the log cannot be stored"):
+        with refusing(self.directory, "cannot store the first number of the log"):
             with_ballast(self.directory.parent.parent, partial(meta.write, self.directory))
         self.meta = meta
         self._numbering.known_from = said.known_from

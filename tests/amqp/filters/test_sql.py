@@ -480,7 +480,7 @@ def test_syntax_error_is_refused_with_its_position(text, position):
 
 def test_what_is_no_string_is_refused():
     assert refusal(described(SQL, 5)).position is None
-    assert refusal(described(SQL, None)).problem == "a string is expected, None given"
+    assert refusal(described(SQL, None)).problem == "expected a string, got None"
 
 
 def test_cloudevents_attributes_are_found_under_either_prefix():

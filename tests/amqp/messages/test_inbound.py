@@ -94,7 +94,7 @@ def test_header_that_says_nothing_is_dropped(given_header):
 
 def test_a_header_of_too_many_fields_is_refused_before_it_is_decoded():
     fault = fault_of(section(0x70, [None] * 1100) + MESSAGE)
-    assert fault.description == "header: at most 5 fields are expected, 1100 found (at byte 3)"
+    assert fault.description == "header: expected at most 5 fields, found 1100 (at byte 3)"
 
 
 @pytest.mark.parametrize("given_header", [
@@ -159,7 +159,7 @@ def test_content_type_and_creation_time_are_told_to_other_readers():
     event = event_of(properties(content_type=Symbol("text/plain"), creation_time=Timestamp(1_500)) + data(b"x"))
     assert event.attributes == {"datacontenttype": "text/plain", "time": "1970-01-01T00:00:01.500Z"}
     fault = fault_of(properties(content_type="text/plain") + data(b"x"))
-    assert fault.description == "properties: content-type: symbol expected, string (0xa1) given (at byte 12)"
+    assert fault.description == "properties: content-type: expected symbol, got string (0xa1) (at byte 12)"
     assert event_of(properties(content_type=Symbol("a\x01")) + data(b"x")).attributes == {}
     assert (
         event_of(properties(creation_time=Timestamp(-1)) + data(b"")).attributes["time"] == "1969-12-31T23:59:59.999Z"

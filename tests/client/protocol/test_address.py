@@ -45,7 +45,7 @@ def test_credentials_become_a_header() -> None:
         ("ftp://example", {}, r"http://HOST\[:PORT\]"),
         ("http://example:port", {}, "url: Port could not be cast"),
         ("http://[::1", {}, "url: Invalid IPv6 URL"),
-        ("http://ann:secret@example", {}, "apart from the URL"),
+        ("http://ann:secret@example", {}, "separately, not in the URL"),
         ("http://example", {"user": "ann"}, "one of them is missing"),
         ("http://example", {"user": "ann", "token": "x"}, "not both"),
         ("http://example", {"token": "x\ny"}, "printable"),

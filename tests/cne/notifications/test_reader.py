@@ -216,7 +216,7 @@ def test_required_attributes(name, given):
         (b"\xff", "not UTF-8"),
         (b"[]", "array"),
         (b"5", "object"),
-        (b'{"id": "a", "id": "b"}', "'id' is given twice"),
+        (b'{"id": "a", "id": "b"}', "'id' occurs twice"),
         (b'{"id": NaN}', "NaN"),
         (b"[" * 15_000, "nested too deeply"),
         (b'{"a":' * 15_000, "nested too deeply"),

@@ -62,7 +62,7 @@ def test_a_consumer_is_skipped_to_the_head_and_put_back(kept: RunningServer, ope
     seen.toast("billing / invoicer goes on after 400")
     assert positions(kept)["invoicer"] == 400
     page.locator("#toast").get_by_role("button", name="Undo").click()
-    seen.toast("It is where it was")
+    seen.toast("Its position did not change")
     assert positions(kept)["invoicer"] == 100
 
 
@@ -72,7 +72,7 @@ def test_a_consumer_is_moved_to_a_number_and_unregistered_by_its_name(kept: Runn
     page.get_by_role("textbox", name="Number or time").fill("50")
     page.get_by_text("goes back over 50").wait_for()
     page.get_by_role("button", name="Go on after 50").click()
-    seen.toast("goes on after 50")
+    seen.toast("continues after 50")
     assert positions(kept)["invoicer"] == 50
     page.get_by_role("button", name="Unregister").click()
     dialog = page.get_by_role("dialog", name="Unregister billing / invoicer?")
@@ -180,7 +180,7 @@ def test_an_append_that_is_sent_again_is_recognised(seen: Seen, server: RunningS
 def test_what_a_trim_drops_is_shown_before_and_a_consumer_is_respected(kept: RunningServer, opening: Opening) -> None:
     seen = opening(kept)
     page = seen.open("/logs/flights/storage")
-    page.get_by_label("Trim what is below", exact=True).fill("301")
+    page.get_by_label("Trim events below", exact=True).fill("301")
     page.get_by_text("Held back by").wait_for()
     assert page.locator("[data-events]").get_attribute("data-events") == "100"
     page.get_by_role("button", name="Trim").click()
@@ -268,7 +268,7 @@ def test_a_time_is_read_in_the_zone_in_which_times_are_shown(shared: RunningServ
                    "2026-01-31T12:00+02:00": 10, "2026-01-31 12:00 UTC": 12}),
     ):  # fmt: skip
         page = seen.open("/logs/flights/storage")
-        field = page.get_by_label("Trim what is below", exact=True)
+        field = page.get_by_label("Trim events below", exact=True)
         field.wait_for()
         assert (field.get_attribute("placeholder") or "").endswith(f"12:00 {zone}")
         for typed, hour in hours.items():
@@ -297,7 +297,7 @@ def test_a_group_is_moved_once_its_members_have_left(opening: Opening, tmp_path:
         page = seen.open("/consumers?c=group:flights/till")
         page.get_by_role("textbox", name="Number or time").fill("50")
         page.get_by_role("button", name="Go on after 50").click()
-        seen.toast("till goes on after 50")
+        seen.toast("till continues after 50")
         command = page.locator("aside [data-copy]").first.get_attribute("data-copy") or ""
         assert command.startswith("headwater groups reset flights/till --after 50 --url")
         [entity] = json.loads(server.ask("/management/consumerGroup?attributes=positions")[1])["results"]

@@ -177,7 +177,7 @@ def test_events_of_an_answer_that_broke_off_are_not_shown_as_all(seen: Seen, kep
         route.fulfill(status=200, content_type="application/x-ndjson;end=line", body=body)
 
     seen.page.route("**/logs/flights/read", cut)
-    seen.open("/logs/flights").get_by_text("The answer broke off").first.wait_for()
+    seen.open("/logs/flights").get_by_text("The answer was cut off").first.wait_for()
     seen.page.unroute_all(behavior="wait")
 
 

@@ -135,10 +135,10 @@ def test_what_the_scrub_found_is_said(shared: RunningServer, opening: Opening) -
     ended = {**SCRUB, "scrub_ended_at": 1.8e12, "scrub_bytes": 5e9}
     for numbers, told in (
         (DISK, None),  # logs are in memory
-        (SCRUB, "The scrub has not read the files from the disk yet; no damage is known."),
+        (SCRUB, "The scrub has not verified the files yet; no damage is known."),
         (ended, "The scrub read all files from the disk again, until 2027-01-15 "),
         (ended, ": 5 GB; no damage is known."),
-        ({**ended, "scrub_damaged": 1}, "; 1 damaged place; headwater scrub tells where."),
+        ({**ended, "scrub_damaged": 1}, "; 1 damaged place; run headwater scrub to list them."),
         ({**ended, "scrub_mended": 2}, "; no damage is known. 2 mended from the home since the start."),
     ):
         found = page.evaluate(SCRUBBED, numbers)
@@ -175,8 +175,8 @@ def test_the_servers_of_a_home_are_shown_with_their_role_and_how_far_behind_they
     rows = [re.sub(r"\s+", " ", each) for each in card.locator("tbody tr").all_inner_texts()]
     assert rows[0].startswith("a:8080 http://a.example:8080 primary, term 7")
     assert any(each.startswith("b:8080 http://b.example:8080 following 12 under 1 s") for each in rows)
-    assert any("d:8080" in each and "not heard of" in each for each in rows)
-    needs = page.get_by_role("list", name="What needs somebody")
+    assert any("d:8080" in each and "silent" in each for each in rows)
+    needs = page.get_by_role("list", name="Needs attention")
     needs.get_by_text("The replica c:8080 is 1.6 min behind the home").wait_for()
     needs.get_by_text("The server d:8080 is not heard of").wait_for()
 
@@ -192,7 +192,7 @@ def test_what_a_user_may_not_see_is_said(shared: RunningServer, opening: Opening
     seen.page.route("**/console/session", without_manage)
     page = seen.open("/")
     page.get_by_text("are shown with manage on the server").wait_for()
-    page.get_by_text("takes manage on the server").wait_for()
+    page.get_by_text("requires manage on the server").wait_for()
     assert page.locator("#rail").get_by_role("link", name="Storage").count() == 0
     for path, told in (
         ("/connections", "shown to users with manage on the server"),
@@ -244,11 +244,11 @@ def test_a_list_of_the_first_thousand_says_how_many_there_are(shared: RunningSer
 
     seen.page.route("**/management?*", many)
     for path in ("/", "/logs", "/storage"):
-        seen.open(path).locator(".head", has_text="first 2 of 2,501 logs; filters cover those").wait_for()
+        seen.open(path).locator(".head", has_text="first 2 of 2,501 logs; filters cover only those").wait_for()
     seen.page.keyboard.press("Control+k")
     seen.page.get_by_role("dialog", name="Go to").get_by_text("first 2 of 2,501 logs").wait_for()
     page = seen.open("/consumers")
-    page.locator(".head", has_text="first 1 of 1,200 consumers; filters cover those").wait_for()
+    page.locator(".head", has_text="first 1 of 1,200 consumers; filters cover only those").wait_for()
     rail = page.locator("#rail").get_by_role("link")
     assert rail.filter(has_text="2,501").count() == rail.filter(has_text="1,200").count() == 1
 
@@ -266,14 +266,14 @@ def test_connections_and_tokens_of_which_the_first_thousand_are_listed_say_so(
     seen.page.route(re.compile(rf"/management/({'|'.join(totals)})\?"), many)
     head = seen.open("/connections").locator(".head")
     for text in (
-        "of 2,501 AMQP connections; filters cover those",
-        "of 1,600 other clients; filters cover those",
-        "of 1,200 readers; filters cover those",
-        "of 1,100 refusals; filters cover those",
+        "of 2,501 AMQP connections; filters cover only those",
+        "of 1,600 other clients; filters cover only those",
+        "of 1,200 readers; filters cover only those",
+        "of 1,100 refusals; filters cover only those",
     ):
         head.get_by_text(text).wait_for()
     assert head.get_by_text("open", exact=False).count() == 0
-    seen.open("/users").locator(".head", has_text="first 0 of 1,001 tokens; filters cover those").wait_for()
+    seen.open("/users").locator(".head", has_text="first 0 of 1,001 tokens; filters cover only those").wait_for()
 
 
 def test_what_happened_before_the_newest_is_shown_by_more_and_by_its_kind(opening: Opening, tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_what_needs_somebody_says_what_since_when_and_what_it_causes(shared: Run
     hook = {"endpoint": "http://x/ack", "standing": "suspended", "failures": 9, "problem": "refused", "deadLetters": 2}
     [[kind, what, more, address]] = needs(webhooks=[{**hook, "failingSince": 1}])
     assert kind == "bad" and what.startswith("The webhook http://x/ack is suspended since ") and address == "/webhooks"
-    assert more == "refused. Nothing is sent to it until it is resumed; 2 events given up."
+    assert more == "refused. Delivery stops until it is resumed; 2 events given up."
     [[kind, what, more, address]] = needs(logs=[{"name": "orders", "problem": "damaged"}])
     assert (kind, what, address) == ("bad", "The log orders cannot be opened", "/storage")
     [[kind, what, _, address]] = needs(numbers={"server": {"disk_free_bytes": 15, "disk_reserve_bytes": 10}})

@@ -40,8 +40,8 @@ def over_event_time(seen: Seen, path: str = "/logs/flights?times=event") -> None
 def test_the_histogram_is_over_the_events_own_times_too(shared: RunningServer, opening: Opening) -> None:
     seen = opening(shared)
     page = seen.open("/logs/flights")
-    page.locator("hw-bars[label^='Events over the time of recording']").wait_for()
-    switch = page.get_by_role("group", name="Over which time")
+    page.locator("hw-bars[label^='Events by recording time']").wait_for()
+    switch = page.get_by_role("group", name="Which time")
     switch.get_by_role("button", name="Event time").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/logs/flights?times=event")
@@ -51,7 +51,7 @@ def test_the_histogram_is_over_the_events_own_times_too(shared: RunningServer, o
     rows = numbers(seen)
     assert rows[0][0].startswith("2013-01-01") and sum(int(events) for _, events in rows) == 400
     switch.get_by_role("button", name="Recorded").click()
-    page.locator("hw-bars[label^='Events over the time of recording']").wait_for()
+    page.locator("hw-bars[label^='Events by recording time']").wait_for()
     page.go_back()
     page.locator("hw-bars[label^='Events over their own times']").wait_for()
 

@@ -74,7 +74,7 @@ def test_an_append_in_process_is_refused_as_any_other() -> None:
         Event("A", b"\0Sw\xf0\0\0\0\x05\x7f\xff\xff\xff@", encoding=Encoding.AMQP),
         Event("A", b"", encoding=Encoding.AMQP),
     ):
-        with pytest.raises(InvalidEvent, match="no message of AMQP"):
+        with pytest.raises(InvalidEvent, match="not an AMQP message"):
             log.append([given_event])
     assert log.head() == 0
 

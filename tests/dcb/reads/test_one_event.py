@@ -133,7 +133,7 @@ def test_what_is_not_there_says_what_is(client, log):
     answer = form(client, 1)
     assert (answer.status, answer.code, answer.json["first_retained"]) == (410, "position_trimmed", 2)
     log.trim(3)
-    assert form(client, 3).status == 404 and "retains none" in form(client, 3).json["detail"]
+    assert form(client, 3).status == 404 and "it is empty" in form(client, 3).json["detail"]
     assert client.get("/logs/nothing/events/1").code == "log_not_found"
 
 
@@ -192,7 +192,7 @@ def test_what_cannot_be_shown_says_why():
     assert readable(b"")["body"] == "none"
     assert "problem" in readable(b"\x00\x53\x75\xa0\x05abc")
     large = encode_message(Message("x" * SECTION_BYTES_MAX, VALUE))
-    assert "not taken apart" in readable(large)["sections"][0]["problem"]
+    assert "not decoded" in readable(large)["sections"][0]["problem"]
     assert "several sections" in readable(encode_message(Message([[1], [2]], SEQUENCE)))["sections"][0]["problem"]
 
 

@@ -188,7 +188,7 @@ def test_settings_that_do_not_fit_are_refused(raw, client):
 def test_logs_are_trimmed_as_far_as_consumers_allow(client):
     client.register_consumer("orders", "o", "c", after=49)
     assert client.trim("orders", 90) == 50
-    with pytest.raises(InvalidPosition, match="below: 102 given"):
+    with pytest.raises(InvalidPosition, match=r"below: .*got 102"):
         client.trim("orders", 102)
 
 
@@ -205,7 +205,7 @@ def test_consumers_register_acknowledge_and_go(client):
     assert client.consumer("orders", "o", "c") is None
     with pytest.raises(ConsumerNotFound):
         client.unregister_consumer("orders", "o", "c")
-    with pytest.raises(InvalidInput, match="owner: 1 to 256 characters expected"):
+    with pytest.raises(InvalidInput, match="owner: expected 1 to 256 characters"):
         client.register_consumer("orders", "", "c")
 
 
@@ -225,14 +225,14 @@ def test_a_first_consumer_drops_no_more_than_is_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("name", "body", "text"),
     [
-        ("reset", {}, "action: 'reset' given, allowed: logs, info"),
+        ("reset", {}, "action: got 'reset', expected one of logs, info"),
         ("head", b"{", "head: malformed JSON in line 1"),
         ("head", b"", "head: object missing required field `log`"),
         ("head", {"log": "orders", "more": 1}, "head: object contains unknown field `more`"),
         ("count", {"log": "orders", "after": "1"}, "count.after: expected `int | null`, got `str`"),
         ("trim", {"log": "orders", "below": -1}, "trim.below: expected `int` >= 0"),
         ("writer", {"log": "orders", "writer": "w" * 257}, "writer.writer: expected `str` of length <= 256"),
-        ("writer", {"log": "orders", "writer": "a\n"}, "writer: 'a\\n' given, 1 to 256 printable characters"),
+        ("writer", {"log": "orders", "writer": "a\n"}, "writer: expected 1 to 256 printable characters"),
         ("head", {"log": "x" * 2_000_000}, "head: 2000011 bytes given, at most 1048576 are allowed"),
     ],
 )

@@ -150,16 +150,16 @@ def test_a_partition_alone_can_be_read(store, client):
     assert sorted(chain.from_iterable(found)) == list(range(1, 101))
     assert [len(each) for each in found] == list(log.info().partition_events)
     assert client.count("parted", partition=1) == len(found[1])
-    with pytest.raises(InvalidPosition, match="partition: 4 given, 0 to 3"):
+    with pytest.raises(InvalidPosition, match="partition: expected 0 to 3, got 4"):
         numbers(client, Ticket("parted", partition=4))
 
 
 def test_positions_that_cannot_be_read_from_are_refused(client, log):
     incarnation = client.head("orders").incarnation
     for ticket, error in [
-        (Ticket("orders", after=101), InvalidPosition("101 given, 0 to 100 (the head) is allowed", "after")),
-        (Ticket("orders", upto=101), InvalidPosition("101 given, 0 to 100 (the head) is allowed", "upto")),
-        (Ticket("orders", after=9, upto=8), InvalidPosition("8 given, 9 (`after`) or more is allowed", "upto")),
+        (Ticket("orders", after=101), InvalidPosition("expected 0 to 100 (the head), got 101", "after")),
+        (Ticket("orders", upto=101), InvalidPosition("expected 0 to 100 (the head), got 101", "upto")),
+        (Ticket("orders", after=9, upto=8), InvalidPosition("expected 9 (`after`) or more, got 8", "upto")),
         (Ticket("orders", incarnation="other"), PositionOfOtherIncarnation(0, incarnation, 1)),
         (Ticket("nothing"), LogNotFound("nothing")),
     ]:
@@ -200,18 +200,26 @@ def test_a_trimmed_empty_log_reads_as_empty(client, log):
         (
             b'{"log":"orders","query":"typ=x"}',
             "invalid_query",
-            "query: type=TYPE, tag=TAG, exact_tag=TAG, or, all are expected",
+            "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all",
         ),
-        (b'{"log":"orders","query":{}}', "invalid_query", 'query: {"items": [...]} or {"all": true} is expected'),
+        (b'{"log":"orders","query":{}}', "invalid_query", 'query: expected {"items": [...]} or {"all": true}'),
         (
             b'{"log":"orders","query":{"items":[{"types":["a"]},{"tags":["\\u0007"]}]}}',
             "invalid_query",
-            "query.items[1].tags[0]: a tag has no control characters",
+            "query.items[1].tags[0]: a tag must not contain control characters",
         ),
-        (b'{"log":"orders","columns":["typ"]}', "invalid_request", "columns[0]: 'typ' given, allowed: sequence_number"),
-        (b'{"log":"orders","columns":["log"]}', "invalid_request", "columns[0]: 'log' given, allowed: sequence_number"),
+        (
+            b'{"log":"orders","columns":["typ"]}',
+            "invalid_request",
+            "columns[0]: got 'typ', expected one of sequence_number",
+        ),
+        (
+            b'{"log":"orders","columns":["log"]}',
+            "invalid_request",
+            "columns[0]: got 'log', expected one of sequence_number",
+        ),
         (b'{"log":"orders","columns":["type","type"]}', "invalid_request", "columns[1]: 'type' given twice"),
-        (b'{"log":"orders","columns":[]}', "invalid_request", "columns: at least one column is expected"),
+        (b'{"log":"orders","columns":[]}', "invalid_request", "columns: expected at least one column"),
         (b'{"log":"orders","schema":"us"}', "invalid_request", "ticket.schema: invalid enum value 'us'"),
         (b" " * (1024 * 1024 + 1), "too_large", "ticket: 1048577 bytes given, at most 1048576 are allowed"),
     ],
@@ -261,7 +269,7 @@ def test_an_exchange_is_refused_without_a_traceback(raw):
     writer.done_writing()
     kind, told = refusal(reader.read_chunk)
     assert (kind, told["error"]) == (flight.FlightServerError, "invalid_request")
-    assert told["message"] == "method: DoExchange is not served, use DoGet, DoPut or DoAction"
+    assert told["message"] == "method: DoExchange is not supported; use DoGet, DoPut or DoAction"
     with pytest.raises(flight.FlightServerError) as refused:
         writer.close()
     assert "Traceback" not in str(refused.value) and ".py" not in str(refused.value)
@@ -373,7 +381,7 @@ def test_reads_beyond_the_limit_are_told_to_try_again(store, log):
         reader.read_chunk()
         kind, told = refusal(lambda: raw.get(log="orders"))
         assert (kind, told["error"]) == (flight.FlightUnavailableError, "busy")
-        assert told["message"] == "1 reads of one user are open, which is the most that there may be; try again"
+        assert told["message"] == "1 reads of one user are open, the maximum; try again"
         reader.cancel()
         eventually(lambda: server.gets.taken == 0)
         raw.close()

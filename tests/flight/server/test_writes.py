@@ -129,7 +129,7 @@ def test_a_partition_can_be_given(store, client):
     log = store.create("parted", LogSettings(partitions=3))
     client.append("parted", batch("A"), partition=2)
     assert [event.partition for event in log.read()] == [2]
-    with pytest.raises(InvalidPosition, match="partition: 3 given, 0 to 2 is allowed"):
+    with pytest.raises(InvalidPosition, match="partition: expected 0 to 2, got 3"):
         client.append("parted", batch("A"), partition=3)
 
 
@@ -152,11 +152,11 @@ def test_a_schema_that_does_not_fit_is_refused_with_its_column(raw, log, columns
 
 def test_a_column_that_is_there_twice_is_refused(raw):
     twice = pa.RecordBatch.from_arrays([pa.array(["A"]), pa.array([b""]), pa.array([b""])], ["type", "data", "data"])
-    assert "column 'data' is there twice" in refusal(lambda: raw.put(APPEND, twice))[1]["message"]
+    assert "column 'data' occurs twice" in refusal(lambda: raw.put(APPEND, twice))[1]["message"]
 
 
 def test_a_bad_event_is_named_and_what_came_before_stays(client, log):
-    with pytest.raises(InvalidEvent, match=r"events\[1\].type: a type has 1 to 200 characters, 0 given"):
+    with pytest.raises(InvalidEvent, match=r"events\[1\].type: a type must have 1 to 200 characters, got 0"):
         client.append("orders", [batch("A"), batch("B", "")])
     assert log.head() == 101
 
@@ -245,7 +245,7 @@ def test_more_after_the_marked_end_is_refused(raw, backend):
         writer.write_batch(batch("A"))
         writer.close()
 
-    assert refusal(send)[1]["message"] == "batches[0]: more comes after the end that was marked"
+    assert refusal(send)[1]["message"] == "batches[0]: data follows the end marker"
     assert (backend.staged("orders", "w"), backend.open_stages) == ([], 0)
 
 

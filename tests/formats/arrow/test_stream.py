@@ -48,7 +48,7 @@ def test_what_is_compressed_is_refused_unread(codec: str) -> None:
     content = stream(bomb, compression=codec)
     assert len(content) < 1_000_000
     before = pa.total_allocated_bytes()
-    with pytest.raises(InvalidEvent, match="compressed batches are not taken") as caught:
+    with pytest.raises(InvalidEvent, match="compressed batches are not supported") as caught:
         batch_of_stream(content)
     assert caught.value.where == "batches[0]"
     assert pa.total_allocated_bytes() - before < 1_000_000
@@ -68,7 +68,7 @@ def test_rows_are_counted_before_they_are_read() -> None:
 
 def test_values_that_stand_in_many_rows_at_once_are_refused() -> None:
     coded = pa.array(["A", "A"]).dictionary_encode()
-    with pytest.raises(InvalidEvent, match="no dictionaries and no views are taken"):
+    with pytest.raises(InvalidEvent, match="dictionaries and views are not supported"):
         batch_of_stream(stream(pa.record_batch({"type": coded, "data": [b"", b""]})))
 
 
@@ -85,7 +85,7 @@ def test_views_and_dictionaries_within_attributes_are_refused(is_map: bool) -> N
     pairs = pa.StructArray.from_arrays([keys, values], names=["key", "value"])
     column = pa.MapArray.from_arrays(offsets, keys, values) if is_map else pa.ListArray.from_arrays(offsets, pairs)
     before = pa.total_allocated_bytes()
-    with pytest.raises(InvalidEvent, match="no dictionaries and no views are taken"):
+    with pytest.raises(InvalidEvent, match="dictionaries and views are not supported"):
         batch_of_stream(stream(pa.record_batch({"type": ["A"] * 1000, "data": [b""] * 1000, "attributes": column})))
     assert pa.total_allocated_bytes() - before < 1_000_000
 

@@ -23,7 +23,7 @@ def test_nothing_is_left_of_a_file_that_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize("overwrite", [None, False])
 def test_what_came_meanwhile_stays(tmp_path: Path, overwrite: bool | None) -> None:
     with (
-        pytest.raises(InvalidInput, match="the file is there already; give another name"),
+        pytest.raises(InvalidInput, match="the file already exists; give another name"),
         new_file(tmp_path / "a", overwrite=overwrite),
     ):
         (tmp_path / "a").write_text("mine")
@@ -41,7 +41,7 @@ def test_a_link_is_replaced_and_not_what_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [(".", "a file is expected, this is a directory"), ("no/a", "there is no directory .*/no")]
+    ("name", "message"), [(".", "expected a file, this is a directory"), ("no/a", "there is no directory .*/no")]
 )
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message), new_file(tmp_path / name, overwrite=True):

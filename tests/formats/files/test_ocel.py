@@ -67,14 +67,14 @@ def test_qualifiers_of_version_2_are_kept() -> None:
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (b"[]", "no OCEL document in JSON"),
-        (b"{", "no OCEL document in JSON"),
+        (b"[]", "not an OCEL JSON document"),
+        (b"{", "not an OCEL JSON document"),
         (b'{"events": [{"id": 1}]}', r"`\$\.events\[0\]\.id`"),
         (
             b'{"events": [{"id": "e", "type": "t", "time": "x", "relationships": [{"objectId": "o"}]}]}',
             "event 'e': it refers to object 'o', which is not in the document",
         ),
-        (b'{"events": [{"id": "e", "type": "t", "time": "x"}]}', "event 'e': a time as ISO 8601.*'x' given"),
+        (b'{"events": [{"id": "e", "type": "t", "time": "x"}]}', "event 'e': expected a time as ISO 8601.*got 'x'"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(document: bytes, message: str) -> None:

@@ -51,13 +51,13 @@ def test_a_quoted_cell_may_hold_a_line_break() -> None:
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
-        ("", {}, "line 1: a first line with the names of the columns is expected"),
-        ("a,b\n1,2\n", {}, r"line 1: no column of event types was found among \['a', 'b'\]; name one"),
+        ("", {}, "line 1: expected a first line with the column names"),
+        ("a,b\n1,2\n", {}, r"line 1: no event type column found among \['a', 'b'\]; name one"),
         ("type,b\n1,2\n", {"id_column": "x"}, "line 1: there is no column 'x'; there are type, b"),
-        ("type,b\nA,2\nA\n", {}, "line 3: 2 cells are expected, 1 given"),
+        ("type,b\nA,2\nA\n", {}, "line 3: expected 2 cells, got 1"),
         ("type,b\n,2\n", {}, "line 2: the column 'type' of event types is empty"),
         ("type,id\nA,\n", {"id_column": "id"}, "line 2: the column 'id' of ids is empty"),
-        ("type,time\nA,soon\n", {}, "line 2: a time as ISO 8601.*'soon' given"),
+        ("type,time\nA,soon\n", {}, "line 2: expected a time as ISO 8601.*got 'soon'"),
         ('type,b\nA,"x\n', {}, "line 2: unexpected end of data"),
     ],
 )

@@ -136,7 +136,7 @@ def test_a_date_in_cbor_is_refused_in_cbor_with_its_rid(peer: Any) -> None:
         assert answer.headers["content-type"] == "application/futoin+cbor"
         reply = cbor2.loads(answer.body[4:])
         assert (reply["e"], reply["rid"]) == ("InvalidRequest", "C7")
-        assert "dates and the like as text" in reply["edesc"]
+        assert "dates and similar values to text" in reply["edesc"]
 
 
 def test_references_of_cbor_make_no_message_larger_than_it_is(peer: Any) -> None:

@@ -648,7 +648,7 @@ def test_the_statements_that_are_printed_make_a_home() -> None:
         ("postgresql://u@{}/x?password=a&hunter2=x", "the address of the home cannot be read, postgresql://"),
         ("host=db password=a?hunter2=x user", "the address of the home cannot be read, postgresql://"),
         ("postgresql://{}/none", 'database "none" does not exist'),
-        ("postgresql://{}/template1", "no home in this database yet: make it with headwater home init"),
+        ("postgresql://{}/template1", "this database has no home yet: create it with headwater home init"),
     ],
 )
 def test_what_is_no_home_is_told(url: str, problem: str) -> None:

@@ -62,9 +62,7 @@ def server(name: str, format: int) -> ServerReport:
 
 def test_a_home_of_this_version_is_left_as_it_is(connection: Connection, url: str) -> None:
     assert upgrade(connection) == (SCHEMA_VERSION, SCHEMA_VERSION)
-    assert f"nothing is to be done: the home is of version {SCHEMA_VERSION}" in command(
-        "home", "upgrade", "--home", url
-    )
+    assert f"nothing to do: the home has version {SCHEMA_VERSION}" in command("home", "upgrade", "--home", url)
 
 
 def test_a_home_that_is_too_old_or_newer_is_refused_by_servers_and_left_alone(connection: Connection, url: str) -> None:
@@ -86,7 +84,7 @@ def test_this_version_and_the_one_before_share_a_home_until_it_is_upgraded(conne
     home.close()
     assert any("run headwater home upgrade when all servers are new" in each.text for each in findings(connection))
     eventually(lambda: not servers.connected(connection))
-    assert f"was of version {SCHEMA_VERSION}, and is of version {NEXT}" in command("home", "upgrade", "--home", url)
+    assert f"from version {SCHEMA_VERSION} to {NEXT}" in command("home", "upgrade", "--home", url)
     assert version_of(connection) == NEXT
     assert connection.execute("SELECT x FROM headwater.more").fetchall() == [(1,)]
     assert not any("home upgrade" in each.text for each in findings(connection))
@@ -137,7 +135,7 @@ def test_an_upgrade_that_fails_changes_nothing(connection: Connection, monkeypat
     assert version_of(connection) == SCHEMA_VERSION
     assert connection.execute("SELECT to_regclass('headwater.more')").fetchone() == (None,)
     connection.execute("DROP SCHEMA headwater CASCADE")
-    with pytest.raises(StorageUnavailable, match="no home in this database yet"):
+    with pytest.raises(StorageUnavailable, match="this database has no home yet"):
         upgrade(connection)
 
 
@@ -213,7 +211,7 @@ def test_an_older_primary_that_slept_through_an_upgrade_writes_nothing_afterward
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'headwater %'"
         )
         eventually(lambda: not servers.connected(connection))
-        assert "was of version 1" in command(*upgrading)
+        assert "from version 1" in command(*upgrading)
         members.append(newer := Process(url, tmp_path / "new"))
         newer.comes()
         assert newer.append(1) == 2

@@ -117,7 +117,7 @@ def test_stop_while_it_starts(tmp_path: Path) -> None:
         socket.create_connection(place_of(server.further_url("grpc"))) as client,
     ):
         client.sendall(b"PRI")
-        server.wait_for("is started for its first client")
+        server.wait_for("starting the bulk process for its first client")
         started = children(server)
         assert server.terminate() == 0
         assert not any(Path(f"/proc/{each}").exists() for each in started)
@@ -239,7 +239,8 @@ def test_a_start_waits_until_a_killed_server_has_left_the_port(tmp_path: Path) -
         eventually(
             lambda: (
                 said.exists()
-                and f'waiting, as it may be that of a killed server" port={port} ' in said.read_text(encoding="utf-8")
+                and f'waiting, because it may belong to a killed server" port={port} '
+                in said.read_text(encoding="utf-8")
             )
         )
         previous.close()

@@ -88,7 +88,7 @@ def test_nobody_ends_or_undoes_the_staged_batch_of_another(
         lambda: commit(backend, BOB, [staged]),
         lambda: commit(backend, BOB, [], BATCH_MAX),  # after which all of hers would count as done
     ):
-        with pytest.raises(Forbidden, match="the name of a writer that another user began to use") as refused:
+        with pytest.raises(Forbidden, match="a writer's name that belongs to another user") as refused:
             meddles()
         assert (refused.value.user, refused.value.right) == ("bob", Right.MANAGE)
     assert guard.refusals["forbidden"] == 5
@@ -143,7 +143,7 @@ def test_nobody_has_the_writer_of_another_forgotten(engine: Engine, backend: Bul
 
 def test_a_writer_that_has_not_ended_keeps_its_name(engine: Engine, backend: BulkBackend) -> None:
     commit(backend, ALICE, [stage(backend, ALICE)])
-    with pytest.raises(InvalidInput, match="has not ended"):
+    with pytest.raises(InvalidInput, match="is unfinished"):
         forget(backend, ALICE)
     with pytest.raises(Forbidden):
         stage(backend, BOB, 2)

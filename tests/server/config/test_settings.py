@@ -50,9 +50,9 @@ def complaint(
 
 
 @pytest.mark.parametrize(("given", "allowed"), [
-    ("10.0.0.1/8", "'10.0.0.1/8' given, 10.0.0.0/8 (the network) or 10.0.0.1 (one machine) is allowed"),
-    ("2001:db8::1/32", "'2001:db8::1/32' given, 2001:db8::/32 (the network) or 2001:db8::1 (one machine) is allowed"),
-    ("192.0.2.0/99", "'192.0.2.0/99' given, a network such as 10.0.0.0/8 is allowed"),
+    ("10.0.0.1/8", "expected 10.0.0.0/8 (the network) or 10.0.0.1 (one machine), got '10.0.0.1/8'"),
+    ("2001:db8::1/32", "expected 2001:db8::/32 (the network) or 2001:db8::1 (one machine), got '2001:db8::1/32'"),
+    ("192.0.2.0/99", "expected a network such as 10.0.0.0/8, got '192.0.2.0/99'"),
 ])  # fmt: skip
 def test_a_trusted_network_that_would_never_match_is_refused(given: str, allowed: str) -> None:
     assert complaint(http__trusted_proxies=f"127.0.0.1,{given}") == f"--http-trusted-proxies: {allowed}"
@@ -102,24 +102,24 @@ def test_a_named_file_must_be_there() -> None:
 @pytest.mark.parametrize(
     ("toml", "said"),
     [
-        ("[http]\nprot = 1", "headwater.toml: http.prot: unknown key http.prot; the nearest known one is http.port"),
-        ("hots = 'x'", "headwater.toml: hots: unknown key hots; the nearest known one is host"),
+        ("[http]\nprot = 1", "headwater.toml: http.prot: unknown key http.prot; did you mean http.port?"),
+        ("hots = 'x'", "headwater.toml: hots: unknown key hots; did you mean host?"),
         ("[htpp]\nport = 1", "headwater.toml: htpp: unknown key htpp"),
         (
             "[logs.a]\npartition = 1",
-            "headwater.toml: logs.a.partition: unknown key partition; the nearest known one is",
+            "headwater.toml: logs.a.partition: unknown key partition; did you mean",
         ),
-        ("[http]\nport = 'x'", "headwater.toml: http.port: 'x' given, a whole number from 0 to 65535 is allowed"),
-        ("http = 1", "headwater.toml: http: a table is expected"),
+        ("[http]\nport = 'x'", "headwater.toml: http.port: expected a whole number from 0 to 65535, got 'x'"),
+        ("http = 1", "headwater.toml: http: expected a table"),
         ("host = =", "headwater.toml: is not TOML: Invalid value (at line 1, column 8)"),
-        ("[logs.a]\npartitions = 0", "headwater.toml: logs.a.partitions: 0 given"),
-        ("[logs.a]\npartitions = 5000", "logs.a.partitions: 5000 given, a whole number from 1 to 1024 is allowed"),
-        ("[logs.a]\npartition_by = 'x'", "logs.a.partition_by: 'x' given, allowed:"),
+        ("[logs.a]\npartitions = 0", "headwater.toml: logs.a.partitions: expected a whole number"),
+        ("[logs.a]\npartitions = 5000", "logs.a.partitions: expected a whole number from 1 to 1024, got 5000"),
+        ("[logs.a]\npartition_by = 'x'", "logs.a.partition_by: expected"),
         ("[logs.'a b']", "headwater.toml: logs.a b: 'a b' does not fit"),
-        ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: not a hash that"),
-        ("[users.bob]\ngrants = ['write:*']", "headwater.toml: users.bob.grants: 'write:*' given, allowed is"),
-        ("[users.bob]\nkey = 'c2hvcnQ='", "headwater.toml: users.bob.key: at least 16 bytes in base64"),
-        ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: not a hash that"),
+        ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: not a hash from"),
+        ("[users.bob]\ngrants = ['write:*']", "headwater.toml: users.bob.grants: expected"),
+        ("[users.bob]\nkey = 'c2hvcnQ='", "headwater.toml: users.bob.key: expected at least 16 bytes in base64"),
+        ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: not a hash from"),
         ("[users.bob]\npasword = 'x'", "headwater.toml: users.bob.pasword: unknown key; allowed are"),
         ("[tls]\nkey = 'k'", "tls.certificate: not set, but TLS needs both"),
     ],
@@ -135,9 +135,11 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_the_environment_names_the_variable() -> None:
-    assert complaint(environment={"HEADWATER_HTTP_PORT": "x"}).startswith("HEADWATER_HTTP_PORT: 'x' given")
+    assert complaint(environment={"HEADWATER_HTTP_PORT": "x"}).startswith(
+        "HEADWATER_HTTP_PORT: expected a whole number"
+    )
     said = complaint(environment={"HEADWATER_HTTP_PROT": "1"})
-    assert said == "environment: unknown variable HEADWATER_HTTP_PROT; the nearest known one is HEADWATER_HTTP_PORT"
+    assert said == "environment: unknown variable HEADWATER_HTTP_PROT; did you mean HEADWATER_HTTP_PORT?"
 
 
 def test_variables_of_clients_are_passed_over() -> None:
@@ -180,8 +182,8 @@ def test_variables_that_kubernetes_sets_for_a_service_are_passed_over(tmp_path: 
 
 
 def test_a_mistake_in_a_flag_names_the_flag() -> None:
-    assert complaint(http__port="70000").startswith("--http-port: '70000' given, a whole number from 0 to 65535")
-    assert complaint(logs=["orders:many"]).startswith("--log orders:many: 'many' given")
+    assert complaint(http__port="70000").startswith("--http-port: expected a whole number from 0 to 65535, got '70000'")
+    assert complaint(logs=["orders:many"]).startswith("--log orders:many: expected")
     assert complaint(logs=["no good"]).startswith("--log: 'no good' does not fit")
 
 
@@ -221,9 +223,7 @@ def test_the_effective_configuration_is_toml_with_origins_and_without_secrets() 
 def test_aliases_are_shown_as_they_are_given() -> None:
     config = configured("[futoin]\naliases = [' orders:a:b=c=A_B', '*:x=X_']\n")
     assert tomllib.loads("\n".join(render(config)))["futoin"]["aliases"] == ["orders:a:b=c=A_B", "*:x=X_"]
-    assert "headwater.toml: futoin.aliases: 'x' given, LOGS:TYPE=ALIAS is allowed" in complaint(
-        "[futoin]\naliases = ['x']"
-    )
+    assert "headwater.toml: futoin.aliases: expected LOGS:TYPE=ALIAS such as" in complaint("[futoin]\naliases = ['x']")
 
 
 def test_every_section_is_declared_by_the_class_that_the_server_hands_to_its_room() -> None:
@@ -241,7 +241,7 @@ def test_a_removed_setting_is_read_has_no_effect_and_says_what_replaces_it() -> 
     variable = "HEADWATER_HTTP_BODIES_BYTES_MAX"
     assert configured(environment={variable: "2GiB"}).removed == {"http.bodies_bytes_max": variable}
     assert configured(http__bodies_bytes_max="2GiB").removed == {"http.bodies_bytes_max": "--http-bodies-bytes-max"}
-    assert "'much' given" in complaint(environment={variable: "much"})
+    assert "got 'much'" in complaint(environment={variable: "much"})
     assert "unknown key http.bodies_bytes_min" in complaint("[http]\nbodies_bytes_min = 1\n")
 
 

@@ -79,7 +79,7 @@ def test_messages_of_futoin_are_refused_in_its_form() -> None:
         gate.primary = lambda: "http://b.example"
         away = await ask(gate, "/futoin/a", method="POST")
         assert (away.status, away.headers[b"headwater-primary"]) == (421, b"http://b.example")
-        assert "http://b.example is the primary" in json.loads(away.body)["edesc"]
+        assert "ask the primary, http://b.example" in json.loads(away.body)["edesc"]
 
     asyncio.run(scenario())
 

@@ -55,7 +55,7 @@ def test_who_comes_too_late_is_told_so_and_who_is_there_goes_on(server: RunningS
             with connected(server) as late:
                 status, head, body = asked(late, "/logs", *upgrade)
                 assert (status, b"\r\nretry-after: 5" in head, late.recv(1)) == (503, True, b"")
-                assert json.loads(body)["detail"] == "the server has 3 connections, and takes no more"
+                assert json.loads(body)["detail"] == "the server has 3 connections, the maximum"
         with connected(server) as late:
             status, head, body = asked(late, "/health/live")
             assert (status, json.loads(body), late.recv(1)) == (200, {"status": "live"}, b"")
@@ -82,7 +82,7 @@ def test_beyond_a_few_that_are_read_everybody_is_told_and_counted(server: Runnin
         for each in late:
             status, head, body = asked(each, "/logs")
             assert (status, b"\r\nretry-after: 5" in head, each.recv(1)) == (503, True, b"")
-            assert body == b"the server has 3 connections, and takes no more"
+            assert body == b"the server has 3 connections, the maximum"
         told = asked(there[0], "/metrics")[2].decode()
         assert f"headwater_http_connections_refused_total {len(late)}.0" in told
     server.wait_for(f"reason=limit count={len(late) - EACH_MAX}")

@@ -341,7 +341,7 @@ def test_an_answer_that_is_collected_for_http_1_0_is_refused_where_there_is_no_r
         scope: Scope = {"type": "http", "method": "GET", "http_version": "1.0", "headers": [], MEMORY: share}
         exchange = Exchange(scope, receive, send)  # type: ignore[arg-type]
         await exchange.start(b"text/plain")
-        with pytest.raises(Exception, match=r"collected for HTTP/1\.0"):
+        with pytest.raises(Exception, match=r"buffered for HTTP/1\.0"):
             for _ in range(100):
                 await exchange.send(bytes(100_000))
         assert not sent and not exchange.has_started, "another answer may still be given"

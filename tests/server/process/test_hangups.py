@@ -76,7 +76,7 @@ def test_a_hang_up_loads_the_certificates_of_http_and_amqp_again(tmp_path: Path)
             for stem in ("own", "other"):
                 put(Certificate(tmp_path / f"new-{stem}.pem", tmp_path / f"new-{stem}.key"), tmp_path, stem)
             server.process.send_signal(signal.SIGHUP)
-            server.wait_for("certificates loaded")
+            server.wait_for("certificates reloaded")
             assert "certificate=own.pem key=own.key" in server.errors
             assert all_shown() == {"new own", "new other"}
             assert answered(server.url, context)
@@ -86,7 +86,7 @@ def test_a_hang_up_loads_the_certificates_of_http_and_amqp_again(tmp_path: Path)
         shutil.copy(tmp_path / "old-own.key", tmp_path / "own.key")  # which is not the certificate's
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("own.pem and own.key are not a certificate and its key")
-        [line] = [line for line in server.errors.splitlines() if "not loaded" in line]
+        [line] = [line for line in server.errors.splitlines() if "cannot reload" in line]
         assert "level=error" in line
         assert all_shown() == {"new own", "new other"}
         assert server.terminate() == 0
@@ -95,7 +95,7 @@ def test_a_hang_up_loads_the_certificates_of_http_and_amqp_again(tmp_path: Path)
 def test_a_hang_up_without_tls_loads_nothing_and_ends_nothing(tmp_path: Path) -> None:
     with RunningServer(*IN_MEMORY, cwd=tmp_path, program=DAEMON) as server:
         server.process.send_signal(signal.SIGHUP)
-        server.wait_for("nothing to load")
+        server.wait_for("nothing to reload")
         assert server.ask("/health/ready")[0] == 200
 
 

@@ -30,7 +30,7 @@ def test_a_port_that_is_taken_is_named_with_the_flag_that_changes_it() -> None:
 def test_a_host_that_is_not_here_is_refused() -> None:
     with pytest.raises(CannotListen, match=r"192\.0\.2\.1"):
         listen("192.0.2.1", 0, "--http-port")
-    with pytest.raises(CannotListen, match="no address of this machine"):
+    with pytest.raises(CannotListen, match="not an address of this machine"):
         listen("no such host", 0, "--http-port")
 
 
@@ -43,7 +43,7 @@ def test_loopback_is_recognised(host: str, expected: bool) -> None:
 
 def test_tls_files_are_checked_before_anything_is_served(tmp_path: Path) -> None:
     assert certificates(Tls()) is None
-    with pytest.raises(InvalidConfiguration, match=r"tls.certificate: .*cert.pem is not there"):
+    with pytest.raises(InvalidConfiguration, match=r"tls.certificate: .*cert.pem does not exist"):
         certificates(Tls(tmp_path / "cert.pem", tmp_path / "key.pem"))
     for name in ("cert.pem", "key.pem"):
         (tmp_path / name).write_text("no PEM", encoding="ascii")
@@ -59,14 +59,14 @@ def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
             certificates(Tls(own.file, own.key, hosts, client_ca))
         return str(refused.value)
 
-    assert problem("localhost") == "tls.hosts: NAME=CERTIFICATE:KEY is expected, 'localhost' given"
+    assert problem("localhost") == "tls.hosts: expected NAME=CERTIFICATE:KEY, got 'localhost'"
     assert (
         problem(f"localhost={own.file}:{tmp_path}/no.key")
-        == f"tls.hosts: {tmp_path}/no.key is not there, or not readable"
+        == f"tls.hosts: {tmp_path}/no.key does not exist or is not readable"
     )
-    assert problem(client_ca=tmp_path / "no.pem").startswith(f"tls.client_ca: {tmp_path}/no.pem is not there")
+    assert problem(client_ca=tmp_path / "no.pem").startswith(f"tls.client_ca: {tmp_path}/no.pem does not exist")
     (tmp_path / "text.pem").write_text("no PEM", encoding="ascii")
     assert problem(client_ca=tmp_path / "text.pem").startswith(
-        f"tls.client_ca: {tmp_path}/text.pem has no certificates"
+        f"tls.client_ca: {tmp_path}/text.pem has no PEM certificates"
     )
     assert certificates(Tls(own.file, own.key, (f"localhost={own.file}:{own.key}",), own.file)) is not None

@@ -82,7 +82,7 @@ def test_what_is_no_socket_stays(tmp_path: Path) -> None:
     (path := tmp_path / "notes.txt").write_text("mine", encoding="ascii")
     (link := tmp_path / "link").symlink_to(path)
     for given in (path, link, tmp_path):
-        with pytest.raises(CannotListen, match="it is there, and is no socket"):
+        with pytest.raises(CannotListen, match="it exists and is not a socket"):
             listening(given)
     assert path.read_text(encoding="ascii") == "mine"
 
@@ -146,7 +146,7 @@ def test_what_holds_for_connections_and_names_holds_there(tmp_path: Path) -> Non
             one.sendall(b"GET /logs HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert one.recv(65536).startswith(b"HTTP/1.1 200")
             surplus = asked(path, b"GET /logs HTTP/1.1\r\nhost: localhost\r\n\r\n")
-        assert surplus.startswith(b"HTTP/1.1 503") and b"takes no more" in surplus
+        assert surplus.startswith(b"HTTP/1.1 503") and b"the maximum" in surplus
 
 
 def test_logins_are_asked_for_there_too(tmp_path: Path) -> None:

@@ -118,13 +118,13 @@ def test_a_password_is_the_same_in_both_unicode_spellings() -> None:
 
 @pytest.mark.parametrize("password", ["correct\thorse", "correct horse\0", "\x85orrect horse"])
 def test_a_password_has_no_control_characters(password: str) -> None:
-    with pytest.raises(InvalidInput, match="a control character given"):
+    with pytest.raises(InvalidInput, match="cannot contain control characters"):
         hash_password(password)
 
 
 @pytest.mark.parametrize("password", ["short", "x" * 1025])
 def test_a_password_has_a_sane_length(password: str) -> None:
-    with pytest.raises(InvalidInput, match="8 to 1024 characters are allowed"):
+    with pytest.raises(InvalidInput, match="expected 8 to 1024 characters"):
         hash_password(password)
 
 

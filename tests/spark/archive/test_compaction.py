@@ -136,7 +136,7 @@ def test_of_two_compactions_at_once_one_is_refused_and_nothing_is_there_twice(tm
         first(self, *arguments)
 
     monkeypatch.setattr(ArchiveTable, "replace", second_comes_first)
-    with pytest.raises(CompactionOvertaken, match="2026-11-20 was left as it is"):
+    with pytest.raises(CompactionOvertaken, match="2026-11-20 was left unchanged"):
         compact(tmp_path, before=DAY_AFTER)
     assert [row["sequence_number"] for row in everything(tmp_path)] == list(range(1, 101))
 
@@ -208,7 +208,7 @@ def test_file_that_does_not_hold_what_the_table_says_is_not_rewritten(tmp_path, 
     files = snapshot(tmp_path).files
     os.replace(files[1].path, files[2].path)
     os.link(files[2].path, files[1].path)
-    expected = (ArchiveIncomplete, "do not follow each other") if is_old else (ArchiveUnreadable, "the file is damaged")
+    expected = (ArchiveIncomplete, "are not contiguous") if is_old else (ArchiveUnreadable, "the file is damaged")
     with pytest.raises(expected[0], match=expected[1]):
         compact(tmp_path, before=DAY_AFTER)
     assert len(snapshot(tmp_path).files) == 4

@@ -224,9 +224,9 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(spark, log, url, run, tm
     options = JOB.options(log="orders", table=str(tmp_path / "orders"), events_per_batch=7, keep_numbers=5)
     plan = JOB.plan(options, Run("archive", server=Server(url)))
     assert plan[0] == f"log 'orders' on {url}: 30 events, 1 to 30"
-    assert plan[1] == f"table {tmp_path}/orders: will be made, and begin at 1"
-    assert "archive what follows 0: 30 events until now, at most 7 events in a batch" in plan
-    assert any("but for the newest 5 numbers: the log drops it" in line for line in plan)
+    assert plan[1] == f"table {tmp_path}/orders: will be created, starting at 1"
+    assert "archive events after 0: 30 events until now, at most 7 events in a batch" in plan
+    assert any("but for the newest 5 numbers: the log drops them" in line for line in plan)
     assert log.consumers() == [] and not (tmp_path / "orders").exists()
     run(events_per_batch=10)
     again = JOB.plan(options, Run("archive", server=Server(url), is_once=False))
@@ -242,7 +242,7 @@ def test_plan_tells_of_a_gap(store, log, url, run, tmp_path):
     log.trim(51)
     options = JOB.options(log="orders", table=str(tmp_path / "orders"))
     plan = JOB.plan(options, Run("archive", server=Server(url)))
-    assert "log 'orders' begins at 51: what was between is trimmed: refused, unless --accept-gap" in plan
+    assert "log 'orders' starts at 51: the events in between were trimmed: refused, unless --accept-gap" in plan
 
 
 def test_plan_tells_of_a_table_that_is_not_the_consumers(log, url, run, tmp_path):
@@ -265,20 +265,20 @@ def test_missing_log_is_an_error_that_names_it(run):
         (
             {"table": "s3://bucket/orders"},
             InvalidInput,
-            "table: a directory of this machine is expected, 's3://buc",
+            "table: expected a directory on this machine, got 's3://buc",
         ),
-        ({"table": ""}, InvalidInput, "table: a directory of this machine is expected"),
-        ({"vacuum_hours": 24}, InvalidInput, "vacuum_hours: it goes with --compact"),
-        ({"log": ("orders", "shop")}, InvalidInput, "table: a table holds one log; --tables takes several logs"),
-        ({"log": ("shop-*",)}, InvalidInput, "table: a table holds one log; --tables takes several logs"),
-        ({"tables": "here"}, InvalidInput, "table: either --table or --tables is needed"),
-        ({"table": None}, InvalidInput, "table: either --table or --tables is needed"),
+        ({"table": ""}, InvalidInput, "table: expected a directory on this machine"),
+        ({"vacuum_hours": 24}, InvalidInput, "vacuum_hours: requires --compact"),
+        ({"log": ("orders", "shop")}, InvalidInput, "table: a table holds one log; use --tables for several logs"),
+        ({"log": ("shop-*",)}, InvalidInput, "table: a table holds one log; use --tables for several logs"),
+        ({"tables": "here"}, InvalidInput, "table: give either --table or --tables"),
+        ({"table": None}, InvalidInput, "table: give either --table or --tables"),
         (
             {"table": None, "tables": "s3://bucket"},
             InvalidInput,
-            "tables: a directory of this machine is expected, 's3",
+            "tables: expected a directory on this machine, got 's3",
         ),
-        ({"table": None, "tables": "here", "log": ()}, InvalidInput, "log: at least one log is needed"),
+        ({"table": None, "tables": "here", "log": ()}, InvalidInput, "log: give at least one log"),
         ({"table": None, "tables": "here", "log": ("a*", "or ders")}, InvalidLogName, "or ders"),
     ],
 )

@@ -54,7 +54,7 @@ def test_several_logs_go_into_a_table_each_and_the_next_run_finds_logs_that_are_
     options = JOB.options(log=("orders", "shop-*"), tables=str(tmp_path / "tables"), events_per_batch=60)
     plan = JOB.plan(options, Run("archive", server=Server(url)))
     assert [line for line in plan if line.startswith("table ")] == [
-        f"table {tmp_path}/tables/{log}: will be made, and begin at 1" for log in ("orders", "shop-1")
+        f"table {tmp_path}/tables/{log}: will be created, starting at 1" for log in ("orders", "shop-1")
     ]
     assert not (tmp_path / "tables").exists()
 

@@ -130,7 +130,7 @@ def test_a_table_or_a_file_that_is_not_there_is_named(orders: LocalLog, tmp_path
     table = Archive(str(tmp_path))
     for file in tmp_path.rglob("*.parquet"):
         file.unlink()
-    with pytest.raises(ArchiveUnreadable, match="the file is gone, though this version of the table has it"):
+    with pytest.raises(ArchiveUnreadable, match="the file was removed, although this version of the table contains it"):
         read(table, "orders", 0, 25)
 
 

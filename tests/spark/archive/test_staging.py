@@ -44,12 +44,12 @@ def test_gap_that_the_log_does_not_have_is_refused(tmp_path, held, problem):
 
 
 def test_event_that_is_there_twice_is_refused_though_the_count_is_right(tmp_path):
-    with pytest.raises(ArchiveIncomplete, match="event 102 is there twice"):
+    with pytest.raises(ArchiveIncomplete, match="event 102 occurs twice"):
         stage(tmp_path, 100, [101, 102, 102, 104])
 
 
 def test_event_that_is_in_the_table_already_is_refused(tmp_path):
-    with pytest.raises(ArchiveIncomplete, match="event 100 is in the table already"):
+    with pytest.raises(ArchiveIncomplete, match="event 100 is already in the table"):
         stage(tmp_path, 100, range(100, 111))
 
 

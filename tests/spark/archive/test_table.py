@@ -253,7 +253,7 @@ def test_path_without_a_table_is_an_error_that_names_it(tmp_path):
 
 def test_path_where_nothing_can_be_made_is_an_error_that_says_why(tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(NotAnArchive, match="no table can be made there"):
+    with pytest.raises(NotAnArchive, match="cannot create a table there"):
         ArchiveTable.create(tmp_path / "file" / "orders", "orders", "i", 1)
 
 

@@ -209,22 +209,25 @@ def test_a_schema_is_given_in_ddl_or_json_or_as_json_schema() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ("", "1 to 65536 characters are expected, 0 given"),
-        ("a int" + " " * 65_536 + ", b int", "1 to 65536 characters are expected"),
-        ('{"type": "obj', "it begins like JSON, and is none"),
-        ("{" * 60_000, "it begins like JSON, and is none"),
+        ("", "expected 1 to 65536 characters, got 0"),
+        ("a int" + " " * 65_536 + ", b int", "expected 1 to 65536 characters"),
+        ('{"type": "obj', "it starts like JSON but is not valid"),
+        ("{" * 60_000, "it starts like JSON but is not valid"),
         ('{"type": "object"}', "payload: an object needs properties"),
         (
             '{"type": "object", "properties": {"a": {"$ref": "#/x"}}}',
-            "payload.a: a JSON Schema with `type`, one of object",
+            "payload.a: expected a JSON Schema with `type`, one of object",
         ),
-        ('{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}', "payload.a: a JSON Schema"),
-        ('{"type": "object", "properties": {"a": {"type": "array"}}}', r"payload.a\[\]: a JSON Schema"),
-        ('{"type": "string"}', "columns such as .* are expected, 'string' given"),
-        ('{"type": "struct", "fields": [{"name": "a"}]}', "Spark does not know this as a schema"),
+        (
+            '{"type": "object", "properties": {"a": {"type": ["string", "integer"]}}}',
+            "payload.a: expected a JSON Schema",
+        ),
+        ('{"type": "object", "properties": {"a": {"type": "array"}}}', r"payload.a\[\]: expected a JSON Schema"),
+        ('{"type": "string"}', "expected columns such as .*, got 'string'"),
+        ('{"type": "struct", "fields": [{"name": "a"}]}', "Spark cannot parse this schema"),
         (
             '{"type": "struct", "fields": [{"name": "a", "type": "float8", "nullable": true}]}',
-            "Spark does not know this as a schema",
+            "Spark cannot parse this schema",
         ),
     ],
 )
@@ -241,13 +244,13 @@ def test_types_that_no_payload_is_read_as_are_refused() -> None:
         nested = struct(inner=nested)
     wide = StructType([StructField(f"f{number}", IntegerType()) for number in range(FIELDS_MAX + 1)])
     for type, message in (
-        (struct(a=MapType(StringType(), StringType())), r"payload.a: .* map<string,string> given"),
-        (struct(a=ArrayType(BinaryType())), r"payload.a\[\]: .* binary given"),
-        (struct(a=struct()), r"payload.a: a field or more are expected"),
-        (struct(a=StringType(), A=StringType()), "payload: field 'A' is there twice"),
-        (StructType([StructField("a", StringType(), nullable=False)]), "payload.a: .* leave NOT NULL out"),
-        (nested, "at most 2000 fields, 32 deep"),
-        (wide, "at most 2000 fields, 32 deep"),
+        (struct(a=MapType(StringType(), StringType())), r"payload.a: .* got map<string,string>"),
+        (struct(a=ArrayType(BinaryType())), r"payload.a\[\]: .* got binary"),
+        (struct(a=struct()), r"payload.a: expected at least one field"),
+        (struct(a=StringType(), A=StringType()), "payload: field 'A' occurs twice"),
+        (StructType([StructField("a", StringType(), nullable=False)]), "payload.a: .* remove NOT NULL"),
+        (nested, "at most 2000 fields and 32 levels"),
+        (wide, "at most 2000 fields and 32 levels"),
     ):
         with pytest.raises(InvalidInput, match=message):
             check_payload(type)
@@ -268,7 +271,7 @@ def test_columns_name_the_payload_only_where_its_schema_is_known() -> None:
         "_malformed",
         "tags",
     ]
-    with pytest.raises(InvalidOption, match="option columns: column payload is there where payloadSchema says"):
+    with pytest.raises(InvalidOption, match="option columns: column payload conflicts with payloadSchema"):
         read_schema({"log": "a", "columns": "type,payload"})
-    with pytest.raises(InvalidOption, match="option columns: column payload, which payloadSchema is about, is not"):
+    with pytest.raises(InvalidOption, match="option columns: column payload, required by payloadSchema, is not"):
         read_schema({"log": "a", "columns": "type,_malformed", "payloadSchema": "order string"})

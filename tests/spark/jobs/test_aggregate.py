@@ -163,9 +163,9 @@ def test_the_target_may_be_on_another_server(aggregate: Aggregating) -> None:
 def test_what_cannot_be_is_refused_before_anything_is_read(aggregate: Aggregating) -> None:
     with pytest.raises(InvalidInput, match=r"^to: 'all' is one of the logs that 'a\*' reads"):
         aggregate("orders-north", "a*")
-    with pytest.raises(InvalidInput, match=r"^from: at least one log"):
+    with pytest.raises(InvalidInput, match=r"^from: give at least one log"):
         aggregate()
-    with pytest.raises(InvalidInput, match=r"^from: the names of logs are expected"):
+    with pytest.raises(InvalidInput, match=r"^from: expected log names"):
         aggregate("orders-north,orders-south")
     with pytest.raises(InvalidInput, match=r"^site: 1 to 100 printable"):
         aggregate("orders-north", site="a\nb")
@@ -179,7 +179,7 @@ def test_the_plan_says_what_is_read_and_changes_nothing(url: str, target: LocalL
     lines = JOB.plan(JOB.options(sources=("orders-*", "shop"), target="all", query="type=Paid"), run)
     assert lines[1:5] == [
         "  log 'orders-north': numbers 1 to 100",
-        "  no log is there now for shop",
+        "  no log matches shop",
         "only events that match type=Paid",
         "a log that is new to here begins at earliest",
     ]

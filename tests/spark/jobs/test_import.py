@@ -193,12 +193,12 @@ def test_bad_rows_are_told_with_their_place_and_do_not_move_the_ids_of_others(tm
         rows, bad = read_in_pieces(path, TableMapping(""), piece_bytes)
         assert [json.loads(row["data"])["x"] for row in rows] == ["1", "7"]  # type: ignore[arg-type]
         assert sorted((row.row, row.line, row.reason) for row in bad) == [
-            (2, 3, "a time as ISO 8601, or seconds or milliseconds since 1970 is expected, 'soon' given"),
-            (3, 4, "3 cells are expected, 2 given"),
+            (2, 3, "expected a time as ISO 8601, or seconds or milliseconds since 1970, got 'soon'"),
+            (3, 4, "expected 3 cells, got 2"),
             (4, 5, "the column 'type' of event types is empty"),
             (5, 6, "it is not UTF-8"),
             (6, 7, "',' expected after '\"'"),
-            (8, 9, "type: a type has 1 to 200 characters, 201 given"),
+            (8, 9, "type: a type must have 1 to 200 characters, got 201"),
         ]
         assert next(row for row in bad if row.row == 5).raw == "A,2024-01-01,\\xff5"
     good, _ = read_in_pieces(path, TableMapping(""), 1)
@@ -217,7 +217,7 @@ def test_a_row_of_a_table_on_which_the_import_itself_fails_is_told_with_its_erro
     rows, bad = read_in_pieces(path, TableMapping(""), 10**6)
     assert [row["type"] for row in rows] == ["A", "D"]
     assert [(each.row, each.reason.partition(",")[0]) for each in bad] == [
-        (2, "unexpected KeyError: 'x'"), (3, "a time as ISO 8601"),
+        (2, "unexpected KeyError: 'x'"), (3, "expected a time as ISO 8601"),
     ]  # fmt: skip
 
 
@@ -236,10 +236,10 @@ def test_files_are_found_by_name_directory_and_pattern(tmp_path: Path) -> None:
         (tmp_path / name).write_text("type\nT\n")
     assert [path.name for path in find_files([str(tmp_path)])] == ["a.csv", "b.csv", "c.csv"]
     assert [path.name for path in find_files([str(tmp_path / "*.csv"), str(tmp_path / "a.csv")])] == ["a.csv", "b.csv"]
-    with pytest.raises(InvalidInput, match=r"no file is found as .*; did you mean a\.csv"):
+    with pytest.raises(InvalidInput, match=r"no file matches .*; did you mean a\.csv"):
         find_files([str(tmp_path / "aa.csv")])
     (tmp_path / "sub" / "a.csv").write_text("type\nT\n")
-    with pytest.raises(InvalidInput, match="have the same name"):
+    with pytest.raises(InvalidInput, match="have the same file name"):
         find_files([str(tmp_path)])
 
 
@@ -250,14 +250,14 @@ def test_the_pipeline_has_its_name_and_says_what_it_would_do(url: str, tmp_path:
     with Run("import", server=BulkServer(url)) as run:
         lines = IMPORT.plan(options, run)
     assert lines[0].endswith("source 't.csv'): type from Activity, time from when, id derived, tag id from case")
-    assert f"log 'permits' on {url}, which is not there and will be created" in lines[1]
+    assert f"log 'permits' on {url}, which does not exist and will be created" in lines[1]
     with Run("import", server=BulkServer(url)) as run, pytest.raises(LogNotFound):
         IMPORT.plan(IMPORT.options(file=(str(path),), log="permits"), run)
     for wrong, message in (
         ({"tag": ("cas",)}, "there is no column 'cas'; there are case, Activity, when"),
         ({"delimiter": ";;"}, "one character"),
         ({"batch_size": "many"}, "a size such as 32m"),
-        ({"file": ("a", "b"), "source": "s"}, "a source is for one file"),
+        ({"file": ("a", "b"), "source": "s"}, "a source can only be given for one file"),
     ):
         with Run("import") as run, pytest.raises(InvalidInput, match=message):
             IMPORT.plan(IMPORT.options(**{"file": (str(path),), "log": "permits", **wrong}), run)
@@ -350,9 +350,9 @@ def test_bad_rows_are_kept_with_their_reason_and_the_others_are_imported(
     said = {(Path(row["file"]).name, row["row"]): (row["raw"], row["reason"]) for row in kept}
     assert sorted(said) == [("e.ndjson", 2), ("e.ndjson", 3), ("e.ndjson", 4), ("o.jsonocel", 4)]
     assert said["e.ndjson", 2][0] == '{"typ":"A"}'
-    assert "a time as ISO 8601" in said["o.jsonocel", 4][1]
+    assert "expected a time as ISO 8601" in said["o.jsonocel", 4][1]
     assert "tags" in said["e.ndjson", 3][1]
-    with pytest.raises(InvalidInput, match="4 rows are no events, 3 are allowed"):
+    with pytest.raises(InvalidInput, match="4 rows are not events, at most 3 are allowed"):
         start(file=("o.jsonocel", "e.ndjson"), quarantine="bad", batch_size="31m", bad_rows_max=3)
     assert len(stored(server, log)) == 5
 
@@ -366,7 +366,7 @@ def test_data_that_is_json_is_taken_as_it_is_and_an_import_without_any_event_fai
     Path("t.csv").write_text("type;time\n" + "T;soon\n" * 3)
     for size in ("32m", "10"):  # one batch, and one for each two rows
         for _ in range(2):  # the second run finds its batches done
-            with pytest.raises(InvalidInput, match=r"none of 3 rows is an event; look at the reasons in .*bad"):
+            with pytest.raises(InvalidInput, match=r"none of 3 rows is a valid event; see the reasons in .*bad"):
                 start(file=("t.csv",), quarantine=f"bad-{size}", batch_size=size)
 
 
@@ -384,7 +384,7 @@ def test_a_table_that_was_exported_is_taken_as_what_it_is(tmp_path: Path) -> Non
                 event[:5] for event in events
             ]
             assert dict(rows[0]["attributes"]).get("s") == ("t" if columns == csv_rows.COLUMNS else None)
-            assert [(each.row, each.reason) for each in bad] == [(3, f"{len(columns)} cells are expected, 2 given")]
+            assert [(each.row, each.reason) for each in bad] == [(3, f"expected {len(columns)} cells, got 2")]
     rows, _ = read_in_pieces(path, TableMapping("", type_column="type"), 10**6)
     assert json.loads(rows[0]["data"])["id"] == "7"  # whoever names a column, wants a table
 
@@ -408,7 +408,7 @@ def test_an_import_that_is_asked_twice_ends_at_once_and_tells_what_is_in_the_log
         summary = IMPORT.go(spark, options, run)
     assert summary.ending is Ending.INTERRUPTED
     assert summary.details["appended"] == summary.events == len(stored(server, log)) < 500
-    assert "stopping after this batch; once more stops at once" in shown.said
+    assert "stopping after this batch; repeat to stop immediately" in shown.said
     again = IMPORT.start(options, spark, server=BulkServer(url))
     assert summary.events + again.events == 500 == len(stored(server, log))
 
@@ -495,7 +495,7 @@ def test_rows_on_which_an_import_itself_fails_are_kept_with_the_error_and_end_it
     Path("e.ndjson").write_bytes(b'{"type":"x"}\n' + b'{"type":"A"}\n' * 60 + b'{"type":"x"}\n' * 2)
     Path("f.ndjson").write_bytes(b'{"type":"A"}\n' * 60)
     assert counts(start(file=("e.ndjson",))) == (3, 0, 60)
-    with pytest.raises(InvalidInput, match="120 rows failed for a reason that is not in the rows"):
+    with pytest.raises(InvalidInput, match="120 rows failed for a reason outside of the rows"):
         start(file=("e.ndjson", "f.ndjson"), quarantine="more", batch_size="800")
     assert pq.read_table(tmp_path / "more")["reason"][0].as_py() == """unexpected KeyError: b'{"type":"A"}\\n'"""
 

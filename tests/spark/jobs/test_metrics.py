@@ -288,10 +288,12 @@ def test_another_checkpoint_other_options_and_other_files_are_refused(
 ) -> None:
     log.append([clock_class(1, "6"), clock_class(60, "6")])
     measure("values", table="values")
-    with pytest.raises(NotAMetricsTable, match="it was made with window '10000', not '60000'"):
+    with pytest.raises(NotAMetricsTable, match="it was created with window '10000', not '60000'"):
         measure("values", table="values", window="1m")
     (tmp_path / "checkpoint-values").rename(tmp_path / "lost")
-    with pytest.raises(PipelineFailed, match=r"it was made with query .*; go on with its checkpoint, or give another"):
+    with pytest.raises(
+        PipelineFailed, match=r"it was created with query .*; continue with its checkpoint, or give another"
+    ):
         measure("values", table="values")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -302,10 +304,10 @@ def test_another_checkpoint_other_options_and_other_files_are_refused(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"window": "0s"}, "^window: more than 0 is expected, '0s' given"),
-        ({"window": "5"}, "^window: a duration such as 30s, 5m or 1h is expected, '5' given"),
-        ({"late": "soon"}, "^late: a duration such as"),
-        ({"table": "s3://bucket"}, "^table: a directory of this machine is expected"),
+        ({"window": "0s"}, "^window: expected a duration above 0, got '0s'"),
+        ({"window": "5"}, "^window: expected a duration such as 30s, 5m or 1h, got '5'"),
+        ({"late": "soon"}, "^late: expected a duration such as"),
+        ({"table": "s3://bucket"}, "^table: expected a directory on this machine"),
         ({"log": "a/b"}, "a/b"),
     ],
 )
@@ -320,7 +322,7 @@ def test_the_plan_says_what_is_measured(url: str, log: LocalLog, tmp_path: Path)
     lines = JOB.plan(options, Run("metrics", server=Server(url), checkpoint="here"))
     assert lines[0].endswith("1 events, 1 to 1")
     assert lines[2:4] == [
-        "how long each resource was in which state, in windows of 1h",
+        "time that each resource spent in each state, in windows of 1h",
         f"write a window to table {tmp_path / 'states'} when it is over by 1m",
     ]
     assert not (tmp_path / "states").exists()

@@ -65,7 +65,7 @@ def dumped(path: Path) -> bytes:
 def test_a_dump_replaces_a_file_only_if_asked(tmp_path: Path) -> None:
     mine = tmp_path / "mine"
     mine.write_text("mine")
-    with pytest.raises(InvalidInput, match="the file is there already; give another name, or --overwrite to replace"):
+    with pytest.raises(InvalidInput, match="the file already exists; give another name, or use --overwrite to replace"):
         options_of(tmp_path / "table", dump=str(mine))
     assert options_of(tmp_path / "table", dump=str(mine), overwrite=True).dump == str(mine)
 
@@ -147,7 +147,7 @@ def test_only_what_matches_is_folded_and_only_from_the_start(project: Project, l
     project(query="type=Paid", start=11)
     states = snapshot(tmp_path / "table").states
     assert sum(state["count"] for state in states.values()) == sum(not number % 3 for number in range(11, 31))
-    with pytest.raises(NotAProjection, match="it was made with query 'type=Paid', not ''; begin a new table"):
+    with pytest.raises(NotAProjection, match="it was created with query 'type=Paid', not ''; start a new table"):
         project(start=11)
 
 
@@ -157,9 +157,9 @@ def test_what_fails_is_told_with_event_and_entity_and_changes_nothing(
     fill(log, 20)
     for fold, problem in (
         ("broken", r"tests.spark.folds:broken failed at event 7 of entity '0': KeyError: 'amount'"),
-        ("a_list", r"it returned list, a dict or None is expected"),
-        ("a_number_as_a_name", r"no JSON: Only dicts with str keys"),
-        ("an_object", r"the state that it returned is no JSON: Encoding objects of type object"),
+        ("a_list", r"it returned list; expected a dict or None"),
+        ("a_number_as_a_name", r"not JSON: Only dicts with str keys"),
+        ("an_object", r"the returned state is not JSON: Encoding objects of type object"),
     ):
         with pytest.raises(PipelineFailed, match=problem):
             project(fold, fold)
@@ -171,9 +171,9 @@ def test_what_fails_is_told_with_event_and_entity_and_changes_nothing(
     [
         ({"fold": "nothing"}, r"^fold: module 'tests.spark.folds' has no such function: 'nothing'"),
         ({"fold": "NOT_A_FUNCTION"}, r"^fold: module 'tests.spark.folds' has a int of that name"),
-        ({"tag": "a:b"}, r"^tag: the key of a tag is expected, 'a:b' given"),
+        ({"tag": "a:b"}, r"^tag: expected the key of a tag, got 'a:b'"),
         ({"log": "a/b"}, r"a/b"),
-        ({"columns": "type,tpye"}, r"^columns: some of sequence_number, .* are expected, 'tpye' given"),
+        ({"columns": "type,tpye"}, r"^columns: expected some of sequence_number, .*, got 'tpye'"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_made(
@@ -204,7 +204,7 @@ def test_a_table_of_something_else_and_a_log_that_was_made_again_are_refused(
     project()
     store.delete("orders")
     fill(store.create("orders"), 10)
-    with pytest.raises(NotAProjection, match="it was made with incarnation"):
+    with pytest.raises(NotAProjection, match="it was created with incarnation"):
         project()
 
 
@@ -244,11 +244,11 @@ def test_the_plan_says_what_is_folded_and_makes_nothing(url: str, log: LocalLog,
     log.trim(11)
     lines = JOB.plan(options_of(tmp_path / "table", columns="data"), Run("project", server=Server(url)))
     assert lines[0].endswith(": 20 events, 11 to 30")
-    assert lines[1] == f"table {tmp_path / 'table'}: will be made, of 4 files, and begin at 1"
+    assert lines[1] == f"table {tmp_path / 'table'}: will be created, with 4 files, starting at 1"
     assert "fold the events after 0 with tests.spark.folds:totals, by the values of tag 'order'" in lines[2]
     assert lines[3:5] == [
         "the function gets sequence_number, data, tags",
-        "what is before 11 comes from nowhere: give --archive",
+        "events before 11 come from nowhere: give --archive",
     ]
     assert not (tmp_path / "table").exists()
 

@@ -134,7 +134,7 @@ def test_an_empty_log_has_a_page_too() -> None:
                     resources=[], sizes=Sizes(0, 0, 0, 0, ()), missing=0, gaps=())  # fmt: skip
     seen = Seen(page(empty))
     assert seen.open == []
-    assert "There is no event in it." in seen.text
+    assert "It has no events." in seen.text
 
 
 @pytest.mark.parametrize(
@@ -184,8 +184,8 @@ def test_strays_do_not_make_the_charts_empty() -> None:
     ("options", "message"),
     [
         ({"to": "/nowhere/x.html"}, "there is no directory /nowhere"),
-        ({"to": "/tmp"}, "/tmp: a file is expected, this is a directory"),
-        ({"states": "a:b"}, "the key of a tag is expected, 'a:b' given"),
+        ({"to": "/tmp"}, "/tmp: expected a file, this is a directory"),
+        ({"states": "a:b"}, "expected the key of a tag, got 'a:b'"),
         ({"end": "noon"}, "a time such as"),
     ],
 )
@@ -197,7 +197,7 @@ def test_options_that_do_not_fit_are_named(options: dict[str, str], message: str
 def test_a_page_replaces_a_file_only_if_asked(tmp_path: Path) -> None:
     page = tmp_path / "mine.html"
     page.write_text("mine")
-    with pytest.raises(InvalidInput, match="the file is there already; give another name, or --overwrite to replace"):
+    with pytest.raises(InvalidInput, match="the file already exists; give another name, or use --overwrite to replace"):
         REPORT.options(log="shop", to=str(page))
     assert REPORT.options(log="shop", to=str(page), overwrite=True).path == page
 
@@ -219,10 +219,10 @@ def test_every_kind_has_a_colour_of_its_own_and_the_same_everywhere() -> None:
 
 
 def test_a_last_bucket_that_is_not_whole_is_marked() -> None:
-    assert "not whole" not in page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 200 * HOUR - 1))
+    assert "incomplete" not in page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 200 * HOUR - 1))
     text = page(replace(FACTS, last_ms=T0 // HOUR * HOUR + 199 * HOUR + 5))
     assert '<rect class="part"' in text
-    assert Seen(text).text.count("not whole") == 2
+    assert Seen(text).text.count("incomplete") == 2
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_what_stands_in_a_line_is_in_one_unit() -> None:
 def test_tags_that_are_nearly_unique_are_named_and_not_ranked() -> None:
     tags = [TagFacts("order", 1000, 7, [("17", 500)]), TagFacts("trace", 1000, 990, [("4bf9", 2)])]
     seen = Seen(page(replace(FACTS, tags=tags)))
-    assert "Nearly every event has a value of its own: trace (990 values)." in seen.text
+    assert "Nearly every event has a unique value: trace (990 values)." in seen.text
     assert "4bf9" not in seen.text and "17" in seen.text
 
 
@@ -336,4 +336,4 @@ def test_an_empty_log_and_one_with_gaps_have_facts(spark: SparkSession, store: M
     store.create("empty")
     found = facts(spark, url, "empty")
     assert (found.events, found.missing) == (0, 0)
-    assert "There is no event in it." in page(found)
+    assert "It has no events." in page(found)

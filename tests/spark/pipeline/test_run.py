@@ -366,7 +366,7 @@ def test_a_step_ends_at_once_where_it_is_asked_twice() -> None:
         with pytest.raises(StoppedAtOnce):
             run.step(Spark(), work)
         asking.join()
-    assert shown.said == ["stopping after this batch; once more stops at once"]
+    assert shown.said == ["stopping after this batch; repeat to stop immediately"]
 
 
 def test_progress_says_how_far_it_is_from_the_first_second() -> None:
@@ -507,7 +507,7 @@ def test_a_stop_of_a_plain_query_comes_after_its_batch(stream: Stream, tmp_path:
         summary = run.follow(stream().writeStream.format("noop"))
     assert summary.ending in (Ending.STOPPED, Ending.INTERRUPTED)  # the third batch asks once more
     assert summary.events >= 40
-    assert shown.said == ["stopping after this batch; once more stops at once"]
+    assert shown.said == ["stopping after this batch; repeat to stop immediately"]
 
 
 def test_what_fails_in_a_function_is_told_in_one_line(stream: Stream, tmp_path: Path) -> None:

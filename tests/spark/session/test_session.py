@@ -107,7 +107,7 @@ def test_a_session_that_runs_is_used_and_takes_what_it_can(spark: SparkSession) 
 
 
 def test_an_option_that_is_not_sparks_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"'driver\.memory' given"):
+    with pytest.raises(InvalidInput, match=r"got 'driver\.memory'"):
         session(options={"driver.memory": "1g"})
 
 

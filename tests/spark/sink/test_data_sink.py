@@ -101,7 +101,7 @@ def test_a_write_without_a_writer_succeeds_where_its_writer_cannot_be_forgotten(
     """As at an older server, which has no such action."""
 
     def refuse(body: WriterBody) -> None:
-        raise InvalidInput("'forget_writer' given", "action")
+        raise InvalidInput("got 'forget_writer'", "action")
 
     monkeypatch.setattr(backend, "forget_writer", refuse)
     save(two_events(spark))
@@ -163,10 +163,7 @@ def test_what_a_failed_write_has_staged_is_discarded(spark: SparkSession, store:
 
 
 def test_overwriting_a_log_is_refused(spark: SparkSession, save: Save) -> None:
-    assert (
-        refusal(lambda: save(two_events(spark), "overwrite"))
-        == "mode: a log only grows: it takes append, not overwrite"
-    )
+    assert refusal(lambda: save(two_events(spark), "overwrite")) == "mode: a log only supports append, not overwrite"
 
 
 @pytest.mark.parametrize(
@@ -175,10 +172,10 @@ def test_overwriting_a_log_is_refused(spark: SparkSession, save: Save) -> None:
         (["'T' as type", "'x' as data", "array('a') as tag"],
          "column tag: a log has no such column; did you mean tags?"),
         (["'T' as type"], "columns: there is no column data; the frame has type"),
-        (["'T' as type", "struct(1 as a) as data"], "column data: binary or string is expected, struct<a:int> given; "
+        (["'T' as type", "struct(1 as a) as data"], "column data: expected binary or string, got struct<a:int>; "
          "make text of it with to_json"),
-        (["'T' as type", "'x' as data", "'a,b' as tags"], "column tags: array<string> is expected, string given"),
-        (["1 as type", "'x' as data"], "column type: string is expected, int given"),
+        (["'T' as type", "'x' as data", "'a,b' as tags"], "column tags: expected array<string>, got string"),
+        (["1 as type", "'x' as data"], "column type: expected string, got int"),
     ],
 )  # fmt: skip
 def test_columns_that_do_not_fit_are_named(spark: SparkSession, save: Save, columns: list[str], problem: str) -> None:
@@ -189,13 +186,13 @@ def test_columns_that_do_not_fit_are_named(spark: SparkSession, save: Save, colu
     ("options", "problem"),
     [
         ({"onDuplicates": "skip"}, "option onduplicates: a write has no such option; did you mean onDuplicate?"),
-        ({"onDuplicate": "ignore"}, "option onDuplicate: fail or skip is expected, 'ignore' given"),
+        ({"onDuplicate": "ignore"}, "option onDuplicate: expected fail or skip, got 'ignore'"),
         ({"condition": "type=T"}, "option condition: JSON is malformed: invalid character (byte 4), in 'type=T'"),
         ({"condition": '{"fail_if_events_match": "colour=red"}'}, "option condition: type=TYPE, tag=TAG, "
-         "exact_tag=TAG, or, all are expected, 'colour=red' given"),
-        ({"batchId": 3}, "option batchId: it counts the batches of a writer; give writerId too"),
-        ({"writerId": ""}, "option writerId: 1 to 200 printable characters is expected, '' given"),
-        ({"path": "another"}, "option log: one log is needed: .option('log', NAME), or its name as the path"),
+         "expected exact_tag=TAG, or, all, got 'colour=red'"),
+        ({"batchId": 3}, "option batchId: it numbers the batches of a writer; also give writerId"),
+        ({"writerId": ""}, "option writerId: expected 1 to 200 printable characters, got ''"),
+        ({"path": "another"}, "option log: one log is required: .option('log', NAME), or its name as the path"),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_are_named(

@@ -103,8 +103,8 @@ def test_batch_writes_inside_foreach_batch_are_done_once_with_a_writer(
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"condition": '{"fail_if_events_match": "type=T"}'}, "option condition: only a batch write takes it"),
-        ({"batchId": "1"}, "option batchId: only a batch write takes it"),
+        ({"condition": '{"fail_if_events_match": "type=T"}'}, "option condition: only a batch write supports it"),
+        ({"batchId": "1"}, "option batchId: only a batch write supports it"),
         ({"writer": "x"}, "option writer: a streaming write has no such option; did you mean writerId?"),
     ],
 )
@@ -121,7 +121,7 @@ def test_the_complete_mode_is_refused(stream: Stream, target: LocalLog, url: str
     writer = counts.writeStream.format("headwater").options(url=url, log="target").outputMode("complete")
     with pytest.raises(Exception) as caught:
         writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination(60)
-    assert cause_of(caught.value) == "outputMode: a log only grows: it takes append or update, not complete"
+    assert cause_of(caught.value) == "outputMode: a log only supports append or update, not complete"
 
 
 class FailingBackend(MemoryBackend):

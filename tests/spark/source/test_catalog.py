@@ -79,7 +79,10 @@ def test_a_table_with_options_is_read_by_queries_and_streams(
     )  # fmt: skip
     assert query.awaitTermination(120)
     assert spark.sql("SELECT count(DISTINCT sequence_number) FROM streamed").first()[0] == 100
-    for wrong, message in (("log 'orders', token 'hunter2'", "a table shows it"), ("lag 'orders'", "did you mean log")):
+    for wrong, message in (
+        ("log 'orders', token 'hunter2'", "a table would expose it"),
+        ("lag 'orders'", "did you mean log"),
+    ):
         with pytest.raises(AnalysisException, match=message) as error:
             spark.sql(f"CREATE TABLE made.wrong USING headwater OPTIONS ({wrong})")
         assert "hunter2" not in str(error.value)
@@ -91,25 +94,25 @@ def test_what_cannot_be_a_table_is_refused_before_any_is_made(
     store.create("a-b")
     store.create("a_b")
 
-    with pytest.raises(InvalidInput, match="'a-b' and 'a_b' are both called a_b in SQL"):
+    with pytest.raises(InvalidInput, match="'a-b' and 'a_b' are both named a_b in SQL"):
         register(spark, url, database="other")
     with pytest.raises(LogNotFound, match="nowhere"):
         register(spark, url, logs="orders,nowhere", database="other")
     with pytest.raises(InvalidInput, match=r"payload_schemas: no log 'order' is registered; did you mean orders\?"):
         register(spark, url, logs="orders", payload_schemas={"order": "n int"}, database="other")
-    with pytest.raises(InvalidOption, match="option token: a view shows it; set HEADWATER_TOKEN"):
+    with pytest.raises(InvalidOption, match="option token: a view would expose it; set HEADWATER_TOKEN"):
         register(spark, url, logs="orders", database="other", token="hunter2")
     with pytest.raises(InvalidOption, match="option filterPushdown: a table of a log has no such option"):
         register(spark, url, logs="orders", database="other", filterPushdown=True)
     for schema, message in (
-        ("n int NOT NULL", "payload.n: an event may lack it"),
+        ("n int NOT NULL", "payload.n: events may lack it"),
         ("n map<int, int>", "payload.n: str"),
     ):
         with pytest.raises(InvalidInput, match=message):
             register(spark, url, logs="orders", payload_schemas={"orders": schema}, database="other")
     with pytest.raises(ParseException, match="NOSUCHTYPE"):
         register(spark, url, logs="orders", payload_schemas={"orders": "n nosuchtype"}, database="other")
-    with pytest.raises(InvalidInput, match="database: letters, digits and _ are expected, 'a b' given"):
+    with pytest.raises(InvalidInput, match="database: expected letters, digits and _, got 'a b'"):
         register(spark, url, logs="orders", database="a b")
     with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
         tables(spark, "other")
@@ -163,7 +166,7 @@ def test_a_question_is_asked_by_a_command_and_answered_as_asked_for(
 def test_a_question_needs_the_variables_where_somebody_asks(url: str, orders: LocalLog) -> None:
     with pytest.raises(InvalidInput, match="set the variables HEADWATER_FLIGHT_URL, and HEADWATER_TOKEN or"):
         load("sql").start(Sql(query="SELECT 1"), spark=object(), server=Server(url, token="hunter2"))
-    for given, message in (("orders", "LOG=COLUMNS is expected, 'orders' given"), ("=n int", "LOG=COLUMNS")):
+    for given, message in (("orders", "expected LOG=COLUMNS, got 'orders'"), ("=n int", "LOG=COLUMNS")):
         with pytest.raises(InvalidInput, match=message):
             Sql(query="SELECT 1", payload_schema=(given,))
 

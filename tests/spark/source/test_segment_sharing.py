@@ -145,7 +145,7 @@ def test_an_older_server_is_read_over_flight(
     client: BulkClient, ticket: Ticket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lender(self: BulkClient, ticket: Ticket, uid: int) -> Lender:
-        raise InvalidInput("'lend' given, allowed: head", "action")
+        raise InvalidInput("got 'lend', expected one of head", "action")
 
     monkeypatch.setattr(BulkClient, "lender", lender)
 

@@ -134,14 +134,14 @@ def test_a_recreated_log_ends_the_query(running: Running, orders: LocalLog, stor
     store.delete("orders")
     fill(store.create("orders"), 10)
 
-    with pytest.raises(StreamingQueryException, match="it was deleted and created anew"):
+    with pytest.raises(StreamingQueryException, match="it was deleted and recreated"):
         running.run(log="orders")
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"filterPushdown": "true"}, "option filterPushdown: it is for batch reads"),
+        ({"filterPushdown": "true"}, "option filterPushdown: only for batch reads"),
         ({"startingPosition": "500"}, "option startingPosition: 500 given, but the head of log 'orders' is 100"),
     ],
 )

@@ -391,7 +391,7 @@ def test_a_recreated_log_is_an_error_that_says_what_to_do(reader: Make, store: M
     fill(store.create("orders", LogSettings()), 10)
 
     for ask in (lambda: stream.latestOffset(start, ALL), lambda: reader(log="orders").latestOffset(start, ALL)):
-        with pytest.raises(LogRecreated, match=r"deleted and created anew.*new checkpoint.*failOnDataLoss=false"):
+        with pytest.raises(LogRecreated, match=r"deleted and recreated.*new checkpoint.*failOnDataLoss=false"):
             ask()
     tolerant = reader(log="orders", failOnDataLoss="false")
     end = tolerant.latestOffset(start, ALL)
@@ -429,7 +429,7 @@ def test_a_log_of_a_pattern_that_is_deleted_before_its_batch_is_read_ends_no_str
     assert read(tolerant, start, end) == [("shop", number) for number in range(1, 11)]
     assert tolerant.latestOffset(end, ALL) == end
     assert [each for each in caplog.messages if "is gone" in each] == [
-        "log 'orders' is gone, with those of its events that were not read; the stream goes on"
+        "log 'orders' was deleted with its unread events; the stream continues"
     ]
     for strict in (stream, reader(log="orders,shop", failOnDataLoss="false")):
         with pytest.raises(LogNotFound, match="orders"):
@@ -499,7 +499,9 @@ def test_a_loss_names_the_events_of_the_batch_and_where_the_log_begins(reader: M
     start = stream.initialOffset()
     end = stream.latestOffset(start, ReadMaxRows(20))
     orders.trim(51)
-    with pytest.raises(DataLoss, match=r"events from 1 to 20 are no more in the log; .* to go on at 51 without them"):
+    with pytest.raises(
+        DataLoss, match=r"events from 1 to 20 are no more in the log; .* to continue at 51 without them"
+    ):
         stream.partitions(start, end)
 
 
@@ -664,7 +666,7 @@ def test_a_stream_goes_on_where_the_server_is_too_old_to_be_told(
         end = stream.latestOffset(start, ALL)
         assert read(stream, start, end) == orders_from(1, 100)
     [line] = [record.getMessage() for record in caplog.records if record.name == "headwater.spark"]
-    assert "stream 'copy': the server does not show its lag, the stream goes on" in line
+    assert "stream 'copy': cannot report its position to the server; the stream continues" in line
     assert told(orders) == []
 
 

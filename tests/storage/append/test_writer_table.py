@@ -332,7 +332,7 @@ def test_an_end_that_is_not_durable_yet_is_not_forgotten() -> None:
     table = WriterTable()
     table.record(Mark("w", 1, 0, True), 0, 0)
     table.apply(Mark("w", BATCH_MAX, 1, True), 1, 1, 0)
-    with pytest.raises(InvalidInput, match="has not ended"):
+    with pytest.raises(InvalidInput, match="is unfinished"):
         table.forget("w")
     table.landed(1)
     table.forget("w")
@@ -392,8 +392,8 @@ def test_limits_of_writers_are_told_before_they_are_met(data: Path, caplog: pyte
         for _ in range(2):
             engine.maintain()
         (trouble,) = engine.troubles()
-        assert "log orders: it knows 4 exactly-once writers of 5 (limits.writers_max)" in trouble
-        assert caplog.text.count("it knows 4 exactly-once writers of 5") == 1
+        assert "log orders: it has 4 exactly-once writers of 5 (limits.writers_max)" in trouble
+        assert caplog.text.count("it has 4 exactly-once writers of 5") == 1
         assert (log.statistics.writers, log.statistics.writers_max) == (4, 5)
         log.append_columns(**marked(1, "e", 1, 1, True))
         with pytest.raises(TooLarge) as caught:

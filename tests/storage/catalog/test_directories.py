@@ -32,9 +32,7 @@ def test_no_log_is_begun_anew_beside_its_forgotten_events(forgotten: Path, caplo
         assert "log orders is stopped" in caplog.text
         assert one.names() == ["kept", "orders"]
         for use in (lambda: one.create("orders"), lambda: one.open("orders"), lambda: one.delete("orders")):
-            with pytest.raises(
-                StorageCorrupted, match=r"orders\.\w{8}: .* would begin at 1 beside it; .*--adopt orders"
-            ):
+            with pytest.raises(StorageCorrupted, match=r"orders\.\w{8}: .* would start at 1 again; .*--adopt orders"):
                 use()
         assert numbers(one.open("kept").read()) == [1]
         assert one.create("others").append([event()]).first == 1
@@ -55,12 +53,12 @@ def test_a_forgotten_log_is_adopted_and_forgets_nothing(forgotten: Path) -> None
     assert check_directory(forgotten).is_sound
     with pytest.raises(LogExists):
         adopt_log(forgotten, "orders")
-    with pytest.raises(StorageCorrupted, match=r"'nothing' given, .*; there is no directory that"):
+    with pytest.raises(StorageCorrupted, match=r"no directory belongs to log nothing; the state knows"):
         adopt_log(forgotten, "nothing")
 
 
 def test_who_adopts_what_is_not_there_is_told_what_could_be(forgotten: Path) -> None:
-    with pytest.raises(StorageCorrupted, match="'nope' given, but no directory is that of log nope; orders can"):
+    with pytest.raises(StorageCorrupted, match="no directory belongs to log nope; orders can"):
         adopt_log(forgotten, "nope")
 
 
@@ -69,7 +67,7 @@ def test_stopped_logs_are_told_with_the_readiness_of_the_others(forgotten: Path)
         one.open("kept")
         assert one.unready() is None
         (trouble,) = one.troubles()
-        assert trouble.startswith("log orders is stopped; headwater check says why")
+        assert trouble.startswith("log orders is stopped; see the log line on stderr")
 
 
 def test_a_log_whose_meta_is_damaged_is_told_and_can_be_given_up(data: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -102,7 +100,7 @@ def test_of_two_directories_none_is_chosen(forgotten: Path) -> None:
 
 def test_a_damaged_meta_hides_no_forgotten_log(forgotten: Path) -> None:
     (log_directory(forgotten) / "META.json").write_bytes(b"\xff{")
-    with engine(forgotten) as one, pytest.raises(StorageCorrupted, match="would begin at 1 beside it"):
+    with engine(forgotten) as one, pytest.raises(StorageCorrupted, match="would start at 1 again"):
         one.create("orders")
 
 
@@ -190,7 +188,7 @@ def test_a_changed_setting_of_retention_is_not_applied(data: Path) -> None:
     at = content.index(b"90000000") + 1  # 0 becomes 8: 98000000
     (data / "state.sqlite").write_bytes(content[:at] + b"8" + content[at + 1 :])
     found = check_directory(data).state
-    assert found.problems == [] and "the entry of kind 'log' and key 'orders' is not what was put" in found.notes[-1]
+    assert found.problems == [] and "the entry of kind 'log' and key 'orders' is not what was stored" in found.notes[-1]
     with engine(data) as one:  # the journal has it as it was
         assert one.open("orders").settings.retention_bytes == 90_000_000
 

@@ -67,14 +67,14 @@ def test_a_copy_is_refused_while_the_first_one_is_served_and_then_named_once(
         for _ in range(2):
             with pytest.raises(InUse) as refused:
                 engine(copy)
-            assert f"{copy}: it was made from {made}, and another process" in str(refused.value)
+            assert f"{copy}: it was copied from {made}, and another process" in str(refused.value)
             assert f"headwater backup BACKUP --data {copy}" in str(refused.value)
         assert MADE not in caplog.text
     for _ in range(3):
         with engine(copy) as one:
             assert one.open("orders").head() == 1
     (told,) = [record.getMessage() for record in caplog.records if MADE in record.getMessage()]
-    assert f"{copy}: it is a copy of {made}, which is still there" in told
+    assert f"{copy}: it is a copy of {made}, which still exists" in told
     engine(made).close()
     assert caplog.text.count(MADE) == 1, "the first one is where it was"
 
@@ -90,7 +90,7 @@ def test_a_copy_without_a_location_is_refused_while_the_first_one_is_served(
     (copy / LOCATION_NAME).unlink()
     if content is not None:
         (copy / LOCATION_NAME).write_bytes(content)
-    with served(made), pytest.raises(InUse, match="another process on this machine serves the same directory, or a c"):
+    with served(made), pytest.raises(InUse, match="another process on this machine serves the same directory or a c"):
         engine(copy)
     engine(copy).close()
 
@@ -102,7 +102,7 @@ def test_the_first_one_says_that_its_copy_is_served(
     shutil.copytree(made, tmp_path / "copy")
     with served(tmp_path / "copy"):
         engine(made).close()
-    assert f"{made}: another process on this machine serves the same directory, or a copy" in caplog.text
+    assert f"{made}: another process on this machine serves the same directory or a copy" in caplog.text
     assert MADE in caplog.text
 
 
@@ -137,7 +137,7 @@ def test_a_rename_is_not_worth_a_word(made: Path, tmp_path: Path, caplog: pytest
     assert not caplog.text
     shutil.copytree(tmp_path / "renamed", tmp_path / "copy")
     engine(tmp_path / "copy").close()
-    assert f"it is a copy of {tmp_path / 'renamed'}, which is still there" in caplog.text
+    assert f"it is a copy of {tmp_path / 'renamed'}, which still exists" in caplog.text
 
 
 def test_another_file_system_counts_though_the_inode_is_the_same(
@@ -180,7 +180,7 @@ def test_a_check_stores_no_location(made: Path, tmp_path: Path) -> None:
 def test_a_damaged_location_is_made_again(made: Path, caplog: pytest.LogCaptureFixture) -> None:
     change(made / LOCATION_NAME, 5, b"\xff")
     engine(made).close()
-    assert "where the directory was is not known" in caplog.text
+    assert "the former path of the directory is unknown" in caplog.text
     caplog.clear()
     engine(made).close()
     assert not caplog.text
@@ -213,7 +213,7 @@ def test_without_sockets_of_the_machine_a_start_warns(
     with monkeypatch.context() as restricted:
         restricted.setattr(socket, "socket", refused)
         engine(made).close()
-    assert "other processes cannot see that it is served" in caplog.text
+    assert "other processes cannot detect that it is served" in caplog.text
 
 
 @LINUX

@@ -149,7 +149,7 @@ def test_a_segment_that_ends_elsewhere_than_the_next_begins_does_not_go(trimmed:
         segment, following = orders.frames.segments[:2]
         for wrong in (segment.last - 1, following.first):
             segment.last, was = wrong, segment.last
-            with pytest.raises(StorageCorrupted, match="comes behind it"):
+            with pytest.raises(StorageCorrupted, match="follows it"):
                 tasks.reclaim(orders, one.state.flush)
             segment.last = was
         assert segment.path.exists()
@@ -164,7 +164,7 @@ def test_postings_that_are_hurt_are_not_kept_as_history(trimmed: Path, caplog: p
         before = segment_files(trimmed)
         one.maintain()
         assert segment_files(trimmed) == before
-        assert "the checksum does not fit" in caplog.text
+        assert "the checksum does not match" in caplog.text
     with engine(trimmed) as one:
         one.open("orders")
         one.maintain()
@@ -175,7 +175,7 @@ def test_postings_that_are_hurt_are_not_kept_as_history(trimmed: Path, caplog: p
 def test_postings_that_are_hurt_are_not_merged(trimmed: Path) -> None:
     paths = sorted(log_directory(trimmed).glob("idx/*.postings"))
     change(paths[0], paths[0].stat().st_size - 3, b"\xff\xff\xff")
-    with pytest.raises(ValueError, match="the checksum does not fit"):
+    with pytest.raises(ValueError, match="the checksum does not match"):
         merge_postings(paths, paths[0].parent)
 
 

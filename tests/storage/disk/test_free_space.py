@@ -135,7 +135,7 @@ def test_what_fails_before_a_frame_is_written_refuses_the_append_and_is_no_full_
     with engine(data, disk=disk, fatal=fatal) as one:
         log = one.create("orders")
         disk.refuses[operation] = number
-        with pytest.raises(StorageUnavailable, match="the next segment cannot be made") as refused:
+        with pytest.raises(StorageUnavailable, match="cannot create the next segment") as refused:
             log.append([event()])
         assert os.strerror(number) in refused.value.reason
         assert str(data) in str(refused.value) and str(data) not in refused.value.reason

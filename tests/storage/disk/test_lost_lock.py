@@ -93,7 +93,7 @@ def test_where_directories_have_no_locks_an_engine_that_lost_its_lock_writes_not
     data: Path, no_directory_locks: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     one = engine(data)
-    assert f"{data / LOCK}: its file system locks no directories" in caplog.text
+    assert f"{data / LOCK}: its file system cannot lock directories" in caplog.text
     log = one.create("orders")
     log.append([event("First")])
     (data / LOCK).unlink()
@@ -124,7 +124,7 @@ def test_a_lock_that_cannot_be_looked_at_refuses_appends_until_it_can(data: Path
         log.append([event("First")])
         looking.error = error
         for refused in (lambda: log.append([event("Lost")]), lambda: one.create("new"), lambda: log.trim(2)):
-            with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at"):
+            with pytest.raises(StorageUnavailable, match="LOCK cannot be checked"):
                 refused()
         assert [each.type for each in log.read()] == ["First"]
         looking.error = None
@@ -154,10 +154,10 @@ def test_where_directories_have_no_locks_a_lock_that_cannot_be_looked_at_is_lost
     one = engine(data)
     log = one.create("orders")
     looking.error = errno.ESTALE
-    with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at any more"):
+    with pytest.raises(StorageUnavailable, match="LOCK can no longer be checked"):
         log.append([event("Lost")])
     looking.error = None
-    with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at any more"):
+    with pytest.raises(StorageUnavailable, match="LOCK can no longer be checked"):
         log.append([event("Lost")])
     one.close()
 
@@ -165,7 +165,7 @@ def test_where_directories_have_no_locks_a_lock_that_cannot_be_looked_at_is_lost
 def test_a_start_that_cannot_look_at_lock_keeps_no_lock(data: Path, looking: Looking) -> None:
     engine(data).close()
     looking.error = errno.EACCES
-    with pytest.raises(StorageUnavailable, match="LOCK cannot be looked at"):
+    with pytest.raises(StorageUnavailable, match="LOCK cannot be checked"):
         engine(data)
     looking.error = None
     engine(data).close()

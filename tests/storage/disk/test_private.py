@@ -69,7 +69,7 @@ def test_one_that_others_could_use_is_tightened_and_that_is_told(
         one.state.put("user", "bob", b"{}")
         assert one.open("orders").append([event()]).first == 2
         assert others_may_use(data) == []
-    assert f"others had access to it (mode {made:04o}), and it holds secrets; they have none now" in caplog.text
+    assert f"others had access to it (mode {made:04o}), which contains secrets; removed their access" in caplog.text
     caplog.clear()
     engine(data).close()
     assert caplog.text == ""
@@ -92,7 +92,7 @@ def test_where_it_is_not_ours_it_is_told_and_what_is_made_is_private(
         one.create("orders").append([event()])
         assert others_may_use(data) == [data]
     assert "others have access to it (mode 0755): Operation not permitted;" in caplog.text
-    assert "it holds secrets, make it 0700" in caplog.text
+    assert "it contains secrets, set it to 0700" in caplog.text
 
 
 @pytest.mark.usefixtures("umask")

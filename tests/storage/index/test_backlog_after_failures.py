@@ -68,7 +68,7 @@ def test_a_log_that_is_deleted_while_it_is_indexed_counts_no_more(
 
     def run(self: IndexWorker, job: Job) -> str:
         if log.is_closed:
-            return "the worker process died again and again"
+            return "the worker process died repeatedly"
         problem = do(job).problem
         append(log, CEILING)
         store.delete("orders")
@@ -157,7 +157,7 @@ def test_what_the_index_does_not_know_is_not_removed_though_the_worker_made_its_
 
     def dies_afterwards(self: IndexWorker, job: Job) -> str:
         do(job)
-        return "the worker process died again and again"
+        return "the worker process died repeatedly"
 
     with engine(data) as store:
         log = store.create("orders")

@@ -314,7 +314,7 @@ def test_what_a_pass_finds_is_notified(data: Path, other_disk: OtherDisk) -> Non
         place = pass_over(engine)
         expected = {
             "path": segment.path.relative_to(data).as_posix(),
-            "problem": "the checksum does not fit",
+            "problem": "the checksum does not match",
             "first": segment.firsts[2],
             "last": segment.firsts[3] - 1,
         }
@@ -466,7 +466,7 @@ def test_what_is_read_through_the_page_cache_counts_as_unproved(
         assert place.unproved_bytes == place.bytes > 0
 
 
-@pytest.mark.parametrize("trouble", [StorageUnavailable("the worker process died again and again"), Closed("worker")])
+@pytest.mark.parametrize("trouble", [StorageUnavailable("the worker process died repeatedly"), Closed("worker")])
 def test_a_file_that_cannot_be_proved_now_stays_damaged(
     data: Path, other_disk: OtherDisk, monkeypatch: pytest.MonkeyPatch, trouble: Exception
 ) -> None:

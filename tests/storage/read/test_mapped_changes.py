@@ -468,8 +468,8 @@ def test_a_meta_that_is_hurt_while_others_read_is_told(data: Path) -> None:
         path = log.directory / "META.json"
         change(path, path.read_bytes().index(b'"first_retained": 1') + len(b'"first_retained": '), b"9")
         os.utime(path)
-        with pytest.raises(StorageCorrupted, match="the checksum does not fit"):
+        with pytest.raises(StorageCorrupted, match="the checksum does not match"):
             reader.refresh(10)
-        with pytest.raises(StorageCorrupted, match="the checksum does not fit"):
+        with pytest.raises(StorageCorrupted, match="the checksum does not match"):
             MappedLog(log.directory)
         reader.close()

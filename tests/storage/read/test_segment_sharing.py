@@ -109,7 +109,7 @@ def test_what_the_system_refuses_of_a_loan_is_said_with_what_to_do(
     with pytest.raises(StorageUnavailable) as caught:
         mapped.lend(0, log.head())
     remedy = "raise the server's limit of open files (ulimit -n)"
-    assert caught.value.reason == f"the log cannot be lent: Too many open files; {remedy}"
+    assert caught.value.reason == f"the log's segments cannot be shared: Too many open files; {remedy}"
 
 
 def test_what_is_lent_cannot_be_written(filled: Filled) -> None:

@@ -129,7 +129,7 @@ def test_damaged_index_files_are_a_note(sound: Path, pattern: str) -> None:
     path = files(sound, pattern)[0]
     change(path, path.stat().st_size - 3, b"\xff\xff\xff")
     assert problems(sound) == []
-    assert "the next start makes it anew" in notes(sound)[0]
+    assert "the next start rebuilds it" in notes(sound)[0]
     with engine(sound) as again:
         again.open("orders")
     assert notes(sound) == []
@@ -139,7 +139,7 @@ def test_an_index_that_is_whole_but_wrong_is_found(sound: Path) -> None:
     path = files(sound, "idx/*.postings")[-1]
     first, last = map(int, path.stem.split("-"))
     write_postings(path.parent, first, last, [(b"tA", [first])])
-    assert any("the postings are not those of the events" in problem for problem in problems(sound))
+    assert any("the postings do not match the events" in problem for problem in problems(sound))
 
 
 def test_damaged_history_is_found(sound: Path) -> None:

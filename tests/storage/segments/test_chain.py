@@ -149,7 +149,7 @@ def test_damage_of_one_frame_is_no_damage_of_the_next(forked: tuple[Path, Path])
     with engine(data) as one:
         log = one.open("orders")
         assert numbers(log.read(from_=damaged.last + 1))[0] == damaged.last + 1
-        with pytest.raises(StorageCorrupted, match="the checksum does not fit"):
+        with pytest.raises(StorageCorrupted, match="the checksum does not match"):
             list(log.read(from_=damaged.first))
 
 

@@ -404,7 +404,7 @@ def test_no_room_for_the_next_segment_is_no_trouble_before_it_is_needed(
     append(log, frames[:1], 0)
     assert log._preparing is not None
     log._preparing.join()
-    assert "no room for the next segment" in caplog.text
+    assert "no space for the next segment" in caplog.text
     append(log, frames[1:2], 18)
     disk.refuses_allocation = False
     append(log, frames[2:], 19)

@@ -183,7 +183,7 @@ def test_nothing_is_staged_any_more_for_a_batch_that_was_given_up(log: StoredLog
     discard_staged(log, log.directory, "w", 1, gives_up=True)
     running.write(rows(5, 5))
     assert running.close().bytes == 0
-    with pytest.raises(InvalidInput, match="given up"):
+    with pytest.raises(InvalidInput, match="discarded"):
         staging.stage("w", 1, 2, 0, SCHEMA)
     assert staging.staged_bytes() == 0
     stage(staging, 2, 0, 10, 5)
@@ -435,7 +435,7 @@ def test_an_altered_row_is_told_and_never_appended(log: StoredLog, staging: Stag
         with pytest.raises(StorageCorrupted, match="stage it again"):
             commit(log, 1, [part])
     assert (log.head(), log.writer("w")) == (0, None)
-    assert "the checksum does not fit" in check(log)[0]
+    assert "the checksum does not match" in check(log)[0]
     again = stage(staging, 1, 0, 1000, count, attempt=1)
     assert commit(log, 1, [again]).events == count, "another attempt is whole"
 
@@ -463,7 +463,7 @@ def test_what_0_1_0_staged_and_did_not_begin_to_commit_is_to_be_staged_again(log
     as_0_1_0_had_it(log)
     with pytest.raises(StorageCorrupted, match=r"0\.1\.0 wrote none.*stage it again"):
         commit(log, 1, [part])
-    assert "told to stage again" in check(log)[0]
+    assert "has to stage it again" in check(log)[0]
     assert commit(log, 1, [stage(staging, 1, 0, 0, 30)]).events == 30
 
 

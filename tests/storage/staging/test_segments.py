@@ -255,7 +255,7 @@ def test_every_byte_that_was_staged_is_looked_at(log: StoredLog) -> None:
     check_staged(log.directory, problems, [])
     assert problems and "was staged with" in problems[0]
     path.unlink()
-    with pytest.raises(StorageCorrupted, match="not there"):
+    with pytest.raises(StorageCorrupted, match="it is missing"):
         segments.check_segments(table.parent, table.stem)
 
 

@@ -142,7 +142,7 @@ def test_an_entry_that_was_changed_is_named_and_not_used(closed: Path) -> None:
             lambda: list(state.items("log")),
         ]
         for use in uses:
-            with pytest.raises(StorageCorrupted, match="kind 'log' and key 'log-7' is not what was put"):
+            with pytest.raises(StorageCorrupted, match="kind 'log' and key 'log-7' is not what was stored"):
                 use()
         assert state.get("log", "log-6") is not None
     with pytest.raises(StorageCorrupted, match=r"key 'log-7' is not.*; the entry of kind 'user' and key 'alice'"):
@@ -153,12 +153,12 @@ def test_an_entry_that_was_changed_is_named_and_not_used(closed: Path) -> None:
 def test_an_entry_that_vanished_or_came_back_is_missed(kind: str, closed: Path) -> None:
     guard = guard_of(kind, "gone", b"{}", 1)
     edited(closed / NAME, "INSERT INTO entries VALUES (?, 'gone', x'7b7d', 1, ?)", kind, guard)
-    with pytest.raises(StorageCorrupted, match="missing, or have come back"):
+    with pytest.raises(StorageCorrupted, match="missing or outdated"):
         SqliteState(closed / NAME)
     edited(closed / NAME, "DELETE FROM entries WHERE key = 'gone'")
     SqliteState(closed / NAME).close()
     edited(closed / NAME, "DELETE FROM entries WHERE kind = ?", kind)
-    with pytest.raises(StorageCorrupted, match="missing, or have come back"):
+    with pytest.raises(StorageCorrupted, match="missing or outdated"):
         SqliteState(closed / NAME)
 
 
@@ -183,7 +183,7 @@ def test_a_state_that_is_gone_is_not_begun_anew(left: bytes | None, closed: Path
     (closed / NAME).unlink()
     if left is not None:
         (closed / NAME).write_bytes(left)
-    with pytest.raises(StorageCorrupted, match="it is gone, but change"):
+    with pytest.raises(StorageCorrupted, match="it is missing, but change"):
         SqliteState(closed / NAME)
 
 
@@ -192,7 +192,7 @@ def test_a_witness_that_is_gone_or_unreadable_is_told(closed: Path) -> None:
     flip(closed / WITNESS, 0, 0)
     SqliteState(closed / NAME).close()  # the other slot counts
     flip(closed / WITNESS, SLOT_DISTANCE, 0)
-    with pytest.raises(StorageCorrupted, match="neither of its two slots can be read"):
+    with pytest.raises(StorageCorrupted, match="neither of its two slots is readable"):
         SqliteState(closed / NAME)
     (closed / WITNESS).unlink()
     with pytest.raises(StorageCorrupted, match=r"state.witness: the file is missing; .*--accept-state-loss"):

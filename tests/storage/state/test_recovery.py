@@ -176,7 +176,7 @@ def test_a_server_of_an_earlier_version_that_wrote_on_the_image_is_followed(clos
     with closing(opened(closed)) as state:
         assert content_of(state) == expected | {("log", "theirs"): StateEntry(b"{}", 1)}
         (told,) = state.mended
-        assert "made anew from state.sqlite, which has all that was confirmed" in told
+        assert "rebuilding it from state.sqlite, which has every confirmed change" in told
 
 
 @pytest.mark.parametrize("how", ["closed", "behind"])
@@ -186,7 +186,7 @@ def test_an_image_that_is_gone_is_made_anew(how: str, request: pytest.FixtureReq
         each.unlink()
     with closing(opened(directory)) as state:
         assert content_of(state) == expected and state.had_users()
-        assert "made anew from the journal" in state.mended[0]
+        assert "rebuilding it from the journal" in state.mended[0]
     with closing(opened(directory)) as state:
         assert content_of(state) == expected and state.mended == []
 
@@ -197,7 +197,7 @@ def test_a_damaged_image_is_made_anew_and_kept_aside(closed: Path, expected: Con
     damaged = (closed / STATE_NAME).read_bytes()
     with closing(opened(closed)) as state:
         assert content_of(state) == expected
-        assert "kind 'log' and key 'orders' is not what was put" in state.mended[0]
+        assert "kind 'log' and key 'orders' is not what was stored" in state.mended[0]
     (aside,) = closed.glob("state.damaged-*")
     assert (aside / STATE_NAME).read_bytes() == damaged
 
@@ -342,7 +342,7 @@ def test_a_snapshot_that_is_not_what_the_image_has_forgets_nothing(
         fill(state)
         first, real = state.journal.first, SqliteState.after
         monkeypatch.setattr(SqliteState, "after", lambda *args, **more: real(*args, **more)[:-1])
-        with pytest.raises(StorageCorrupted, match="nothing is unlinked"):
+        with pytest.raises(StorageCorrupted, match="no files are removed"):
             state.maintain(True)
         assert state.journal.first == first
         monkeypatch.undo()
@@ -372,7 +372,7 @@ def test_an_image_that_cannot_be_written_follows_later(
             fill(state)
             for _ in range(3):
                 state.maintain(True)
-            assert [record.message for record in caplog.records] == ["no room; it follows when it can"]
+            assert [record.message for record in caplog.records] == ["no room; retrying"]
             expected = content_of(state)
         state.maintain(True)
         assert state.image.serial == state.journal.head
@@ -392,7 +392,7 @@ def test_a_write_that_fails_ends_the_process_and_is_never_called_done(
         with monkeypatch.context() as failing:
             failing.setattr(engine._disk, "sync", fails)
             failing.setattr(engine._disk, "write_durably", fails)
-            with pytest.raises(EventLogError, match="the journal cannot be written"):
+            with pytest.raises(EventLogError, match="cannot write the journal"):
                 engine.state.put("kind", "a", b"2")
         assert ended and "writing failed" in ended[0]
         assert engine.state.get("kind", "a") == StateEntry(b"1", 1)
@@ -431,7 +431,7 @@ def test_an_image_of_a_backup_does_not_stand_in_for_a_damaged_journal(tmp_path: 
         each.unlink()
     shutil.copyfile(tmp_path / "backup" / STATE_NAME, tmp_path / "data" / STATE_NAME)
     (tmp_path / "data" / JOURNAL / "META.json").write_bytes(b"{")
-    with pytest.raises(StorageCorrupted, match="is not the image of this journal, but of none"):
+    with pytest.raises(StorageCorrupted, match="is not the image of any journal"):
         opened(tmp_path / "data")
 
 

@@ -148,7 +148,7 @@ class Shared:
         old = self._links.get(key)
         self._links[key] = link, expel
         if old is not None and old[0] is not link:
-            old[1](old[0], conditions.LINK_STOLEN, f"link {link.name!r} was attached anew on another connection")
+            old[1](old[0], conditions.LINK_STOLEN, f"link {link.name!r} was attached again on another connection")
 
     def detached(self, key: LinkKey, link: Link) -> None:
         """Unregister a link that is over."""

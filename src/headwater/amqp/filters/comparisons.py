@@ -91,7 +91,7 @@ def _complement(node: Node) -> Node:
 
 
 def _no_clock() -> int:
-    raise AssertionError("UTC() is no constant")
+    raise AssertionError("UTC() is not a constant")
 
 
 _NO_FIELDS: Any = None

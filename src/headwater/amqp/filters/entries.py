@@ -44,7 +44,7 @@ def read_entry(key: object, given: object, context: Context) -> Node:
 
 def _read(given: object, context: Context) -> Node:
     if not isinstance(given, Described):
-        raise context.fault(f"a described filter is expected, {show(given)} given")
+        raise context.fault(f"expected a described filter, got {show(given)}")
     descriptor: Any = given.descriptor
     is_name = isinstance(descriptor, str | int) and not isinstance(descriptor, bool)
     reader = _READERS.get(descriptor) if is_name else None
@@ -55,7 +55,7 @@ def _read(given: object, context: Context) -> Node:
 
 def _text(given: object, context: Context) -> str:
     if not isinstance(given, str):
-        raise context.fault(f"a string is expected, {show(given)} given")
+        raise context.fault(f"expected a string, got {show(given)}")
     return given
 
 
@@ -80,7 +80,7 @@ def _selector(given: object, context: Context) -> Node:
 def _query(given: object, context: Context) -> Node:
     """A DCB query, which the index answers: so it may be nested in conjunctions only."""
     if not context.is_conjunct:
-        raise context.fault("the index answers a query; it cannot stand in an any or a not filter")
+        raise context.fault("a query is answered by the index and cannot be part of an any or not filter")
     if isinstance(given, bytes):
         try:
             given = given.decode()
@@ -98,7 +98,7 @@ def _query(given: object, context: Context) -> Node:
 
 def _members(given: object, context: Context) -> list[object]:
     if not isinstance(given, list | tuple):
-        raise context.fault(f"a list of filters is expected, {show(given)} given")
+        raise context.fault(f"expected a list of filters, got {show(given)}")
     if len(given) > context.limits.list_items_max:
         raise context.fault(f"{len(given)} filters given, at most {context.limits.list_items_max} are allowed")
     context.spend(len(given))
@@ -119,7 +119,7 @@ def _not(given: object, context: Context) -> Node:
     """The filter itself, or a list of exactly one."""
     members = [given] if isinstance(given, Described) else _members(given, context)
     if len(members) != 1:
-        raise context.fault(f"a not filter has one filter, {len(members)} given")
+        raise context.fault(f"a not filter has one filter, got {len(members)}")
     with context.nested(), context.no_conjunct():
         return Not(_read(members[0], context))
 

@@ -147,10 +147,10 @@ def selector_field(identifier: str, context: Context) -> Node:
     """The field of an identifier. Raises ValueError if a selector may not use it."""
     if identifier.startswith("amqp."):
         if identifier not in _AMQP:
-            raise ValueError(f"{identifier} is no field; there are {', '.join(sorted(_AMQP))}")
+            raise ValueError(f"{identifier} is not a field; fields are {', '.join(sorted(_AMQP))}")
         return context.field(*_AMQP[identifier])
     if identifier in _JMS_REFUSED:
-        raise ValueError(f"a selector may not name {identifier}; it may name {', '.join(_JMS)}")
+        raise ValueError(f"a selector cannot use {identifier}; it can use {', '.join(_JMS)}")
     if identifier not in _JMS:
         return context.field(APPLICATION_PROPERTIES, identifier)
     section, name, conversion = _JMS[identifier]

@@ -144,7 +144,7 @@ def _token(match: re.Match[str], language: Language, position: int) -> Token:
         return Token(TokenKind.CONSTANT, text[1:-1].replace(text[0] * 2, text[0]), position)
     rest = match.string[match.end() : match.end() + 1]
     if rest and (rest.isalnum() or rest in "_$."):
-        raise ValueError(f"{show(match.string[match.start() : match.end() + 1])} is no number")
+        raise ValueError(f"{show(match.string[match.start() : match.end() + 1])} is not a number")
     if groups["hex"] is not None:
         return Token(TokenKind.CONSTANT, _hex(groups["hex"], groups.get("suffix"), language), position)
     return Token(TokenKind.CONSTANT, _number(groups["number"], groups.get("suffix") or "", language), position)
@@ -154,10 +154,10 @@ def _hex(text: str, suffix: str | None, language: Language) -> int | bytes:
     digits = text[2:]
     if not language.is_java:
         if len(digits) % 2:
-            raise ValueError(f"a binary has two hexadecimal digits a byte, {len(digits)} given")
+            raise ValueError(f"a binary has two hexadecimal digits a byte, got {len(digits)}")
         return bytes.fromhex(digits)
     if not digits or suffix not in ("", "l", "L"):
-        raise ValueError(f"{text}{suffix} is no number")
+        raise ValueError(f"{text}{suffix} is not a number")
     return _in_range(int(digits, 16), text)
 
 
@@ -165,7 +165,7 @@ def _number(text: str, suffix: str, language: Language) -> int | float:
     is_whole = text.isdigit()
     if suffix in ("d", "D", "f", "F") or not is_whole:
         if suffix in ("l", "L"):
-            raise ValueError(f"{text}{suffix} is no number")
+            raise ValueError(f"{text}{suffix} is not a number")
         value = float(text)
         if value == float("inf"):
             raise ValueError(f"{show(text)} is too large for a double")
@@ -174,7 +174,7 @@ def _number(text: str, suffix: str, language: Language) -> int | float:
         return _in_range(INTEGER_MAX + 1, text)
     if language.is_java and text[0] == "0" and len(text) > 1:
         if "8" in text or "9" in text:
-            raise ValueError(f"{text} begins with 0, and so is octal, but has other digits")
+            raise ValueError(f"{text} starts with 0 (octal) but has other digits")
         return _in_range(int(text, 8), text)
     return _in_range(int(text), text)
 
@@ -192,5 +192,5 @@ def _misfit(text: str, at: int) -> str:
     if char == "[":
         return "a delimited identifier is not closed, or is empty"
     if char == "." and at and (text[at - 1].isalnum() or text[at - 1] in "_$]"):
-        return f"a dot follows a section ({', '.join(SECTIONS)}), and a field's name follows it; else write [a.b]"
+        return f"expected SECTION.FIELD with a section of {', '.join(SECTIONS)}; for a name with a dot write [a.b]"
     return f"{show(char)} is not expected here"

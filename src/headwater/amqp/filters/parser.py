@@ -153,7 +153,7 @@ class _Parser:
             token = self._token
             escape = self._string()
             if len(escape) != 1:
-                raise self._context.fault(f"an escape is one character, {token} given", token.position)
+                raise self._context.fault(f"an escape is one character, got {token}", token.position)
         try:
             found = Pattern(pattern, escape)
         except ValueError as error:
@@ -217,7 +217,7 @@ class _Parser:
         if token.is_(*_CONSTANTS):
             return Constant(_CONSTANTS[str(token.value)])
         if token.is_("NULL"):
-            raise self._context.fault("NULL is no value to compare with; write IS NULL", token.position)
+            raise self._context.fault("NULL cannot be compared; use IS NULL", token.position)
         return self._field_or_call(token)
 
     def _field_or_call(self, token: Token) -> Node:
@@ -262,7 +262,7 @@ class _SqlParser(_Parser):
         allowed = range(function.arguments_min, function.arguments_max + 1) if function else range(1)
         if function is None or len(arguments) not in allowed:
             counts = " or ".join(map(str, allowed))
-            raise self._context.fault(f"{spelling} takes {counts} arguments, {len(arguments)} given", name.position)
+            raise self._context.fault(f"{spelling} takes {counts} arguments, got {len(arguments)}", name.position)
         self._context.spend(function.terms, name.position)
         return folded(syntax.Call(function, arguments))
 
@@ -299,7 +299,7 @@ class _SelectorParser(_Parser):
         if token.kind is not TokenKind.NAME:
             raise self._unexpected("an identifier, a literal or '('", token)
         if self._token.is_("("):
-            raise self._context.fault(f"a selector has no functions, {token} given", token.position)
+            raise self._context.fault(f"a selector has no functions, got {token}", token.position)
         try:
             return selector_field(str(token.value), self._context)
         except ValueError as error:

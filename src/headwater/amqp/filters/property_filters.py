@@ -43,12 +43,12 @@ def delivery_annotations_filter(given: object, context: Context) -> Node:
     for key, reference in _references(given, context).items():
         if key == OFFSET:
             if not isinstance(reference, str):
-                raise context.fault(f"{OFFSET} is a symbol, {show(reference)} given")
+                raise context.fault(f"{OFFSET} is a symbol, got {show(reference)}")
         elif key == TIMESTAMP:
             if not isinstance(reference, int) or isinstance(reference, bool):
-                raise context.fault(f"{TIMESTAMP} is a timestamp (ms), {show(reference)} given")
+                raise context.fault(f"{TIMESTAMP} is a timestamp (ms), got {show(reference)}")
         else:
-            raise context.fault(f"{OFFSET} and {TIMESTAMP} are allowed, {show(key)} given")
+            raise context.fault(f"expected {OFFSET} or {TIMESTAMP}, got {show(key)}")
         field = context.field(DELIVERY_ANNOTATIONS, key)
         fields.append(comparison(">", field, Constant(reference), context.latest))
     return And(tuple(fields))
@@ -58,13 +58,13 @@ def _references(given: object, context: Context) -> Mapping[str, object]:
     fields = _map(given, "fields", context)
     for key in fields:
         if not isinstance(key, str):
-            raise context.fault(f"a field is named by a symbol or a string, {show(key)} given")
+            raise context.fault(f"a field is named by a symbol or a string, got {show(key)}")
     return fields
 
 
 def _map(given: object, what: str, context: Context) -> Mapping[Any, object]:
     if not isinstance(given, Mapping):
-        raise context.fault(f"a map is expected, {show(given)} given")
+        raise context.fault(f"expected a map, got {show(given)}")
     if len(given) > context.limits.list_items_max:
         raise context.fault(f"{len(given)} {what} given, at most {context.limits.list_items_max} are allowed")
     context.spend(len(given))
@@ -87,9 +87,9 @@ def _matches(section: str, name: str, reference: object, context: Context) -> No
         if reference.startswith("&&"):
             reference = reference[1:]
         elif reference.startswith("&"):
-            raise context.fault(f"{name}: &p:, &s: and && are allowed, {show(reference)} given")
+            raise context.fault(f"{name}: expected &p:, &s: or &&, got {show(reference)}")
     elif kind_of(reference) is Kind.OTHER:
-        raise context.fault(f"{name}: a simple value is expected, {show(reference)} given")
+        raise context.fault(f"{name}: expected a simple value, got {show(reference)}")
     return IsTrue(comparison("=", field, Constant(reference), context.latest))
 
 
@@ -119,7 +119,7 @@ def headers_binding(given: object, context: Context) -> Node:
     entries = _map(given, "entries", context)
     mode = entries.get(MATCH, "all")
     if mode not in ("all", "any"):
-        raise context.fault(f"{MATCH}: `all` and `any` are allowed, {show(mode)} given")
+        raise context.fault(f"{MATCH}: expected `all` or `any`, got {show(mode)}")
     terms = tuple([_header(key, value, context) for key, value in entries.items() if not _is_reserved(key)])
     return And(terms) if mode == "all" else Or(terms)
 
@@ -130,18 +130,18 @@ def _is_reserved(key: object) -> bool:
 
 def _header(key: object, value: object, context: Context) -> Node:
     if not isinstance(key, str):
-        raise context.fault(f"a property is named by a string, {show(key)} given")
+        raise context.fault(f"a property is named by a string, got {show(key)}")
     field = context.field(APPLICATION_PROPERTIES, str(key))
     if value is None:
         return Exists(field)
     if kind_of(value) is Kind.OTHER:
-        raise context.fault(f"{key}: a simple value is expected, {show(value)} given")
+        raise context.fault(f"{key}: expected a simple value, got {show(value)}")
     return IsTrue(comparison("=", field, Constant(value), context.latest))
 
 
 def _text(given: object, context: Context) -> str:
     if not isinstance(given, str):
-        raise context.fault(f"a string is expected, {show(given)} given")
+        raise context.fault(f"expected a string, got {show(given)}")
     if len(given) > context.limits.expression_chars_max:
         problem = f"{len(given)} characters given, at most {context.limits.expression_chars_max} are allowed"
         raise context.fault(problem, context.limits.expression_chars_max + 1)

@@ -119,7 +119,7 @@ _NODES = (
 
 
 def _no_clock() -> int:
-    raise AssertionError("what looks at the clock is not evaluated here")
+    raise AssertionError("functions of the clock are not supported here")
 
 
 _OF_LOGS = frozenset(
@@ -165,7 +165,7 @@ def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimit
         descriptor = descriptor_of(key, value)
         if descriptor == TRANSFORMATION:
             if transformation is not None:
-                raise InvalidFilter(str(key), "there is another transformation")
+                raise InvalidFilter(str(key), "only one transformation is allowed")
             transformation = read_transformation(value)
         elif descriptor in _OF_LOGS:
             continue

@@ -96,14 +96,14 @@ class ConsumerGroups(ReadOnly):
         node: EventLogNode = await self._container.nodes.node_of(log)
         members = sum(owner is not None for owner in node.groups.owners(group))
         if members:
-            problem = f"the group has {members} members; delete the links of receivers, and end the workers, first"
+            problem = f"the group has {members} members; delete the receivers' links and stop the workers first"
             raise OperationRefused(Status.CONFLICT, problem)
         return node
 
     def _key(self, name: str) -> tuple[str, str]:
         parts = parted(name, 2)
         if parts is None:
-            raise OperationRefused(Status.NOT_FOUND, f"a consumer group's name is LOG/GROUP, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"a consumer group's name is LOG/GROUP, got {show(name)}")
         log, group = parts
         return log, group
 
@@ -125,10 +125,10 @@ def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
     partitions = {str(number): number for number in range(node.partitions)}
     for key, after in given.items():
         if key not in partitions:
-            problem = f"positions: partitions 0 to {node.partitions - 1} are there, {show(key)} given"
+            problem = f"positions: expected partition 0 to {node.partitions - 1}, got {show(key)}"
             raise OperationRefused(Status.BAD_REQUEST, problem)
         if not isinstance(after, int) or isinstance(after, bool) or not 0 <= after <= head:
-            problem = f"positions: of partition {key}, 0 to the head, {head}, is allowed, {show(after)} given"
+            problem = f"positions: partition {key}: expected 0 to the head {head}, got {show(after)}"
             raise OperationRefused(Status.BAD_REQUEST, problem)
         node.log.check_position(after + 1)
         afters[partitions[key]] = after
@@ -151,7 +151,9 @@ async def positions_of(container: Container, log: str) -> Positions:
 async def check_stored(node: EventLogNode) -> None:
     """Store a change before it is answered. Raises OperationRefused if that fails."""
     if await node.store_all() is not None:
-        problem = "the change is made, and lost if the server ends now: it cannot be stored at present; see its log"
+        problem = (
+            "the change was made but could not be stored, and is lost if the server stops now; see the server's log"
+        )
         raise OperationRefused(Status.OUTCOME_UNKNOWN, problem)
 
 
@@ -210,7 +212,7 @@ class DurableLinks(ReadOnly):
     async def _found(self, name: str) -> tuple[str, Positions, Remembered]:
         parts = parted(name, 3)
         if parts is None:
-            raise OperationRefused(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, got {show(name)}")
         log, container, link = parts
         positions = await positions_of(self._container, log)
         found = positions.remembered(container, link)

@@ -241,7 +241,7 @@ class NotificationLink(LinkEnd):
             self._skip(notification)
             return
         if self._bytes_max is not None and len(message) > self._bytes_max:
-            problem = f"a notification has {len(message)} bytes, the link takes {self._bytes_max}"
+            problem = f"a notification has {len(message)} bytes, the link's maximum is {self._bytes_max}"
             self._transport.expel(self._link, conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
             return
         self.deliveries += 1
@@ -264,5 +264,5 @@ def _transformation(
     if given is None:
         return wanted.transformation, None
     if wanted.transformation is not None:
-        raise InvalidFilter(TRANSFORMATION, "it is given among the filters and among the link's properties")
+        raise InvalidFilter(TRANSFORMATION, "it is given both as a filter and as a link property; give it once")
     return read_transformation(given), {TRANSFORMATION: given}

@@ -77,7 +77,7 @@ class ManagementNode:
         The link never gets credit: only this node sends there. Raises LinkFault.
         """
         if target.address is not None or not TEMPORARY & {str(each) for each in target.capabilities or ()}:
-            problem = "the only dynamic targets are temporary queues for answers of $management"
+            problem = "dynamic targets are only supported as reply queues of $management"
             raise LinkFault(conditions.NOT_IMPLEMENTED, problem)
         assert link.remote is not None
         made = Target(

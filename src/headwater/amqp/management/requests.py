@@ -41,7 +41,7 @@ def attach_requests(node: ManagementNode, transport: Transport, link: Receiver, 
     assert link.remote is not None
     of_connection = node.requests.setdefault(transport, set())
     if len(of_connection) >= LINKS_MAX:
-        problem = f"this connection has {len(of_connection)} links to $management with those whose answers wait"
+        problem = f"this connection has {len(of_connection)} links to $management, including those with pending answers"
         raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"{problem}, and no more are allowed")
     transport.steal(link)
     link.accept(
@@ -99,14 +99,14 @@ class Requests(LinkEnd):
 
     def _read(self, delivery: Delivery) -> RequestMessage:
         if delivery.payload is None:
-            problem = f"the request has {delivery.bytes} bytes, {REQUEST_BYTES_MAX} are allowed"
+            problem = f"the request has {delivery.bytes} bytes, at most {REQUEST_BYTES_MAX} are allowed"
             raise MessageFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
         request = read_request(delivery.payload)
         if self._replies_for(request) is None:
             given = "none" if request.reply_to is None else show(request.reply_to)
             problem = (
                 f"reply-to: {given} given; the address of a dynamic source, or the target address of a receiver from "
-                "$management, of this connection is needed"
+                "$management, of this connection is required"
             )
             raise MessageFault(conditions.PRECONDITION_FAILED, problem)
         return request
@@ -160,7 +160,7 @@ class Requests(LinkEnd):
             problem = "internal error; see the server's log"
             return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)
         if replies.bytes_max is not None and len(message) > replies.bytes_max:
-            problem = f"the answer has {len(message)} bytes, your link takes {replies.bytes_max}; ask for less of it"
+            problem = f"the answer has {len(message)} bytes, your link's maximum is {replies.bytes_max}; ask for less"
             return answer_message(Answer(Status.BAD_REQUEST, {}, problem), request)
         return message
 

@@ -31,17 +31,17 @@ def read_transformation(given: object) -> Transformation:
     """Parse a transformation from its map. Raises InvalidFilter, which says what is wrong with it."""
     value = given.value if isinstance(given, Described) else given
     if not isinstance(value, Mapping):
-        raise _fault(f"a map is expected, {show(value)} given")
+        raise _fault(f"expected a map, got {show(value)}")
     if unknown := [key for key in value if key not in (REQUESTED, COMPACT)]:
-        raise _fault(f"{show(unknown[0])} is not known; {REQUESTED} and {COMPACT} are")
+        raise _fault(f"{show(unknown[0])} is unknown; {REQUESTED} and {COMPACT} are")
     names = value.get(REQUESTED)
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
-        raise _fault(f"{REQUESTED}: a list of strings is needed, {show(names)} given")
+        raise _fault(f"{REQUESTED}: expected a list of strings, got {show(names)}")
     if len(names) > ATTRIBUTES_MAX:
         raise _fault(f"{REQUESTED}: {len(names)} given, at most {ATTRIBUTES_MAX} are allowed")
     is_compact = value.get(COMPACT)
     if is_compact is not None and not isinstance(is_compact, bool):
-        raise _fault(f"{COMPACT}: true or false is expected, {show(is_compact)} given")
+        raise _fault(f"{COMPACT}: expected true or false, got {show(is_compact)}")
     return Transformation(tuple(str(name) for name in names), bool(is_compact))
 
 

@@ -48,7 +48,7 @@ def kept_header(section: bytes) -> bytes:
 def header_values(section: bytes) -> list[object]:
     """The values of a header's fields, as many as it has. Raises MessageFault if it is not a header."""
     if len(section) > HEADER_BYTES_MAX:
-        problem = f"{len(section)} bytes given, at most {HEADER_BYTES_MAX} are taken for {len(HEADER_FIELDS)} fields"
+        problem = f"{len(section)} bytes given, at most {HEADER_BYTES_MAX} are allowed for {len(HEADER_FIELDS)} fields"
         raise MessageFault(DECODE_ERROR, f"the header is too long: {problem}")
     try:
         described, _ = decode(section, 0, len(section))
@@ -56,10 +56,10 @@ def header_values(section: bytes) -> list[object]:
         raise MessageFault(DECODE_ERROR, f"the header cannot be decoded: {error}") from None
     values = described.value  # type: ignore[attr-defined]
     if not isinstance(values, list) or len(values) > len(HEADER_FIELDS):
-        raise MessageFault(DECODE_ERROR, f"the header is no list of at most {len(HEADER_FIELDS)} fields")
+        raise MessageFault(DECODE_ERROR, f"the header is not a list of at most {len(HEADER_FIELDS)} fields")
     for name, value, kind in zip(HEADER_FIELDS, values, _KINDS, strict=False):
         if value is not None and type(value) is not kind:
-            problem = f"{kind.__name__.lower()} is expected, {type(value).__name__.lower()} given"
+            problem = f"expected {kind.__name__.lower()}, got {type(value).__name__.lower()}"
             raise MessageFault(DECODE_ERROR, f"header, {name}: {problem}")
     return values
 

@@ -193,7 +193,7 @@ def _target_partition(message: bytes, spans: Spans) -> str | None:
     value = annotations.get(TARGET_PARTITION.decode())  # type: ignore[attr-defined]
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    problem = f"{TARGET_PARTITION.decode()}: a symbol or a string is expected, {show(value)} given"
+    problem = f"{TARGET_PARTITION.decode()}: expected a symbol or a string, got {show(value)}"
     raise MessageFault(INVALID_FIELD, problem)
 
 

@@ -71,9 +71,9 @@ def _section(message: bytes, sections: Sections, name: str, span: Span) -> dict[
         start, end = sections.payload
         return {**shown, "payload": {"at": start, "bytes": end - start}}
     if name == "body" and sections.body_kind in (DATAS, SEQUENCE):
-        return {**shown, "problem": "a body of several sections is not taken apart"}
+        return {**shown, "problem": "a body of several sections is not decoded"}
     if stop - at > SECTION_BYTES_MAX:
-        return {**shown, "problem": f"longer than {SECTION_BYTES_MAX} bytes: it is not taken apart"}
+        return {**shown, "problem": f"longer than {SECTION_BYTES_MAX} bytes: it is not decoded"}
     try:
         return {**shown, "value": as_json(decode_section(message, span))}
     except DecodeError as error:

@@ -49,7 +49,7 @@ class Expiry(IntEnum):
             if policy.symbol == symbol:
                 return policy
         allowed = ", ".join(policy.symbol for policy in cls)
-        raise LinkFault(INVALID_FIELD, f"expiry-policy: {show(symbol)} given, allowed: {allowed}")
+        raise LinkFault(INVALID_FIELD, f"expiry-policy: expected one of {allowed}, got {show(symbol)}")
 
 
 @dataclass(slots=True)
@@ -152,7 +152,7 @@ class Positions:
             _check_name("container-id", container)
             _check_name("link name", link)
             if len(self._remembered) >= self._termini_max:
-                problem = f"this log remembers {len(self._remembered)} receivers, and no more are allowed"
+                problem = f"this log remembers {len(self._remembered)} receivers, the maximum"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
             self._count(len(source))
             remembered = Remembered(container, link, Position(after), expiry, timeout_s, is_durable, source)
@@ -223,7 +223,7 @@ class Positions:
             if more_bytes <= 0:
                 self._share.give(-more_bytes)
             elif not self._share.take(more_bytes):
-                problem = f"there is no memory to remember another source of {more_bytes} bytes"
+                problem = f"there is not enough memory to remember another source of {more_bytes} bytes"
                 held = f"those of this log take {self._sources_bytes}"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, f"{problem}; {held}; try again later")
         self._sources_bytes += more_bytes
@@ -249,7 +249,7 @@ class Positions:
             return
         known = self._groups.keys() | self._epochs.keys()
         if len(known) >= self._termini_max:
-            problem = f"this log remembers {len(known)} positions of groups, and no more are allowed"
+            problem = f"this log remembers {len(known)} group positions, the maximum"
             raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
 
     def of_group(self, group: str, partitions: int) -> GroupRecord:
@@ -387,5 +387,5 @@ def remembers(state: StateStore, incarnation: str, container: str, link: str) ->
 
 def _check_name(what: str, name: str) -> None:
     if not (1 <= len(name) <= NAME_CHARS_MAX and name.isprintable()):
-        problem = f"1 to {NAME_CHARS_MAX} printable characters are needed where it is to be remembered"
-        raise LinkFault(INVALID_FIELD, f"{what}: {problem}, {show(name)} given")
+        problem = f"1 to {NAME_CHARS_MAX} printable characters are required for a durable link"
+        raise LinkFault(INVALID_FIELD, f"{what}: {problem}, got {show(name)}")

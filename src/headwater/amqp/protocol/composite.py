@@ -197,4 +197,4 @@ def _write_member(out: bytearray, value: object) -> None:
     elif isinstance(value, Described):
         encode_into(out, value)
     else:
-        raise EncodeError(f"a composite or described value is expected, {shown(value)} given")
+        raise EncodeError(f"expected a composite or described value, got {shown(value)}")

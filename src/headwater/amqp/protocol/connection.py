@@ -146,7 +146,9 @@ class Connection(Negotiation):
         if self.stage is Stage.OVER:
             return []
         if self._idle_s is not None and now - self._heard_at >= self._idle_s and self.stage is Stage.FRAMES:
-            problem = f"nothing came for {now - self._heard_at:.0f} s; the idle time-out is {self._idle_s:.0f} s"
+            problem = (
+                f"nothing was received for {now - self._heard_at:.0f} s; the idle time-out is {self._idle_s:.0f} s"
+            )
             self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
         elif self._remote_idle_s is not None and not self._out and now - self._sent_at >= self._remote_idle_s / 2:
             self._write(EMPTY_FRAME)
@@ -254,7 +256,7 @@ class Connection(Negotiation):
     def hold(self, size: int) -> None:
         """Reserve memory for a piece of a message. Raises LinkFault if there is none."""
         if not self.settings.take(size * PARTIAL_FACTOR):
-            problem = f"there is no memory for {size} more bytes of an unfinished message; try again later"
+            problem = f"there is not enough memory for {size} more bytes of an unfinished message; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def release(self, size: int) -> None:
@@ -268,14 +270,14 @@ class Connection(Negotiation):
         """
         size = LINK_BYTES + held_bytes(attach)
         if not self.settings.take(size):
-            problem = f"there is no memory for a link more, which needs {size} bytes; try again later"
+            problem = f"there is not enough memory for another link, which needs {size} bytes; try again later"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
         link.held_bytes = size
         key = link.name, link.is_sender
         old = self._attached.get(key)
         self._attached[key] = link
         if old is not None and not old.is_detaching:
-            old.fail(LinkFault(conditions.LINK_STOLEN, "a link of this name was attached anew"))
+            old.fail(LinkFault(conditions.LINK_STOLEN, "a link of this name was attached again"))
 
     def detached(self, link: Link) -> None:
         """Forget a link that is over."""
@@ -364,7 +366,7 @@ class Connection(Negotiation):
             self._on_close(performative)
         elif self.stage is not Stage.FRAMES:
             raise ConnectionFault(
-                conditions.ILLEGAL_STATE, f"an open is expected, {type(performative).__name__.lower()} given"
+                conditions.ILLEGAL_STATE, f"expected an open, got {type(performative).__name__.lower()}"
             )
         elif isinstance(performative, Begin):
             self._on_begin(performative, channel)
@@ -397,14 +399,16 @@ class Connection(Negotiation):
 
     def _on_open(self, opened: Open, channel: int) -> None:
         if self.stage is not Stage.OPEN:
-            raise ConnectionFault(conditions.ILLEGAL_STATE, "the connection is open already")
+            raise ConnectionFault(conditions.ILLEGAL_STATE, "the connection is already open")
         if channel:  # before negotiation, 0 is the only channel (2.4.1)
-            raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, f"open on channel {channel}, only 0 is allowed")
+            raise ConnectionFault(
+                conditions.CONNECTION_FRAMING_ERROR, f"expected the open on channel 0, got channel {channel}"
+            )
         if opened.max_frame_size < FRAME_MIN:
-            problem = f"max-frame-size is at least {FRAME_MIN}, {opened.max_frame_size} given"
+            problem = f"max-frame-size must be at least {FRAME_MIN}, got {opened.max_frame_size}"
             raise ConnectionFault(conditions.INVALID_FIELD, problem)
         if opened.idle_time_out is not None and 0 < opened.idle_time_out < IDLE_MS_MIN:
-            problem = f"idle-time-out is at least {IDLE_MS_MIN} ms here, {opened.idle_time_out} given"
+            problem = f"idle-time-out must be at least {IDLE_MS_MIN} ms here, got {opened.idle_time_out}"
             raise ConnectionFault(conditions.NOT_ALLOWED, problem)
         self.remote = opened
         self.frame_bytes_max = min(opened.max_frame_size, max(self.settings.frame_bytes_max, FRAME_MIN))
@@ -414,7 +418,7 @@ class Connection(Negotiation):
 
     def _on_close(self, close: Close) -> None:
         if self.stage is Stage.OPEN and not self._is_open_sent and self.is_server:
-            raise ConnectionFault(conditions.ILLEGAL_STATE, "an open is expected, close given")
+            raise ConnectionFault(conditions.ILLEGAL_STATE, "expected an open, got close")
         self.close()
         self._end(ConnectionClosed(close.error))
 
@@ -431,7 +435,7 @@ class Connection(Negotiation):
         else:
             session = self._new_session()
             if session is None:
-                problem = "no channel is free, or there is no memory for a session more"
+                problem = "no channel is free, or there is not enough memory for another session"
                 raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             self.open()  # a peer that sent begin together with open is answered in order too
             self._send_begin(session, channel)
@@ -483,7 +487,7 @@ class Connection(Negotiation):
     def _keep(self, data: bytes) -> bool:
         """Keep a part of a frame; if there is no room, the connection fails, and the result is False."""
         if not self.settings.take(len(data)):
-            problem = f"there is no memory for {len(data)} more bytes of a frame; try again later"
+            problem = f"there is not enough memory for {len(data)} more bytes of a frame; try again later"
             self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
             return False
         self._chunks.append(data)

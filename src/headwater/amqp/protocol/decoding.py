@@ -83,14 +83,14 @@ def _unknown(buffer: bytes, at: int, depth: int) -> Read:
 
 def _boolean(buffer: bytes, at: int, depth: int) -> Read:
     if buffer[at] > 1:
-        raise DecodeError(f"a boolean is 0 or 1, not {buffer[at]}", at)
+        raise DecodeError(f"a boolean must be 0 or 1, not {buffer[at]}", at)
     return buffer[at] == 1, at + 1
 
 
 def _char(buffer: bytes, at: int, depth: int) -> Read:
     point: int = U32.unpack_from(buffer, at)[0]
     if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-        raise DecodeError(f"0x{point:x} is no Unicode character", at)
+        raise DecodeError(f"0x{point:x} is not a Unicode character", at)
     return Char(chr(point)), at + 4
 
 

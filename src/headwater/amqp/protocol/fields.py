@@ -141,7 +141,7 @@ def _check_elements(buffer: bytes, at: int, head: int) -> None:
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
     if not isinstance(value, (tuple, list)) or not all(isinstance(symbol, str) for symbol in value):
-        raise EncodeError(f"a tuple of symbols is expected, {shown(value)} given")
+        raise EncodeError(f"expected a tuple of symbols, got {shown(value)}")
     if value:
         encode_into(out, Array(map(Symbol, value)))
     else:

@@ -186,7 +186,7 @@ class Sender(Link):
         """Raises LinkFault if a message of that size is larger than the receiver takes (2.7.3, max-message-size)."""
         bytes_max = self.remote.max_message_size if self.remote is not None else None
         if bytes_max and size > bytes_max:
-            problem = f"the next message has {size} bytes, and the receiver takes {bytes_max}"
+            problem = f"the next message has {size} bytes, the receiver's maximum is {bytes_max}"
             raise LinkFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
 
     def send(
@@ -379,10 +379,10 @@ class Receiver(Link):
         if delivery_id is None or tag is None:
             raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
         if len(tag) > TAG_BYTES_MAX:
-            problem = f"a delivery-tag has up to {TAG_BYTES_MAX} bytes, {len(tag)} given"
+            problem = f"a delivery-tag has up to {TAG_BYTES_MAX} bytes, got {len(tag)}"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if self.credit <= 0:
-            raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer came without credit")
+            raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer was sent without credit")
         if fields.whole is not None and not self.is_second:
             _check_settle_mode(fields.whole)
         self.credit -= 1
@@ -473,7 +473,7 @@ class _Partial:
             problem = f"delivery {fields.delivery_id} begins before the last transfer of {self.delivery_id}"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if fields.tag is not None and fields.tag != first.tag:
-            problem = f"delivery-tag: a further transfer of delivery {self.delivery_id} has another one than its first"
+            problem = f"delivery-tag: a further transfer of delivery {self.delivery_id} differs from its first"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if fields.message_format is not None and fields.message_format != (first.message_format or 0):
             problem = f"message-format: {fields.message_format:#x} given, the first transfer of delivery"

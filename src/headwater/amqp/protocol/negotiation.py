@@ -171,9 +171,9 @@ class Negotiation:
 def bad_head(size: int, doff: int, kind: int, size_max: int, expected: int = 0) -> ConnectionFault:
     """The error in a frame's head (2.3.1): its size, data offset or type."""
     if size > size_max:
-        problem = f"a frame of {size} bytes came, {size_max} are allowed"
+        problem = f"a frame has {size} bytes, at most {size_max} are allowed"
     elif doff < 2 or doff * 4 > size:
         problem = f"a frame of {size} bytes has a header of {doff} words"
     else:
-        problem = f"a frame of type {expected} is expected, {kind} given"
+        problem = f"expected a frame of type {expected}, got {kind}"
     return ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)

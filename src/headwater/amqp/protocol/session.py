@@ -170,7 +170,7 @@ class Session:
         """
         held_bytes = sum(len(part) for part in parts if not isinstance(part, memoryview))
         if not self.connection.settings.take(held_bytes):
-            problem = f"there is no memory for a message of {sum(map(len, parts))} bytes; try again later"
+            problem = f"there is not enough memory for a message of {sum(map(len, parts))} bytes; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
         try:
             delivery_id = self.next_delivery_id(None if is_settled else (link, context))
@@ -210,14 +210,14 @@ class Session:
     def expect_delivery_id(self, delivery_id: int) -> None:
         """Check that a new delivery has the next id. Raises SessionFault."""
         if self._expected_delivery_id not in (None, delivery_id):
-            problem = f"delivery-id {self._expected_delivery_id} is the next, {delivery_id} given"
+            problem = f"delivery-id {self._expected_delivery_id} is the next, got {delivery_id}"
             raise SessionFault(conditions.INVALID_FIELD, problem)
         self._expected_delivery_id = (delivery_id + 1) & SERIAL
 
     def expect_outcome(self, delivery_id: int, link: Receiver, tag: bytes) -> None:
         """Track a delivery whose sender expects an outcome. Raises SessionFault if too many are unsettled."""
         if len(self._received) >= self.connection.settings.unsettled_max:
-            problem = f"{len(self._received)} deliveries of this session are unsettled, which is all that are allowed"
+            problem = f"{len(self._received)} deliveries of this session are unsettled, the maximum"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
         if len(self._sent) + len(self._received) >= self._covered and not self._cover(1):
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, self._no_room)
@@ -276,9 +276,7 @@ class Session:
         self._next_incoming_id = (self._next_incoming_id + 1) & SERIAL
         self._incoming_window -= 1
         if self._incoming_window < 0:
-            raise SessionFault(
-                conditions.SESSION_WINDOW_VIOLATION, "a transfer came though the incoming window was used up"
-            )
+            raise SessionFault(conditions.SESSION_WINDOW_VIOLATION, "a transfer was sent beyond the incoming window")
         link = self._by_remote_handle.get(fields.handle)
         if link is None:
             raise SessionFault(
@@ -288,7 +286,7 @@ class Session:
             if fields.delivery_id is not None:  # it was sent before the peer saw our detach, and counts
                 self._expected_delivery_id = (fields.delivery_id + 1) & SERIAL
             if not (link.is_detaching or link.is_over):
-                link.fail(LinkFault(conditions.NOT_ALLOWED, "a transfer came on a link on which its sender receives"))
+                link.fail(LinkFault(conditions.NOT_ALLOWED, "a transfer was sent on a link whose peer is the receiver"))
         else:
             try:
                 link.on_transfer(fields, buffer, end)
@@ -333,7 +331,7 @@ class Session:
         if seen is None:
             ahead = self._next_outgoing_id  # the peer has seen nothing yet: our ids begin at 0
         if ahead >= _HALF:
-            raise SessionFault(conditions.INVALID_FIELD, f"next-incoming-id {seen} was not sent yet")
+            raise SessionFault(conditions.INVALID_FIELD, f"next-incoming-id {seen} has not been sent yet")
         was_shut = self._remote_window <= 0
         self._remote_window = flow.incoming_window - ahead
         if self._large and self._remote_window > 0:
@@ -351,9 +349,9 @@ class Session:
     def on_attach(self, attach: Attach) -> None:
         """Handle the peer's attach, which may answer ours. Raises SessionFault, ConnectionFault."""
         if attach.handle in self._by_remote_handle:
-            raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is attached already")
+            raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is already attached")
         if attach.handle > self.connection.settings.handle_max:
-            problem = f"handle {attach.handle} given, up to {self.connection.settings.handle_max} is allowed"
+            problem = f"expected a handle up to {self.connection.settings.handle_max}, got {attach.handle}"
             raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)
         link = self._awaited(attach)
         if link is None:
@@ -459,7 +457,7 @@ class Session:
     def _cover_sent(self) -> None:
         """Reserve memory for the next outgoing deliveries. Raises LinkFault if there is none."""
         if not self._cover(COVERED_STEP):
-            problem = "there is no memory to remember another unsettled delivery; try again later"
+            problem = "there is not enough memory for another unsettled delivery; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def _uncover(self) -> None:
@@ -473,7 +471,7 @@ class Session:
     @property
     def _no_room(self) -> str:
         count = len(self._received)
-        return f"there is no memory for more unsettled deliveries than these {count}; try again later"
+        return f"there is not enough memory for more unsettled deliveries than these {count}; try again later"
 
     def _forget_large(self, link: Sender) -> None:
         """Drop the incomplete deliveries of a link that is no longer attached."""

@@ -48,7 +48,7 @@ def read_transfer(buffer: bytes, at: int, end: int) -> TransferFields:
             return fields
     transfer, payload_at = decode_performative(buffer, at, end)
     if not isinstance(transfer, Transfer):
-        raise DecodeError(f"a transfer is expected, {type(transfer).__name__} given", at)
+        raise DecodeError(f"expected a transfer, got {type(transfer).__name__}", at)
     return TransferFields(
         transfer.handle,
         transfer.delivery_id,
@@ -138,7 +138,7 @@ def read_disposition(buffer: bytes, at: int, end: int) -> DispositionFields:
             return fields
     disposition, _ = decode_performative(buffer, at, end)
     if not isinstance(disposition, Disposition):
-        raise DecodeError(f"a disposition is expected, {type(disposition).__name__} given", at)
+        raise DecodeError(f"expected a disposition, got {type(disposition).__name__}", at)
     first = disposition.first
     last = first if disposition.last is None else disposition.last
     return DispositionFields(bool(disposition.role), first, last, disposition.settled, disposition.state)

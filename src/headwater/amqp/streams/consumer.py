@@ -244,7 +244,7 @@ class ConsumerLink(LinkEnd):
         if more > 0:
             more += -more % COVERED_STEP
             if not self._transport.share.take(more):
-                problem = f"there is no memory to remember {self.position.open} unsettled events; try again later"
+                problem = f"there is not enough memory to track {self.position.open} unsettled events; try again later"
                 raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             self._covered += more
         elif more < -4 * COVERED_STEP:

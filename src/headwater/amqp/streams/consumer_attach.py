@@ -302,7 +302,7 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
         return None
     partition = partition_number(binding.partition, partitions)
     if partition is None:
-        problem = f"partition {binding.partition!r} given, 0 to {partitions - 1} is allowed"
+        problem = f"expected partition 0 to {partitions - 1}, got {binding.partition!r}"
         raise LinkFault(conditions.NOT_FOUND, problem)
     return partition
 

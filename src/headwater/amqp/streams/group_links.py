@@ -40,10 +40,10 @@ async def attach_group_link(transport: Transport, link: Sender, source: Source, 
     given = link.remote.properties or {}
     for name in (CONSUMER_GROUP, PARTITION, EPOCH, RESET):
         if given.get(name) is not None:
-            problem = f"{show(given[name])} given; the address names the consumer group, which deals the partitions"
+            problem = f"{show(given[name])} given; the address names the consumer group, which assigns the partitions"
             raise conditions.LinkFault(conditions.INVALID_FIELD, f"{name}: {problem}")
     if is_browse(transport, link.remote, source):
-        problem = f"a browse would take events from the consumer group {show(group)}; browse the log"
+        problem = f"a browsing receiver would take events from the consumer group {show(group)}; browse the log"
         raise conditions.LinkFault(conditions.NOT_ALLOWED, f"{problem} {show(node.log.name)} instead")
     attaching = await read_attach(transport, link, source, node)
     if attaching is None:

@@ -133,7 +133,7 @@ class Groups:
         group = self._groups.get(name)
         if group is None:
             if self._is_full:
-                problem = f"there are {len(self._groups)} consumer groups, and no more are allowed"
+                problem = f"there are {len(self._groups)} consumer groups, the maximum"
                 return [Refuse(link, conditions.RESOURCE_LIMIT_EXCEEDED, problem)]
             group = self._groups[name] = Group(name, self._partitions, self._settings)
         wanted = _Pending(connection, None, epoch, raises_epoch, has_several)
@@ -221,9 +221,7 @@ class Group:
         connection, _, epoch, raises_epoch, has_several = wanted
         if epoch is not None and not 0 <= epoch <= EPOCH_MAX:
             return [
-                Refuse(
-                    link, conditions.INVALID_FIELD, f"event-streams-epoch: {epoch} given, 0 to {EPOCH_MAX} is allowed"
-                )
+                Refuse(link, conditions.INVALID_FIELD, f"event-streams-epoch: expected 0 to {EPOCH_MAX}, got {epoch}")
             ]
         if partition is not None:
             return self._claim(link, connection, now, partition, epoch)
@@ -288,11 +286,11 @@ class Group:
         given = "none" if epoch is None else str(epoch)
         if owner is not None and (epoch is None or epoch <= recorded):
             problem = (
-                f"has a receiver in the group {self.name!r}; an epoch above {recorded} takes it over, {given} given"
+                f"has a receiver in the group {self.name!r}; a takeover needs an epoch above {recorded}, got {given}"
             )
             return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         if epoch is not None and epoch < recorded:
-            problem = f"was taken over in the group {self.name!r} with epoch {recorded}, {given} given"
+            problem = f"was taken over in the group {self.name!r} with epoch {recorded}, got {given}"
             return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         actions: list[Action] = []
         if owner is not None:

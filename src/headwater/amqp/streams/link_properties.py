@@ -39,22 +39,22 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
     if group is not None:
         check_group(group, CONSUMER_GROUP)
     if not isinstance(is_reset, bool):
-        raise LinkFault(INVALID_FIELD, f"{RESET}: true or false is expected, {show(is_reset)} given")
+        raise LinkFault(INVALID_FIELD, f"{RESET}: expected true or false, got {show(is_reset)}")
     if is_reset and group is None:
-        raise LinkFault(INVALID_FIELD, f"{RESET}: it is the position of a consumer group; give {CONSUMER_GROUP} too")
+        raise LinkFault(INVALID_FIELD, f"{RESET}: it resets a consumer group; also give {CONSUMER_GROUP} too")
     if epoch is None:
         return Binding(partition, group, None, is_reset)
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
-        raise LinkFault(INVALID_FIELD, f"{EPOCH}: a whole number from 0 on is expected, {show(epoch)} given")
+        raise LinkFault(INVALID_FIELD, f"{EPOCH}: expected a whole number of 0 or more, got {show(epoch)}")
     if group is None:
-        raise LinkFault(INVALID_FIELD, f"{EPOCH}: it counts within a consumer group; give {CONSUMER_GROUP} too")
+        raise LinkFault(INVALID_FIELD, f"{EPOCH}: it belongs to a consumer group; also give {CONSUMER_GROUP} too")
     return Binding(partition, group, int(epoch), is_reset)
 
 
 def check_group(name: str, where: str) -> None:
     """Raises LinkFault if a consumer group cannot have that name; `where` says where the name comes from."""
     if not (1 <= len(name) <= GROUP_CHARS_MAX and name.isprintable()):
-        problem = f"1 to {GROUP_CHARS_MAX} printable characters are allowed, {show(name)} given"
+        problem = f"expected 1 to {GROUP_CHARS_MAX} printable characters, got {show(name)}"
         raise LinkFault(INVALID_FIELD, f"{where}: {problem}")
 
 
@@ -81,4 +81,4 @@ def _text(given: Mapping[object, object], name: Symbol) -> str | None:
     value = given.get(name)
     if value is None or isinstance(value, str):
         return None if value is None else str(value)
-    raise LinkFault(INVALID_FIELD, f"{name}: a symbol or a string is expected, {show(value)} given")
+    raise LinkFault(INVALID_FIELD, f"{name}: expected a symbol or a string, got {show(value)}")

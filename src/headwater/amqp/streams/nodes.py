@@ -136,7 +136,9 @@ class Nodes:
         except Exception as error:  # storage refused, as for a former primary; the next run counts more as downtime
             is_ours = not isinstance(error, EventLogError)
             _logger.warning(
-                "the time of this run was not stored", exc_info=is_ours, extra={"fields": {"problem": str(error)}}
+                "the start time of this server was not stored",
+                exc_info=is_ours,
+                extra={"fields": {"problem": str(error)}},
             )
 
     async def _open(self, name: str) -> EventLogNode:

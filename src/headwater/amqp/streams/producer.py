@@ -317,7 +317,7 @@ class Producer(LinkEnd):
         if delivery.whole is not None and delivery.whole.resume and self._is_known(delivery):
             return None, None
         if delivery.payload is None:
-            problem = f"the message has {delivery.bytes} bytes, {self._link.message_bytes_max} are allowed"
+            problem = f"the message has {delivery.bytes} bytes, at most {self._link.message_bytes_max} are allowed"
             raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
         if delivery.message_format:
             raise AmqpError(
@@ -328,7 +328,7 @@ class Producer(LinkEnd):
             return event, bound
         partition = partition_number(target, node.partitions)
         if partition is None:
-            problem = f"target partition {show(target)} given, 0 to {node.partitions - 1} is allowed"
+            problem = f"expected target partition 0 to {node.partitions - 1}, got {show(target)}"
             raise AmqpError(conditions.NOT_FOUND, problem)
         if bound is not None and partition != bound:
             raise AmqpError(conditions.NOT_ALLOWED, f"the link is bound to partition {bound}, {target} is the target")
@@ -428,7 +428,7 @@ def destination(message: bytes) -> str:
     except DecodeError as error:
         raise MessageFault(conditions.DECODE_ERROR, str(error)) from None
     if properties is None or not isinstance(properties.to, str):
-        problem = "the link has no target address, and the message no `to`; give one of them"
+        problem = "the link has no target address and the message has no `to`; set one of them"
         raise AmqpError(conditions.INVALID_FIELD, problem)
     return properties.to
 

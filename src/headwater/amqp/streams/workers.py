@@ -88,7 +88,7 @@ class GroupWorkers(Workers):
         node = await self._nodes.node_of(key.log)
         head = node.log.head()
         if not 0 <= sequence_number <= head:
-            raise InvalidPosition(f"{sequence_number} given, 0 to the head {head} is allowed", "sequence_number")
+            raise InvalidPosition(f"expected 0 to the head {head}, got {sequence_number}", "sequence_number")
         worker = self._of.get(node, {}).get(key)
         member = None if worker is None else worker.holder_of(partition, epoch)
         if member is None:
@@ -350,4 +350,4 @@ def _check_places(workers: Iterable[GroupWorker], key: WorkerKey, peer: str) -> 
 
 def _check(name: str, given: int, lowest: int, highest: int) -> None:
     if not lowest <= given <= highest:
-        raise InvalidInput(f"{given} given, {lowest} to {highest} is allowed", name)
+        raise InvalidInput(f"expected {lowest} to {highest}, got {given}", name)

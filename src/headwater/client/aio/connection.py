@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self.has_received = True
         answer = self._answer
         if answer is None or answer.is_complete:
-            self._fail(ConnectionLost("the server sent what nobody asked for"))
+            self._fail(ConnectionLost("the server sent an unexpected answer"))
             return
         try:
             answer.receive_data(data)

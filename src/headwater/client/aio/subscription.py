@@ -139,7 +139,7 @@ class RemoteSubscription(Subscription):
                 piece = await stream.read(left_s)
             except TimeoutError:
                 if deadline is None:  # the connection is dead
-                    raise HeartbeatMissing("the subscription brought neither events nor heartbeats") from None
+                    raise HeartbeatMissing("the subscription received neither events nor heartbeats") from None
                 raise DeadlinePassed("no event came") from None
             if not piece:
                 break

@@ -60,7 +60,7 @@ def _unix_address(url: str, authorization: str | None) -> Address:
     """`http+unix:///run/headwater.sock`, or with the path as host, as in requests-unixsocket (`%2Frun%2F...`)."""
     path = unquote(url.partition("://")[2])
     if not path.startswith("/") or path.endswith("/") or "\0" in path or {"?", "#"} & set(url):
-        raise InvalidInput(f"{UNIX_SCHEME}:///PATH/OF/SOCKET is expected, {show(url)} given", "url")
+        raise InvalidInput(f"expected {UNIX_SCHEME}:///PATH/OF/SOCKET, got {show(url)}", "url")
     return Address(
         url=url,
         host="localhost",

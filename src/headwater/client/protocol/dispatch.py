@@ -95,7 +95,7 @@ class Sending(Generic[C]):
                 self.targets.forwarded_by(target, answer)
                 return Sent(target, connection, answer)
             target = self._elsewhere(target, request, connection, answer)
-        raise PrimaryAway(f"{HOPS_MAX} servers in a row name another one as the primary")
+        raise PrimaryAway(f"{HOPS_MAX} servers in a row named another server as the primary")
 
     def _proving(
         self, target: Target[C], identity: Identity, under_way: UnderWay | None

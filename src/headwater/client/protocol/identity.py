@@ -19,7 +19,7 @@ def check_same(log: str, position: int, expected: str | None, found: str | None)
     error = PositionOfOtherIncarnation(position, found, position + 1)
     error.args = (
         f"the server has another incarnation of the log {log}, {found}, and this client has worked with {expected}, "
-        "whose positions mean nothing there. Ask for the log anew to work with the present one",
+        "whose positions are invalid there. Open the log again to use the current one",
     )
     raise error
 

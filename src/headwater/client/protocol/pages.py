@@ -124,11 +124,12 @@ class PagedRead:
         if self.has_ended or (self._asked.limit == 0 and self._parser.is_between_pages):
             return True
         if _promises_end(self._content_type) or not self._parser.is_between_pages:
-            raise ConnectionLost("the answer broke off: it does not have its end")
+            raise ConnectionLost("the answer was cut off before its end")
         if self._was_refuted and not self._has_moved:
             raise ConnectionLost(
-                "answers do not say whether they are whole: upgrade the server to 0.2.0, let gateways pass Accept and "
-                "Content-Type as they are, or read with a limit"
+                "the answer does not show whether it is complete: upgrade the server to "
+                "0.2.0, have gateways pass Accept and "
+                "Content-Type unchanged, or read with a limit"
             )
         self._left = bytearray()
         return False
@@ -142,7 +143,7 @@ class PagedRead:
         except msgspec.DecodeError:
             if self._coding:
                 raise UnexpectedAnswer(self._status, self._form(JSON)) from None
-            raise ConnectionLost("the answer broke off: its array does not end") from None
+            raise ConnectionLost("the answer was cut off: its array does not end") from None
         assert self.head is not None, "the head comes first"
         self._left = None
         self._was_refuted = any(self._asked.backwards or each.sequence_number <= self.head for each in events)

@@ -54,8 +54,8 @@ def another_form(asked: str, content_type: bytes, coding: bytes) -> str:
     came = content_type.decode("latin-1") or "no media type"
     compressed = f" compressed by {coding.decode('latin-1')}" if coding else ""
     return (
-        f"{asked} was asked for, and {came}{compressed} came: a gateway in between changes requests or answers; let it "
-        "pass Accept, Accept-Encoding and bodies as they are"
+        f"expected {asked}, got {came}{compressed}: a gateway changed the request or the answer; have it "
+        "pass Accept, Accept-Encoding and bodies unchanged"
     )
 
 
@@ -124,7 +124,7 @@ def settings_named() -> Iterator[None]:
 def change_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
     """The error of a request that is sent once, and whose answer was lost with that error."""
     unknown = core.OutcomeUnknown(log)
-    unknown.args = (f"whether it is done is not known: {error}; look, and ask again if it is not",)
+    unknown.args = (f"the outcome is unknown: {error}; check, and repeat the request if necessary",)
     return unknown
 
 
@@ -134,8 +134,8 @@ def outcome_unknown(log: str, error: core.EventLogError, ids: Sequence[str]) -> 
     unknown.ids = ids
     same = f"the same ids ({', '.join(ids)})" if len(ids) <= SHOWN_IDS_MAX else "the same ids (`ids` of this error)"
     unknown.args = (
-        f"whether the events are in log {show(log)} is not known: {error}; append them again, with {same}, and they "
-        "are there once",
+        f"it is unknown whether the events are in log {show(log)}: {error}; append them again with {same}, and they "
+        "are stored once",
     )
     return unknown
 

@@ -64,11 +64,11 @@ class Share:
         lease_ms = round(1000 * lease_s)
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
             allowed = f"{LEASE_MS_MIN / 1000:g} to {LEASE_MS_MAX / 1000:g} s"
-            raise InvalidInput(f"{lease_s:g} s given, {allowed} are allowed", "lease_s")
+            raise InvalidInput(f"expected {allowed}, got {lease_s:g} s", "lease_s")
         if start not in (None, "earliest", "latest"):
-            raise InvalidInput(f"{start!r} given, 'earliest' and 'latest' are allowed", "start")
+            raise InvalidInput(f"expected 'earliest' or 'latest', got {start!r}", "start")
         if not 1 <= batch_events <= BATCH_EVENTS_MAX:
-            raise InvalidInput(f"{batch_events} given, 1 to {BATCH_EVENTS_MAX} are allowed", "batch_events")
+            raise InvalidInput(f"expected 1 to {BATCH_EVENTS_MAX}, got {batch_events}", "batch_events")
         self.group, self.worker = group, worker or f"{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:8]}"
         self._routes, self._query, self._start = routes, query, start
         self._lease_ms, self._batch_events = lease_ms, batch_events
@@ -144,7 +144,7 @@ class Share:
             upto = batch.upto
         elif not batch.events or not batch.events[0].sequence_number <= upto <= batch.upto:
             allowed = f"{batch.events[0].sequence_number} to {batch.upto}" if batch.events else "none"
-            raise InvalidInput(f"{upto} given, {allowed} is allowed: what the batch has", "upto")
+            raise InvalidInput(f"expected a number of this batch, {allowed}, got {upto}", "upto")
         held = self._held.get(batch.partition)
         if held is not None and held.epoch == batch.epoch:
             held.after = upto = max(held.after, upto)  # an earlier event of it changes nothing

@@ -97,7 +97,7 @@ def meaning(request: Request[T], answer: Answer) -> T:
         raise UnexpectedAnswer(answer.status, str(error)) from None
     except msgspec.DecodeError as error:
         check_uncoded(request.route.accept, answer)
-        raise ConnectionLost(f"the answer is not whole: {error}") from None
+        raise ConnectionLost(f"the answer is incomplete: {error}") from None
 
 
 def refusal(request: Request[Any], answer: Answer) -> EventLogError:

@@ -27,7 +27,7 @@ GREETINGS_MAX = 32
 """How many of the newest states a subscriber must accept before it is registered; it gets the others afterwards."""
 ORIGIN = "headwater"
 """The origin that a webhook must allow in CloudEvents' OPTIONS handshake."""
-_MUST = "the endpoint must be on a host of cne.hosts and answer 204 in time; what it did is in the server's log"
+_MUST = "the endpoint must be on a host in cne.hosts and answer 204 in time; see the server's log for its answer"
 _logger = logging.getLogger("headwater.cne")
 
 

@@ -34,7 +34,7 @@ class AllowedResolver:
             return found
         kept = [address for address in found if self._allowed.permits_address(address)]
         if not kept:
-            raise HostNotAllowed(f"{host} is not a host that webhooks may be on")
+            raise HostNotAllowed(f"{host} is not a host allowed for webhooks")
         return kept
 
 
@@ -81,18 +81,18 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
     if len(text) > URI_CHARS_MAX:
         raise InvalidInput(f"{len(text)} characters given, at most {URI_CHARS_MAX} are allowed", where)
     if not text.isprintable():
-        raise InvalidInput(f"{show(text)} is no URI: it has a control character", where)
+        raise InvalidInput(f"{show(text)} is not a URI: it contains a control character", where)
     try:
         url = URL(text)
         host, port = url.host, url.port
     except ValueError as error:
-        raise InvalidInput(f"{show(text)} is no URI: {error}", where) from None
+        raise InvalidInput(f"{show(text)} is not a URI: {error}", where) from None
     if url.scheme not in ("http", "https") or not host or not port:
-        raise InvalidInput(f"an http or https URI with a host is expected, {show(text)} given", where)
+        raise InvalidInput(f"expected an http or https URI with a host, got {show(text)}", where)
     if url.user is not None or url.password is not None:
         raise InvalidInput("a URI with a user or password is not allowed", where)
     if not allowed.may_permit(host):
-        problem = f"{show(host)} is not a host that webhooks may be on; the setting cne.hosts names those"
+        problem = f"{show(host)} is not a host allowed for webhooks (setting cne.hosts)"
         raise InvalidInput(problem, where)
     return text
 
@@ -102,7 +102,7 @@ def shown(uri: str) -> str:
     return str(URL(uri).with_user(None).with_query(None).with_fragment(None))
 
 
-NOT_SENT = Outcome(0, "another server is to call by now")
+NOT_SENT = Outcome(0, "another server delivers now")
 """Nothing was sent: see `LogStore.may_act`."""
 
 
@@ -170,7 +170,7 @@ class Webhooks:
         try:
             target = self._targets.get(uri) or self._target(uri)
             if target is None:
-                return Outcome(0, "it is not on a host that webhooks may be on")
+                return Outcome(0, "its host is not allowed for webhooks")
             lines = _JSON_LINES if headers is JSON_HEADERS else lines_of(headers)
             request = target.head(method, lines, len(body)) + body
             reply = await self._caller.call(target, request, timeout_s, ANSWER_BYTES_MAX)

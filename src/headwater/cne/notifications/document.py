@@ -74,7 +74,7 @@ def _encodable(value: object, where: str, depth: int = DEPTH_MAX) -> object:
         return msgspec.Raw(value.text.encode())
     if isinstance(value, str):
         if _SURROGATE.search(value):
-            raise InvalidEvent("a string holds half of a surrogate pair", where)
+            raise InvalidEvent("a string contains half of a surrogate pair", where)
         return value
     if isinstance(value, dict):
         return {
@@ -99,14 +99,14 @@ def check_text(text: str, where: str) -> str:
 def text_of(value: object, where: str) -> str:
     """A decoded value as a string, if the specification allows it: see `check_text`. Raises InvalidEvent."""
     if not isinstance(value, str):
-        raise InvalidEvent(f"a string is expected, {kind_of(value)} given", where)
+        raise InvalidEvent(f"expected a string, got {kind_of(value)}", where)
     return check_text(value, where)
 
 
 def object_of(value: object, where: str) -> Members:
     """A decoded value as an object. Raises InvalidEvent."""
     if not isinstance(value, dict):
-        raise InvalidEvent(f"an object is expected, {kind_of(value)} given", where)
+        raise InvalidEvent(f"expected an object, got {kind_of(value)}", where)
     return value
 
 
@@ -128,12 +128,12 @@ def _object(pairs: list[tuple[str, Any]]) -> Members:
     if len(members) != len(pairs):
         seen: set[str] = set()
         twice = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise InvalidInput(f"the member {show(twice)} is given twice")
+        raise InvalidInput(f"the member {show(twice)} occurs twice")
     return members
 
 
 def _no_number(text: str) -> NoReturn:
-    raise InvalidInput(f"{text} is no JSON")
+    raise InvalidInput(f"{text} is not JSON")
 
 
 _decoder = json.JSONDecoder(object_pairs_hook=_object, parse_float=Number, parse_int=Number, parse_constant=_no_number)

@@ -72,9 +72,9 @@ def members_of(text: bytes) -> Members:
     """The object in a text. Raises InvalidInput."""
     document = decode(text)
     if isinstance(document, list):
-        raise InvalidInput(f"an array given; several events go in a body of {cloudevents.BATCH}")
+        raise InvalidInput(f"got an array; send several events with the media type {cloudevents.BATCH}")
     if not isinstance(document, dict):
-        raise InvalidInput(f"an object is expected, {kind_of(document)} given")
+        raise InvalidInput(f"expected an object, got {kind_of(document)}")
     return document
 
 
@@ -141,7 +141,7 @@ def _wrapped(members: Members, dialect: Dialect | None) -> Notification:
     version_given = members["specversion"]
     text = version_given.text if isinstance(version_given, Number) else version_given
     if not isinstance(text, str) or text not in SPEC_VERSIONS:
-        raise InvalidEvent(f"{kind_of(version_given)} given, 1.0 and 0.3 are allowed", "specversion")
+        raise InvalidEvent(f"expected 1.0 or 0.3, got {kind_of(version_given)}", "specversion")
     version, values = _data(members, dialect)
     source, address = _required(members, "source"), ""
     if SPEC_VERSIONS[text] == "0.3" and (subject := _optional(members, "subject")):
@@ -172,7 +172,7 @@ def _data(members: Members, dialect: Dialect | None) -> tuple[str, tuple[Value, 
         try:
             data = decode(data.encode("utf-8", "surrogatepass"))
         except InvalidInput as error:
-            raise InvalidEvent(f"a string that is no JSON object: {error}", where) from None
+            raise InvalidEvent(f"expected a JSON object: {error}", where) from None
     data = object_of(data, where)
     if "values" not in data and isinstance(data.get("data"), dict):  # a whole bare event inside a CloudEvent
         data, where = data["data"], f"{where}.data"
@@ -186,7 +186,7 @@ def _from_base64(value: object) -> object:
             return decode(base64.b64decode(value, validate=True))
     except (ValueError, binascii.Error):
         pass  # handled like any other invalid base64
-    raise InvalidEvent("base64 text is expected", "data_base64")
+    raise InvalidEvent("expected base64 text", "data_base64")
 
 
 def _version(given: object, where: str) -> str:
@@ -199,7 +199,7 @@ def _values(given: object, where: str, dialect: Dialect | None) -> tuple[Value, 
     if given is None:
         return ()
     if not isinstance(given, list):
-        raise InvalidEvent(f"an array is expected, {kind_of(given)} given", where)
+        raise InvalidEvent(f"expected an array, got {kind_of(given)}", where)
     return tuple([_value(element, f"{where}[{index}]", dialect) for index, element in enumerate(given)])
 
 
@@ -207,9 +207,9 @@ def _value(element: object, where: str, dialect: Dialect | None) -> Value:
     given = object_of(element, where)
     resource = _named(given, RESOURCE_NAMES, where, dialect)
     if not resource:
-        raise InvalidEvent("a resource address is needed", f"{where}.{RESOURCE_NAMES[dialect or Dialect.V2][0]}")
+        raise InvalidEvent("a resource address is required", f"{where}.{RESOURCE_NAMES[dialect or Dialect.V2][0]}")
     if given.get("value") is None:
-        raise InvalidEvent("a value is needed", f"{where}.value")
+        raise InvalidEvent("a value is required", f"{where}.value")
     value = given["value"]
     value_type = _named(given, VALUE_TYPE_NAMES, where, dialect) or _inferred(value)
     data_type = _named(given, DATA_TYPE_NAMES, where, dialect)
@@ -242,7 +242,7 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
     if value_type in NUMERIC:
         text = value.text if isinstance(value, Number) else value
         if not isinstance(text, str) or not is_decimal(text):
-            raise InvalidEvent(f"a decimal is expected, {kind_of(value)} given", where)
+            raise InvalidEvent(f"expected a decimal, got {kind_of(value)}", where)
         return text
     if value_type == ENUMERATION:
         return text_of(value, where)
@@ -254,7 +254,7 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
 def _opaque(value: object, where: str) -> Opaque:
     text = encode(value, where)
     if not is_embeddable(text):  # it is embedded unchanged in subscribers' documents
-        raise InvalidEvent("a number is beyond what a double can be", where)
+        raise InvalidEvent("a number does not fit a double", where)
     return Opaque(text)
 
 
@@ -266,7 +266,7 @@ def is_decimal(text: str) -> bool:
 def _required(members: Members, name: str) -> str:
     text = _optional(members, name)
     if not text:
-        raise InvalidEvent("a string that is not empty is needed", name)
+        raise InvalidEvent("expected a string that is not empty", name)
     return text
 
 
@@ -309,5 +309,5 @@ def tags_of(members: Members) -> tuple[str, ...]:
     if given is None or not is_wrapped(members):
         return ()
     if not isinstance(given, str):
-        raise InvalidEvent(f"a string is expected, {show(given)} given", "tags")
+        raise InvalidEvent(f"expected a string, got {show(given)}", "tags")
     return cloudevents.decode_tags(check_text(given, "tags"))

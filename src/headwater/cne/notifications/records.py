@@ -75,12 +75,12 @@ def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> R
     endpoint = _text(members, ENDPOINT_NAMES)
     mode = _text(members, MODE_NAMES)
     if not resource:
-        raise InvalidInput("a resource address is needed", RESOURCE_NAMES[dialect][0])
+        raise InvalidInput("a resource address is required", RESOURCE_NAMES[dialect][0])
     if len(resource) > RESOURCE_CHARS_MAX:
         problem = f"{len(resource)} characters given, at most {RESOURCE_CHARS_MAX} are allowed"
         raise InvalidInput(problem, RESOURCE_NAMES[dialect][0])
     if needs_endpoint and not endpoint:
-        raise InvalidInput("the URI of a webhook is needed", ENDPOINT_NAMES[0])
+        raise InvalidInput("the webhook's URI is required", ENDPOINT_NAMES[0])
     if mode and mode not in MODES[dialect]:
         allowed = ", ".join(MODES[dialect])
         raise InvalidInput(f"{show(mode)} given; allowed in {dialect}: {allowed}", MODE_NAMES[0])

@@ -24,18 +24,18 @@ def check(members: Members, dialect: Dialect) -> None:
         _text(members, name, "")
     if is_wrapped(members):
         if members["specversion"] not in SPEC_VERSIONS.values():
-            raise InvalidEvent('"1.0" and "0.3" are allowed', "specversion")
+            raise InvalidEvent('expected "1.0" or "0.3"', "specversion")
         _check_extensions(members)
     else:
         _text(members, "dataContentType", "")
     if (time := members.get("time")) is not None and (not isinstance(time, str) or check_time(time)):
-        raise InvalidEvent("a time of RFC 3339 is expected", "time")
+        raise InvalidEvent("expected an RFC 3339 time", "time")
     data = object_of(members.get("data"), "data")
     if _text(data, "version", "data.") != DATA_VERSION:
         raise InvalidEvent(f'{kind_of(data["version"])} given, "{DATA_VERSION}" is allowed', "data.version")
     values = data.get("values")
     if not isinstance(values, list) or not values:
-        raise InvalidEvent("an array of at least one value is needed", "data.values")
+        raise InvalidEvent("expected an array of at least one value", "data.values")
     for index, value in enumerate(values):
         _check_value(value, f"data.values[{index}]", dialect)
 
@@ -46,8 +46,8 @@ def _check_extensions(members: Members) -> None:
         if name in OWN_ATTRIBUTES or value is None or isinstance(value, str | bool):
             continue
         if not isinstance(value, Number) or integer_of(value.text) is None:
-            allowed = f"a string, true, false, or an integer from {INTEGER_MIN} to {INTEGER_MAX} is expected"
-            raise InvalidEvent(f"{allowed}, {kind_of(value)} given", name)
+            allowed = f"expected a string, true, false, or an integer from {INTEGER_MIN} to {INTEGER_MAX}"
+            raise InvalidEvent(f"{allowed}, got {kind_of(value)}", name)
 
 
 def _check_value(given: object, where: str, dialect: Dialect) -> None:
@@ -58,13 +58,13 @@ def _check_value(given: object, where: str, dialect: Dialect) -> None:
     _one_of(value, value_type, VALUE_TYPES, where)
     content, path = value.get("value"), f"{where}.value"
     if value[value_type] == ENUMERATION and not (isinstance(content, str) and content):
-        raise InvalidEvent(f"a string that is not empty is expected, {kind_of(content)} given", path)
+        raise InvalidEvent(f"expected a string that is not empty, got {kind_of(content)}", path)
     if value[value_type] == REDFISH:
         _check_redfish(content, path)
     if value[value_type] == DECIMAL:
         text = content.text if isinstance(content, Number) else content
         if not isinstance(text, str) or not _DECIMAL64_3.fullmatch(text):
-            raise InvalidEvent("a decimal with at most three fraction digits is expected", path)
+            raise InvalidEvent("expected a decimal with at most three fraction digits", path)
 
 
 def _check_redfish(given: object, where: str) -> None:
@@ -74,7 +74,7 @@ def _check_redfish(given: object, where: str) -> None:
         _text(content, name, f"{where}.")
     events = content.get("Events")
     if not isinstance(events, list) or not events:
-        raise InvalidEvent("an array of at least one event is needed", f"{where}.Events")
+        raise InvalidEvent("expected an array of at least one event", f"{where}.Events")
     for index, each in enumerate(events):
         event = object_of(each, f"{where}.Events[{index}]")
         for name in ("MemberId", "MessageId"):
@@ -84,10 +84,10 @@ def _check_redfish(given: object, where: str) -> None:
 def _text(members: Members, name: str, prefix: str) -> str:
     value = members.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidEvent(f"a string that is not empty is needed, {kind_of(value)} given", f"{prefix}{name}")
+        raise InvalidEvent(f"expected a string that is not empty, got {kind_of(value)}", f"{prefix}{name}")
     return value
 
 
 def _one_of(members: Members, name: str, allowed: tuple[str, ...], where: str) -> None:
     if (value := members.get(name)) not in allowed:
-        raise InvalidEvent(f"{kind_of(value)} given, allowed: {', '.join(allowed)}", f"{where}.{name}")
+        raise InvalidEvent(f"got {kind_of(value)}, expected one of {', '.join(allowed)}", f"{where}.{name}")

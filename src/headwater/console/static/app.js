@@ -189,7 +189,7 @@ async function show() {
     current = null;
     put(
       page,
-      trouble(new Problem(404, { title: "There is no such page", detail: `Nothing is at ${path}.` })),
+      trouble(new Problem(404, { title: "Page not found", detail: `There is nothing at ${path}.` })),
       link("/", { class: "link" }, "Overview"),
     );
     return;
@@ -203,7 +203,7 @@ async function show() {
         trouble(
           new Problem(0, {
             title: "This page cannot be loaded",
-            detail: "The server is away, or was replaced by another version.",
+            detail: "The server is unreachable, or was replaced by another version.",
           }),
           () => location.reload(),
         ),
@@ -279,7 +279,7 @@ function number(path) {
   const found = counted(path);
   if (!found || !found[0]) return null;
   const [value, kind] = found;
-  return h("b", { class: kind, "aria-label": kind ? `${value} that need somebody` : String(value) }, count(value));
+  return h("b", { class: kind, "aria-label": kind ? `${value} that need attention` : String(value) }, count(value));
 }
 
 function railed() {
@@ -331,7 +331,7 @@ function railed() {
             h("span", { class: "name clip" }, who.value.user),
           )
         : who.value
-          ? h("span", { class: "name dim small" }, "nobody has to log in")
+          ? h("span", { class: "name dim small" }, "no login required")
           : null,
       gap(),
       h(
@@ -427,7 +427,7 @@ function logIn() {
     h("label", {}, "Password or token", secret),
     h("label", { class: "inline" }, byToken, "It is a token"),
     clear
-      ? h("p", { class: "warn" }, icon("warn"), " This address has no TLS: what you type travels in the clear.")
+      ? h("p", { class: "warn" }, icon("warn"), " This address has no TLS: your input is sent unencrypted.")
       : null,
     error,
     h("footer", {}, gap(), h("button", { class: "primary" }, "Log in")),
@@ -670,8 +670,8 @@ function help() {
     ["Enter", "open"],
     ["F", "follow"],
     ["E", "export"],
-    ["Ctrl F", "find in what is loaded"],
-    ["[ ] and , .", "neighbours in the story, and in the log"],
+    ["Ctrl F", "find in the loaded events"],
+    ["[ ] and , .", "previous and next in the story and in the log"],
     ["C", "copy the command"],
     ["T", "light or dark"],
     ["U", "times in UTC or local"],

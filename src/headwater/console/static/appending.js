@@ -22,11 +22,11 @@ export function appending(page) {
     `Append to ${page.log}`,
     "Append",
     [
-      h("p", { class: "warn small" }, icon("warn"), " An event stays: nothing takes it back."),
+      h("p", { class: "warn small" }, icon("warn"), " Events cannot be removed."),
       h("label", {}, "Type", type),
-      h("label", {}, "Tags, those with spaces in quotes", tags),
+      h("label", {}, "Tags; quote those with spaces", tags),
       h("label", {}, "Data", data),
-      h("label", {}, "Fail if an event matches (a query, or nothing)", condition),
+      h("label", {}, "Fail if an event matches (query, optional)", condition),
     ],
     () =>
       headwater(

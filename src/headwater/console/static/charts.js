@@ -366,7 +366,7 @@ class HwBars extends Chart {
                       "button",
                       {
                         class: "plain small",
-                        title: "This time alone",
+                        title: "Only this time",
                         onclick: () => pick?.(each.at, buckets[at + 1]?.at ?? to),
                       },
                       `${day(each.at)} ${clock(each.at)}`,

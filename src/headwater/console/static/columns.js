@@ -65,13 +65,13 @@ export function choosing(page, rows, done) {
   };
   const field = completing({
     id: "columns",
-    label: "Key of tags, or member of the data",
-    placeholder: "Key of tags, or member of the data",
+    label: "Tag key, or member of the data",
+    placeholder: "Tag key, or member of the data",
     look: async (text) => [
       ...(await terms(page, "tag_key", text, 12)).map((each) => ({
         kind: "tag",
         text: each.term,
-        about: "key of tags, ",
+        about: "tag key, ",
         events: each.events,
       })),
       ...fields()
@@ -80,7 +80,7 @@ export function choosing(page, rows, done) {
         .map(([name, events]) => ({
           kind: "field",
           text: name,
-          about: "member of the data, of those loaded ",
+          about: "member of the data, in loaded events ",
           events,
         })),
     ],
@@ -108,13 +108,13 @@ export function choosing(page, rows, done) {
               ),
             ),
           )
-        : h("li", { class: "dim" }, "None is chosen: tags and data are shown as they come."),
+        : h("li", { class: "dim" }, "None selected: tags and data are shown in full."),
     );
   const dialog = h(
     "dialog",
     { class: "columns", "aria-label": `Columns of ${page.log}` },
     h("h2", {}, `Columns of ${page.log}`),
-    h("p", { class: "dim" }, `At most ${MOST}, kept in this browser: here, and in the stories of this log.`),
+    h("p", { class: "dim" }, `At most ${MOST}, stored in this browser, also for the stories of this log.`),
     list,
     field.node,
     h(

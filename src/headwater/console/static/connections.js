@@ -76,7 +76,7 @@ export function diagnosis(links, connection) {
       (each.waitsFor === "credit" ||
         (each.waitsFor === undefined && Number(each.credit) === 0 && !Number(each.unsettled))),
   );
-  if (asks) return [`asks for nothing${since(asks)}`, "warn"];
+  if (asks) return [`gives no credit${since(asks)}`, "warn"];
   const reads = worst((each) => old(each) && (each.waitsFor === "reading" || each.waitsFor === "window"));
   if (reads) return [`reads nothing${since(reads)}`, "warn"];
   return links.length ? null : ["no links", "plain"];
@@ -112,8 +112,8 @@ class HwConnections extends View {
           "div",
           { class: "card" },
           empty(
-            "Who is connected is shown to users with manage on the server.",
-            h("p", {}, `You are ${who.peek()?.user}, without it.`),
+            "Connections are shown to users with manage on the server.",
+            h("p", {}, `${who.peek()?.user} does not have it.`),
           ),
         ),
       );
@@ -212,7 +212,7 @@ class HwConnections extends View {
         firstOf(clients, "other client"),
         firstOf(this.readers, "reader"),
         firstOf(this.refusals, "refusal"),
-        stalled ? h("span", { class: "warn" }, plural(stalled, "takes nothing", "take nothing")) : null,
+        stalled ? h("span", { class: "warn" }, plural(stalled, "reads nothing", "take nothing")) : null,
         h("span", {}, `${bytes(held)} from producers on the way to the disk`),
       ),
     );
@@ -261,7 +261,7 @@ class HwConnections extends View {
         tile("websocket", "WebSockets", of("websocket").length, null, "of FutoIn", past.futoin_events_out, {
           unit: "events/s sent",
         }),
-        tile("flight", "Arrow Flight", of("flight").length, null, "heard of in the last hour", past.flight_events_out, {
+        tile("flight", "Arrow Flight", of("flight").length, null, "seen in the last hour", past.flight_events_out, {
           unit: "events/s sent",
         }),
         tile(
@@ -315,7 +315,7 @@ class HwConnections extends View {
                   ),
                 ),
             )
-          : h("p", { class: "empty" }, "Nobody was refused in the last hour."),
+          : h("p", { class: "empty" }, "There were no refusals in the last hour."),
       );
     else if (this.kind === "refused")
       put(
@@ -339,7 +339,7 @@ class HwConnections extends View {
                 ),
               ),
             )
-          : h("p", { class: "empty" }, "Nobody was refused since this page was opened."),
+          : h("p", { class: "empty" }, "There were no refusals since this page was opened."),
       );
     else this.others(of(this.kind).filter((each) => has(each.peer, each.user, each.request)));
   }
@@ -501,7 +501,7 @@ class HwConnections extends View {
             rows,
           )
         : empty(
-            all.length ? "None of them." : "Nobody is connected over AMQP.",
+            all.length ? "None match." : "There are no AMQP connections.",
             all.length ? null : command(shell("headwater", "connections", "list")),
           ),
     );
@@ -545,7 +545,7 @@ class HwConnections extends View {
                   each.waitsFor === "reading" || each.waitsFor === "answers"
                     ? pill(
                         "warn plain",
-                        `${each.waitsFor === "reading" ? "takes nothing" : "answers nothing"} for ` +
+                        `${each.waitsFor === "reading" ? "reads nothing" : "answers nothing"} for ` +
                           `${lasting(Date.now() - Number(each.waitsSince))}`,
                       )
                     : null,
@@ -578,7 +578,7 @@ class HwConnections extends View {
                 td(
                   "mono wide",
                   each.request ??
-                    (each.seenAt ? `last heard of ${lasting(Date.now() - Number(each.seenAt))} ago` : NOTHING),
+                    (each.seenAt ? `last seen ${lasting(Date.now() - Number(each.seenAt))} ago` : NOTHING),
                 ),
                 h("td", {}, each.isAnswering ? pill("good plain", "is answered") : null),
                 td(
@@ -659,7 +659,7 @@ class HwConnections extends View {
     if (
       await confirm(
         `End reader ${each.name} of ${each.log}?`,
-        ["What it is being sent ends", "The client may come again, and goes on by number"],
+        ["Its stream ends", "The client may reconnect and continue by number"],
         {
           act: "End it",
           command: command(
@@ -677,7 +677,7 @@ class HwConnections extends View {
       await confirm(
         `Close ${each.name}?`,
         [
-          each.isAnswering ? "What it is being answered breaks off" : "It has no request under way",
+          each.isAnswering ? "Its current answer is cut off" : "It has no running request",
           "The client may connect again",
         ],
         {

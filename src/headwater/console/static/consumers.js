@@ -66,7 +66,7 @@ const KINDS = [
   ["webhook", "Webhooks"],
 ];
 
-/** Where everybody stands on a log, as one bar: trimmed, free to go, held back, done by some. */
+/** Positions of all readers of a log, as one bar: trimmed, free to go, held back, done by some. */
 export function standingBar(name, now, held, width = 1000) {
   const log = now.logs.find((each) => each.name === name),
     those = now.consumers.filter((each) => each.log === name);
@@ -109,7 +109,7 @@ export function standingBar(name, now, held, width = 1000) {
   };
   if (trimmed) band("trimmed", 8, x(first - 1), "trimmed");
   const to = least ? Number(least.position) : head;
-  band("free", x(first - 1), x(to), least ? "done by all, may go" : "held back by nobody");
+  band("free", x(first - 1), x(to), least ? "done by all, may go" : "not held back");
   if (least && to < head) {
     const holders = registered.filter((each) => Number(each.position) === to),
       beyond = registered.find((each) => Number(each.position) > to),
@@ -156,7 +156,7 @@ export function standingBar(name, now, held, width = 1000) {
     svg("text", { x: width - 8, y: 74, "text-anchor": "end" }, `${count(head)} head`),
   );
   return card(
-    `Where everybody stands on ${name}`,
+    `Positions of all readers of ${name}`,
     `${plural(those.length, "consumer")}; by number${trimmed ? ", not to scale where trimmed" : ""}`,
     h("div", { class: "in strip" }, node),
   );
@@ -310,12 +310,12 @@ class HwConsumers extends View {
             shown.flatMap((each) => this.row(each, picked)),
           )
         : empty(
-            all.length ? "None of this kind." : "Nobody has a position here.",
+            all.length ? "None of this kind." : "There are no positions here.",
             h(
               "p",
               {},
-              "A consumer that is registered is remembered with how far it has come, and holds trimming back; it " +
-                "goes on there after a restart.",
+              "A registered consumer keeps its position on the server and holds back trimming; it " +
+                "continues there after a restart.",
             ),
             headwater("consumers", "register", this.log ?? now.logs[0]?.name ?? "orders", "billing", "invoicer"),
           ),
@@ -562,14 +562,14 @@ class HwConsumers extends View {
         {},
         remark(
           who.peek()?.console?.read_only
-            ? "This console may only look."
-            : `To move or end it takes manage on ${each.log}.`,
+            ? "This console is read-only."
+            : `Moving or ending it requires manage on ${each.log}.`,
         ),
       );
     }
     if (each.kind === "webhook") {
       this.passes = null;
-      return h("section", {}, h("p", {}, link("/webhooks", { class: "link" }, "How its delivery stands")));
+      return h("section", {}, h("p", {}, link("/webhooks", { class: "link" }, "Delivery status")));
     }
     const type = { group: "consumerGroup", durable: "durableLink", stream: "stream" }[each.kind];
     const isHeld = (now) => Number(now.members) > 0 || now.isAttached === true;
@@ -581,9 +581,9 @@ class HwConsumers extends View {
         h("h3", {}, "Forget it"),
         remark(
           isHeld(each)
-            ? "It has members at present: they are detached first, or leave."
-            : "Its position is forgotten. Who comes again under its name begins where it says, or else at the " +
-                "default of the log.",
+            ? "It has members, which must be detached or leave first."
+            : "Its position is deleted. A new one with its name starts where it asks to, or at the " +
+                "log's default.",
         ),
         headwater("manage", "delete", type, each.name),
         h(
@@ -626,7 +626,7 @@ class HwConsumers extends View {
     const draw = async () => {
       const [number, words] = await this.aim(each),
         over = number === null ? null : number - BigInt(this.now?.position ?? each.position);
-      put(passes, number === null ? "" : over >= 0n ? `passes over ${count(over)}` : `goes back over ${count(-over)}`);
+      put(passes, number === null ? "" : over >= 0n ? `skips ${count(over)}` : `goes back by ${count(-over)}`);
       put(
         same,
         headwater(
@@ -635,7 +635,7 @@ class HwConsumers extends View {
             : [...reset, "--after", number === null ? "N" : String(number)]),
         ),
       );
-      put(button, this.move === "head" ? "Skip to the head" : words ? `Go on after ${words}` : "Move it");
+      put(button, this.move === "head" ? "Skip to the head" : words ? `Continue after ${words}` : "Move it");
       button.disabled = number === null || isHeld(this.now ?? each); // who is a member holds its own place
     };
     this.passes = (now, head) => {
@@ -702,7 +702,7 @@ class HwConsumers extends View {
     const undo = async () => {
       try {
         await this.carry(each, before.positions ?? BigInt(before.position));
-        say("It is where it was");
+        say("Its position did not change");
       } catch (problem) {
         say(problem.message);
       }
@@ -712,7 +712,7 @@ class HwConsumers extends View {
         this.carry(each, number, query),
       );
       if (!found) return;
-      say(`${each.title} goes on after ${count(number)}`, found.dropped ? undefined : undo);
+      say(`${each.title} continues after ${count(number)}`, found.dropped ? undefined : undo);
       surveyNow();
     } catch (problem) {
       say(problem.message);
@@ -735,8 +735,8 @@ class HwConsumers extends View {
         frees
           ? `It holds back ${plural(frees, "event")}, ${bytes(mine.bytes)}, which may then be trimmed`
           : "It holds nothing back",
-        "Its position is forgotten: registered again, it begins at the head",
-        "A program that runs under this name is refused from then on",
+        "Its position is deleted: if registered again, it starts at the head",
+        "A program that uses this name is refused from then on",
       ],
       {
         act: "Unregister",
@@ -760,7 +760,7 @@ class HwConsumers extends View {
     if (
       !(await confirm(
         `Forget ${each.title}?`,
-        [`Its position, ${count(each.position)} on ${each.log}, is forgotten`, "Events stay as they are"],
+        [`Its position, ${count(each.position)} on ${each.log}, is deleted`, "Events are not affected"],
         { act: "Forget it", command: headwater("manage", "delete", type, each.name) },
       ))
     )
@@ -792,9 +792,9 @@ class HwConsumers extends View {
       "Register",
       [
         h("label", {}, "Log", log),
-        h("label", {}, "Owner: the user that it runs as", owner),
-        h("label", {}, "Component: which of the owner's", component),
-        h("label", {}, "Goes on after this number", after),
+        h("label", {}, "Owner: the user who runs it", owner),
+        h("label", {}, "Component: its name, unique per owner", component),
+        h("label", {}, "Continues after this number", after),
       ],
       () =>
         headwater(
@@ -812,7 +812,7 @@ class HwConsumers extends View {
         );
         if (!found) return;
         dialog.close();
-        say("It is registered, and holds trimming back from now on");
+        say("It is registered and holds back trimming from now on");
         surveyNow();
       },
     );

@@ -444,7 +444,7 @@ export async function fetched(method, path, { body, accept, signal: ending } = {
     away.value ??= Date.now();
     throw new Problem(0, {
       title: "The server does not answer",
-      detail: "It is away, or the way to it is. This page tries again by itself.",
+      detail: "The server or the network is down. This page retries by itself.",
     });
   }
   if (answer.ok) return answer;
@@ -486,8 +486,8 @@ export const LINES = "application/x-ndjson;end=line";
 export const isEnd = (line) => /^\{"end":\d+\}$/.test(line ?? "");
 export const brokenOff = () =>
   new Problem(0, {
-    title: "The answer broke off",
-    detail: "A part of it came. The server, or the way to it, is away: try again.",
+    title: "The answer was cut off",
+    detail: "Only a part arrived. The server or the network is down: try again.",
   });
 
 /** The value of a text that is JSON, whole. Raises Problem. */
@@ -524,7 +524,7 @@ const beyond = (list) => Math.max(0, Number(list?.total ?? 0) - list?.length || 
 /** How many of them there are; where the list has only the first ones, it says so. */
 export const howMany = (list, one, many = `${one}s`) =>
   beyond(list)
-    ? `first ${count(list.length)} of ${plural(list.length + beyond(list), one, many)}; filters cover those`
+    ? `first ${count(list.length)} of ${plural(list.length + beyond(list), one, many)}; filters cover only those`
     : plural(list.length, one, many);
 /** The same, only where the list has the first ones alone. */
 export const firstOf = (list, one) => (beyond(list) ? h("span", {}, howMany(list, one)) : null);
@@ -929,13 +929,13 @@ export function trouble(problem, retry) {
   if (problem.code === "log_not_found") more.push(link("/logs", { class: "button" }, "All logs"));
   const here = /^\/console(\/logs\/[^/]+)/.exec(location.pathname)?.[1];
   if (problem.code === "position_trimmed" && here && problem.body.first_retained !== undefined)
-    more.push(link(`${here}/${problem.body.first_retained}`, { class: "button" }, "The first that is retained"));
+    more.push(link(`${here}/${problem.body.first_retained}`, { class: "button" }, "The first retained event"));
   if (problem.status === 403 && problem.body?.right)
     more.push(
       h(
         "span",
         { class: "dim" },
-        `It takes ${problem.body.right} on ${problem.body.log === "*" ? "the server" : problem.body.log}.`,
+        `It requires ${problem.body.right} on ${problem.body.log === "*" ? "the server" : problem.body.log}.`,
       ),
     );
   return h(
@@ -963,12 +963,12 @@ export const skeleton = (rows = 4) =>
 export function noLog() {
   if (who.value?.has_users && !who.value.grants.some((grant) => grant.rights.includes("read") && grant.logs === "*"))
     return empty(
-      "There is no log that you may read.",
-      h("p", {}, "Reading takes the right read on a log; who manages the server can grant it."),
+      "There is no log that you can read.",
+      h("p", {}, "Reading requires the right read on a log; an administrator can grant it."),
     );
   return empty(
     "There is no log.",
-    h("p", {}, "These two commands make one, and append to it:"),
+    h("p", {}, "These two commands create one and append to it:"),
     headwater("logs", "create", "orders"),
     headwater("append", "orders", "--type", "OrderPlaced", "--tag", "order:1", "--data", '{"total": 30}'),
   );
@@ -1137,7 +1137,7 @@ export function confirm(title, lines, { act, command: shown, name, keep: keeping
       name === undefined
         ? null
         : h("input", {
-            "aria-label": `Type ${name} to do it`,
+            "aria-label": `Type ${name} to confirm`,
             autocomplete: "off",
             spellcheck: "false",
             oninput: () => {
@@ -1163,7 +1163,7 @@ export function confirm(title, lines, { act, command: shown, name, keep: keeping
         lines.map((line) => h("li", {}, line)),
       ),
       shown ?? null,
-      typed ? h("label", {}, "Type ", h("code", {}, name), " to do it", typed) : null,
+      typed ? h("label", {}, "Type ", h("code", {}, name), " to confirm", typed) : null,
       h("footer", {}, h("kbd", {}, "Esc"), gap(), keeper, doing),
     );
     over(dialog);
@@ -1244,10 +1244,10 @@ export async function dropping(title, act) {
       const { log, drops, first, last, first_recorded_at: from, last_recorded_at: upto, history } = problem.body,
         events = plural(drops, "event");
       const lines = [
-        `${events} of ${log}, ${count(first)} to ${count(last)}, go for ever`,
+        `${events} of ${log}, ${count(first)} to ${count(last)}, are deleted permanently`,
         from ? ["They were recorded from ", time(Number(from)), " to ", time(Number(upto))] : null,
-        Number(history) ? `${count(history)} of them are trimmed already: their history goes` : null,
-        "Nothing brings them back but a backup",
+        Number(history) ? `${count(history)} of them are already trimmed: their history is deleted` : null,
+        "Only a backup can restore them",
       ];
       const agreed = await confirm(
         title,

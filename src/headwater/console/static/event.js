@@ -122,8 +122,8 @@ class HwEvent extends View {
           "div",
           { class: "card" },
           empty(
-            "There is no event of this number.",
-            h("p", {}, "Either it was never given, or the event was trimmed."),
+            "There is no event with this number.",
+            h("p", {}, "The number was never assigned, or the event was trimmed."),
             link(logPath(this.log), { class: "link" }, `The events of ${this.log}`),
           ),
         ),
@@ -207,7 +207,7 @@ class HwEvent extends View {
           h(
             "a",
             { class: "link", href: this.address(problem.body.first_retained) },
-            `The first that is retained: ${count(problem.body.first_retained)}`,
+            `The first retained event: ${count(problem.body.first_retained)}`,
           ),
         )
       : null;
@@ -233,7 +233,7 @@ class HwEvent extends View {
         h(
           "section",
           { class: "card" },
-          empty("It has no tags", h("p", {}, "so that it is part of no story: a story is all events that have a tag.")),
+          empty("It has no tags", h("p", {}, "so it is not part of a story: a story is all events with a tag.")),
         ),
       );
       return;
@@ -375,7 +375,7 @@ class HwEvent extends View {
       width,
       height,
       role: "group",
-      "aria-label": `${this.rows.length} events over time; the list has them in words`,
+      "aria-label": `${this.rows.length} events over time; the list below has the details`,
     });
     for (const type of types)
       node.append(
@@ -505,7 +505,7 @@ class HwEvent extends View {
         return;
       }
       if (!/^\d{1,19}$/.test(after.value)) {
-        put(answer, h("p", { class: "bad" }, "The number after which events count is expected."));
+        put(answer, h("p", { class: "bad" }, "Expected the number after which events count."));
         return;
       }
       try {
@@ -526,9 +526,9 @@ class HwEvent extends View {
                     { class: "link", href: this.address(found.sequence_number) },
                     `${count(found.sequence_number)} ${found.event.type}`,
                   ),
-                  " is in the way",
+                  " matches",
                 ]
-              : "nothing is in the way",
+              : "nothing matches",
             `; head ${count(BigInt(answered.head))}`,
           ),
           headwater(
@@ -576,12 +576,12 @@ class HwEvent extends View {
     put(
       this.parts.past,
       card(
-        "Who is past it",
+        "Readers past it",
         `consumers of ${this.log}`,
         rows.length && this.number !== null
           ? h(
               "div",
-              { class: "scroll", tabindex: "0", role: "region", "aria-label": "Who is past it" },
+              { class: "scroll", tabindex: "0", role: "region", "aria-label": "Readers past it" },
               h(
                 "table",
                 {},
@@ -605,7 +605,7 @@ class HwEvent extends View {
                 ),
               ),
             )
-          : h("p", { class: "empty" }, "Nobody has a position in this log."),
+          : h("p", { class: "empty" }, "There are no positions in this log."),
       ),
     );
   }

@@ -20,14 +20,14 @@ export async function exporting(page) {
     ),
     name = () => `${page.log}.${kind.value === "cloudevents" ? "json" : kind.value}`;
   formDialog(
-    "Export what matches",
+    "Export matching events",
     "Save a file",
     [
       h(
         "p",
         { class: "dim" },
         `Oldest first${range ? `, numbers ${count(range[0])} to ${count(range[1])}` : ""}. `,
-        "The browser holds the file until it is whole; the command writes as it reads.",
+        "The browser builds the file in memory; the command streams it.",
       ),
       h("label", {}, "Form", kind),
     ],

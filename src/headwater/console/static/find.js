@@ -1,4 +1,4 @@
-/* Find in what is loaded: a text in the previews of the rows that the page has, which are not all of the log. */
+/* Find in the loaded events: a text in the previews of the rows that the page has, which are not all of the log. */
 
 import { count, gap, h, icon, plural, put } from "./core.js";
 
@@ -12,8 +12,8 @@ export class Finder {
     this.page = page;
     this.hits = [];
     this.input = h("input", {
-      "aria-label": "Find in what is loaded",
-      placeholder: "Find in what is loaded",
+      "aria-label": "Find in the loaded events",
+      placeholder: "Find in the loaded events",
       spellcheck: "false",
       oninput: () => this.look(),
       onkeydown: (event) => {

@@ -208,7 +208,7 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
       };
       if (!sizeOf(event)) put(node, h("p", { class: "empty" }, "It has no data."));
       else if (event.data === undefined)
-        put(node, h("p", { class: "empty small" }, `${bytes(sizeOf(event))} that are no UTF-8:`), hex(bytesOf(event)));
+        put(node, h("p", { class: "empty small" }, `${bytes(sizeOf(event))} that are not UTF-8:`), hex(bytesOf(event)));
       else put(node, isCut ? [cut(found, whole), plain(event.data)] : code(pretty(event.data)));
     },
     CloudEvent: async (node) =>
@@ -227,7 +227,7 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
     }
   }
   shown.Hex = async (node) =>
-    put(node, hex(bytesOf(event)), isCut ? h("p", { class: "empty small" }, "The beginning of it.") : null);
+    put(node, hex(bytesOf(event)), isCut ? h("p", { class: "empty small" }, "Only the beginning is shown.") : null);
   return shown;
 }
 

@@ -153,7 +153,7 @@ class HwHappenings extends View {
             this.types
               ? null
               : [
-                  h("p", {}, "What happened before is kept in the log $system, if the server is told to:"),
+                  h("p", {}, "Earlier notifications are in the log $system, if the server stores them:"),
                   headwater("serve", "--management-keep"),
                 ],
             h("p", {}, "The same on the command line:"),
@@ -175,7 +175,7 @@ class HwPipelines extends View {
       this,
       titled(
         "Archive and pipelines",
-        h("span", {}, "these run elsewhere, on Spark; seen here is how far they have come"),
+        h("span", {}, "these run on Spark; this page shows their progress"),
       ),
       this.body,
     );
@@ -242,12 +242,12 @@ class HwPipelines extends View {
               }),
             )
           : empty(
-              "None is known here.",
+              "There are none.",
               h(
                 "p",
                 {},
-                "An archiver registers itself, so that nothing is trimmed that it has not copied. A stream is seen " +
-                  "where it says how far it has come (streamName).",
+                "An archiver registers itself, so that only copied events are trimmed. A stream is shown " +
+                  "if it reports its position (streamName).",
               ),
             ),
       ),
@@ -259,7 +259,7 @@ class HwPipelines extends View {
           { class: "in stack small-gap" },
           h("p", { class: "dim" }, "Each lists its options with --help."),
           [
-            ["archive", "copies a log into a Delta table, so that the server may forget"],
+            ["archive", "copies a log to a Delta table, so that the server can trim"],
             ["project", "folds a log into a table of states"],
             ["report", "shows a log on one page"],
           ].map(([name, about]) => [h("p", { class: "small dim" }, about), headwater("pipeline", name, "--help")]),

@@ -24,8 +24,8 @@ import { asJson } from "./query.js";
 
 const TYPES = 5;
 const LABELS = {
-  recorded: "Events over the time of recording; drag to select a range",
-  event: "Events over their own times; drag to look closer. The list stays: a log is in the order of recording",
+  recorded: "Events by recording time; drag to select a range",
+  event: "Events by event time; drag to zoom. The list does not change: a log is in recording order",
 };
 
 /** A range of times as a chip, with what takes it away. */
@@ -121,7 +121,7 @@ function heading(page, found, ms, about) {
         ),
       types.length > TYPES ? h("span", {}, `${types.length - TYPES} others`) : null,
       choice(
-        "Over which time",
+        "Which time",
         [
           ["event", "Event time"],
           ["recorded", "Recorded"],

@@ -17,7 +17,7 @@ export async function inspect(page) {
         "div",
         { class: "card" },
         empty(
-          "No event is chosen",
+          "No event selected",
           h("p", {}, "A click, or ", h("kbd", {}, "J"), " ", h("kbd", {}, "K"), ", shows one here."),
         ),
       ),
@@ -91,7 +91,7 @@ export async function inspect(page) {
           },
           (problem) => trouble(problem),
         ),
-        (event.tags ?? []).length ? h("section", {}, h("h3", {}, "Stories it is part of"), stories) : null,
+        (event.tags ?? []).length ? h("section", {}, h("h3", {}, "Its stories"), stories) : null,
         h(
           "section",
           {},

@@ -188,8 +188,8 @@ class HwLogs extends View {
       "Create",
       [
         h("label", {}, "Name", name),
-        h("label", {}, "Partitions: how many may read it side by side in order. For ever.", partitions),
-        h("label", {}, "Which partition an event without group key goes to. For ever.", by),
+        h("label", {}, "Partitions, which can be read in parallel. Fixed at creation.", partitions),
+        h("label", {}, "The partition of events without a group key. Fixed at creation.", by),
       ],
       () =>
         headwater(
@@ -205,7 +205,7 @@ class HwLogs extends View {
           ...(by.value ? { partition_by: by.value } : {}),
         });
         dialog.close();
-        say(`The log ${name.value} is there`);
+        say(`The log ${name.value} already exists`);
         go(`/console/logs/${encodeURIComponent(name.value)}`);
       },
     );
@@ -215,13 +215,13 @@ customElements.define("hw-logs", HwLogs);
 
 const FIELDS = [
   ["retention_ms", "Older events may be trimmed (ms)", "retention-ms"],
-  ["retention_bytes", "Of more bytes, the oldest may be trimmed", "retention-bytes"],
-  ["retention_until_acknowledged", "What all registered consumers have done may be trimmed", "until-acknowledged"],
-  ["event_bytes_max", "The largest event taken, in bytes", "event-bytes-max"],
-  ["id_horizon", "Ids are unique over so many newest events; empty: over all retained", "id-horizon"],
-  ["keeps_history", "Conditions stay exact over trimmed events", "history"],
-  ["consumer_age_ms_max", "A consumer silent for so long is unregistered (ms)", "consumer-age-ms-max"],
-  ["default_start", "Where an AMQP receiver begins that names no position", "default-start"],
+  ["retention_bytes", "Above this size, the oldest may be trimmed", "retention-bytes"],
+  ["retention_until_acknowledged", "Events acknowledged by all consumers may be trimmed", "until-acknowledged"],
+  ["event_bytes_max", "Maximum size of an event, in bytes", "event-bytes-max"],
+  ["id_horizon", "Ids are unique among this many newest events; empty: among all", "id-horizon"],
+  ["keeps_history", "Append conditions still consider trimmed events", "history"],
+  ["consumer_age_ms_max", "Unregister consumers that are silent for this long (ms)", "consumer-age-ms-max"],
+  ["default_start", "Where AMQP receivers without a position start", "default-start"],
 ];
 
 /** The settings of a log: what is for ever, and what may change, as a merge patch whose difference is shown. */
@@ -295,7 +295,7 @@ class HwSettings extends View {
               ),
               keys.some((key) => patch[key] === null) ? null : headwater("logs", "set", name, ...words),
             ]
-          : remark("Nothing is changed."),
+          : remark("No changes."),
       );
       save.disabled = !keys.length;
     };
@@ -310,7 +310,7 @@ class HwSettings extends View {
           const undo = async () => {
             try {
               await ask("PATCH", logPath(name), before);
-              say("They are as they were");
+              say("Nothing was changed");
               this.again();
             } catch (problem) {
               say(problem.message);
@@ -370,7 +370,7 @@ class HwSettings extends View {
         h("div", { class: "scroll" }, h("table", { class: "settings" }, h("tbody", {}, rows))),
         acts
           ? [difference, error, h("p", { class: "row" }, save)]
-          : remark(`To change them takes manage on ${name}.`),
+          : remark(`Changing them requires manage on ${name}.`),
       ),
       acts && !name.startsWith("$")
         ? h(
@@ -381,7 +381,7 @@ class HwSettings extends View {
               "p",
               { class: "row" },
               dim(
-                "With all of its events, consumers and positions. Nothing brings it back but a backup.",
+                "With all of its events, consumers and positions. Only a backup can restore it.",
               ),
               h("button", { class: "ends", onclick: () => this.drop(name) }, "Delete this log"),
             ),
@@ -399,8 +399,8 @@ class HwSettings extends View {
       `Delete the log ${name}?`,
       [
         `${plural(now.events, "event")}, ${bytes(now.bytes)}, are dropped`,
-        `${plural(consumers.length, "position")} of consumers are forgotten`,
-        "Readers and producers of it are ended",
+        `${plural(consumers.length, "position")} of consumers are deleted`,
+        "Its readers and producers are disconnected",
       ],
       { act: "Delete it", name, command: headwater("logs", "delete", name) },
     );

@@ -73,14 +73,14 @@ export function needs(now, numbers, happened, held = new Map()) {
       found.push([
         "bad",
         `The log ${log.name} cannot be opened`,
-        `${log.problem}. Appends to it and reads of it are refused.`,
+        `${log.problem}. Appends and reads are refused.`,
         serverPage,
       ]);
   for (const reason of now.troubles) found.push(["bad", "The server has a problem", reason, "/happenings"]);
   found.push(...now.servers.flatMap(ofServer));
   for (const each of now.consumers) {
     if (!each.lags) continue;
-    const heard = each.seenAt ? `Last heard of ${lasting(Date.now() - each.seenAt)} ago` : "",
+    const heard = each.seenAt ? `Last seen ${lasting(Date.now() - each.seenAt)} ago` : "",
       holds = held.get(each.key) ? `${heard ? "holds" : "Holds"} back ${bytes(held.get(each.key))} from trimming` : "",
       causes = [heard, holds].filter(Boolean).join("; ");
     found.push([
@@ -99,8 +99,8 @@ export function needs(now, numbers, happened, held = new Map()) {
         kind,
         `The webhook ${each.endpoint} ${kind === "bad" ? "is suspended" : "fails"}${since}`,
         kind === "bad"
-          ? `${said}Nothing is sent to it until it is resumed; ${plural(each.deadLetters, "event")} given up.`
-          : `${said}${text[0].toUpperCase()}${text.slice(1)}. After too many it is suspended.`,
+          ? `${said}Delivery stops until it is resumed; ${plural(each.deadLetters, "event")} given up.`
+          : `${said}${text[0].toUpperCase()}${text.slice(1)}. After too many failures it is suspended.`,
         "/webhooks",
       ]);
   }
@@ -110,7 +110,7 @@ export function needs(now, numbers, happened, held = new Map()) {
     found.push([
       free <= reserve ? "bad" : "warn",
       free <= reserve ? "The disk is at its reserve" : "The disk is near its reserve",
-      `${bytes(free)} are free; below ${bytes(reserve)} appends are refused, reads and trims go on.`,
+      `${bytes(free)} are free; below ${bytes(reserve)} appends are refused, but reads and trims still work.`,
       may("manage") ? "/storage" : null,
     ]);
   const minutes = (name, ago) =>
@@ -120,7 +120,7 @@ export function needs(now, numbers, happened, held = new Map()) {
     found.push([
       "warn",
       "The system's clock jumped",
-      `It shows ${clocks.shown}; events get ${clocks.trusted}, until it is believed.`,
+      `It shows ${clocks.shown}; events get ${clocks.trusted}, until it is trusted.`,
       "/happenings?type=clock",
     ]);
   const wrong = minutes("authentication.failed", 15).length;
@@ -139,13 +139,13 @@ function ofServer(each) {
   const place = may("manage") ? "/happenings?type=home" : null;
   if (each.ahead) return [["bad", `The server ${each.server} is ahead of the home`, `${each.ahead}.`, place]];
   if (each.role === "went back")
-    return [["bad", "The home lost something", `${each.server} appends nothing until that is accepted.`, place]];
+    return [["bad", "The home lost events", `${each.server} refuses appends until this is accepted.`, place]];
   if (!each.runs)
     return [
       [
         "warn",
-        `The server ${each.server} is not heard of`,
-        `The home heard nothing of it for ${lasting(Number(each.heardMs))}. It was ${each.role}.`,
+        `The server ${each.server} is silent`,
+        `It has not reported to the home for ${lasting(Number(each.heardMs))}. It was ${each.role}.`,
         place,
       ],
     ];
@@ -154,7 +154,7 @@ function ofServer(each) {
       [
         "warn",
         `The replica ${each.server} is ${lasting(Number(each.lagMs))} behind the home`,
-        `${plural(each.lag ?? 0, "event")} when it looked last. Reads there are refused by now.`,
+        `${plural(each.lag ?? 0, "event")} at its last check. Reads there are refused.`,
         place,
       ],
     ];
@@ -345,7 +345,7 @@ class HwOverview extends View {
       found = needs(now, stats.peek(), happenings.value, this.held),
       place = this.parts.needs;
     if (!found.length) {
-      put(place, h("p", { class: "nothing" }, "Nothing needs you."));
+      put(place, h("p", { class: "nothing" }, "Nothing needs attention."));
       return;
     }
     put(
@@ -354,7 +354,7 @@ class HwOverview extends View {
         "ul",
         {
           class: `card needs ${found.some((each) => each[0] === "bad") ? "" : "soon"}`,
-          "aria-label": "What needs somebody",
+          "aria-label": "Needs attention",
         },
         found.map(([kind, what, more, address]) =>
           h(
@@ -442,7 +442,7 @@ class HwOverview extends View {
           everything
             ? `${plural(now.server?.streams ?? 0, "follower")}, ` +
               `${plural(world.value?.groups?.length ?? 0, "group")}${held}`
-            : "of logs that you may read",
+            : "of logs that you can read",
           spark(past.events_read ?? this.over("events_read")),
         ),
         tile(
@@ -462,7 +462,7 @@ class HwOverview extends View {
           spark(this.over("conditions_failed")),
         ),
         !everything
-          ? tile("Disk free", NOTHING, "", "takes manage on the server")
+          ? tile("Disk free", NOTHING, "", "requires manage on the server")
           : free === undefined
             ? tile("Disk free", NOTHING, "", "logs are in memory")
             : tile(
@@ -599,7 +599,7 @@ class HwOverview extends View {
           ? pill("bad plain", "ahead of the home")
           : each.runs
             ? null
-            : pill("warn plain", "not heard of"),
+            : pill("warn plain", "silent"),
       ),
     );
   }
@@ -632,7 +632,7 @@ class HwOverview extends View {
         card(
           "Appended",
           null,
-          h("p", { class: "empty" }, "Nothing was appended in this time."),
+          h("p", { class: "empty" }, "No events were appended in this time."),
         ),
       );
     else if (this.chart?.isConnected && this.legend === series.map((each) => each.name).join()) this.chart.data = data;
@@ -714,12 +714,12 @@ class HwOverview extends View {
               ),
             )
           : empty(
-              "Nobody has a position.",
+              "There are no positions.",
               h(
                 "p",
                 {},
-                "A registered consumer, a group, a durable link: who reads from where it was before is shown here " +
-                  "with how far it is behind.",
+                "Registered consumers, groups and durable links, which keep their position, are shown here " +
+                  "with their lag.",
               ),
               headwater(
                 "consumers",

@@ -29,7 +29,7 @@ export function pinning(page) {
   if (!isQuery(now) || pins.includes(now)) return null;
   return h(
     "button",
-    { class: "plain", title: "Keep this query in this browser", onclick: () => change(page, [now, ...pins]) },
+    { class: "plain", title: "Save this query in this browser", onclick: () => change(page, [now, ...pins]) },
     "Pin",
   );
 }

@@ -62,7 +62,7 @@ export function read(text) {
       items.at(-1)[{ type: "types", tag: "tags", exact_tag: "exact" }[kind.toLowerCase()]].push(value);
     else if (kind === "or") items.push({ types: [], tags: [], exact: [] });
     else if (kind !== "and" && kind !== "all")
-      throw new SyntaxError(`type=TYPE, tag=TAG or exact_tag=TAG is expected, ${word} given`);
+      throw new SyntaxError(`expected type=TYPE, tag=TAG or exact_tag=TAG, got ${word}`);
   }
   return items.filter((item) => item.types.length + item.tags.length + item.exact.length);
 }

@@ -50,14 +50,14 @@ import { reserveIn } from "./telling.js";
 /** How long events are kept, in a sentence. */
 export function retention(log, consumers) {
   const found = [];
-  if (log.retentionMs !== null) found.push(`older than ${lasting(Number(log.retentionMs))} goes`);
-  if (log.retentionBytes !== null) found.push(`beyond ${bytes(log.retentionBytes)} the oldest go`);
+  if (log.retentionMs !== null) found.push(`events older than ${lasting(Number(log.retentionMs))} are dropped`);
+  if (log.retentionBytes !== null) found.push(`above ${bytes(log.retentionBytes)} the oldest are dropped`);
   if (log.retentionUntilAcknowledged)
-    found.push(`what all have done goes${consumers.length ? "" : ", but nobody is registered"}`);
+    found.push(`events acknowledged by all are dropped${consumers.length ? "" : ", but no consumer is registered"}`);
   const least = consumers
     .filter((each) => each.kind === "registered")
     .sort((a, b) => Number(a.position) - Number(b.position))[0];
-  if (!found.length) return "Nothing goes by itself.";
+  if (!found.length) return "Nothing is dropped automatically.";
   const sentence = `${found.join("; ")}${least ? `; nothing that ${least.title} has not done` : ""}.`;
   return sentence.replace(/^./, (letter) => letter.toUpperCase());
 }
@@ -68,11 +68,11 @@ export function scrubbed(numbers) {
   const { scrub_running: runs, scrub_ended_at: ended, scrub_bytes: read, scrub_damaged: damaged } = numbers,
     mended = numbers.scrub_mended,
     pass = runs
-      ? `The scrub reads all files from the disk again: ${bytes(read)} so far`
+      ? `The scrub is verifying all files on the disk: ${bytes(read)} so far`
       : ended
-        ? `The scrub read all files from the disk again, until ${day(ended)} ${minute(ended)}: ${bytes(read)}`
-        : "The scrub has not read the files from the disk yet",
-    found = damaged ? `${plural(damaged, "damaged place")}; headwater scrub tells where` : "no damage is known";
+        ? `The scrub verified all files on the disk, until ${day(ended)} ${minute(ended)}: ${bytes(read)}`
+        : "The scrub has not verified the files yet",
+    found = damaged ? `${plural(damaged, "damaged place")}; headwater scrub lists them` : "no damage is known";
   return `${pass}; ${found}.${mended ? ` ${count(mended)} mended from the home since the start.` : ""}`;
 }
 
@@ -139,7 +139,7 @@ class HwStorage extends View {
             free === undefined
               ? "logs are in memory"
               : `${bytes(free)} free of ${bytes(size)}; below ${bytes(reserve)} appends are refused, reads and ` +
-                  "trims go on",
+                  "trims still work",
             free === undefined
               ? null
               : h(
@@ -346,7 +346,7 @@ class HwStorage extends View {
           h(
             "p",
             { class: "empty" },
-            `To see what a trim drops, and to do it, takes manage on ${this.log}, and a console that may act.`,
+            `Previewing and running a trim requires manage on ${this.log}, and a console that is not read-only.`,
           ),
         ),
       );
@@ -355,7 +355,7 @@ class HwStorage extends View {
     const input = h("input", {
         class: "mono",
         placeholder: numberOrTime(),
-        "aria-label": "Trim what is below",
+        "aria-label": "Trim events below",
         spellcheck: "false",
       }),
       slider = h("input", {
@@ -363,7 +363,7 @@ class HwStorage extends View {
         min: "0",
         max: "1000",
         value: "0",
-        "aria-label": "Trim what is below, by sliding",
+        "aria-label": "Trim events below, by sliding",
       }),
       told = h("div", { "aria-live": "polite" }),
       button = h("button", { class: "ends", disabled: true, onclick: () => this.drop(this.below) }, "Trim\u2026");
@@ -378,7 +378,7 @@ class HwStorage extends View {
       if (!text) {
         put(
           told,
-          remark("Type the first number, or the first time, that is to stay; or slide."),
+          remark("Enter the first number or time to keep, or use the slider."),
         );
         return;
       }
@@ -387,7 +387,7 @@ class HwStorage extends View {
         else {
           const ms = typedTime(text);
           if (Number.isNaN(ms)) {
-            put(told, h("p", { class: "bad small" }, "A number or a time is expected."));
+            put(told, h("p", { class: "bad small" }, "Expected a number or a time."));
             return;
           }
           this.below = BigInt(
@@ -412,14 +412,14 @@ class HwStorage extends View {
       this.trimming,
       card(
         "Trim",
-        "shown before it is done; registered consumers are respected",
+        "with a preview; registered consumers are respected",
         h(
           "div",
           { class: "in stack small-gap" },
           h(
             "div",
             { class: "row trim" },
-            dim("drop what is below"),
+            dim("drop events below"),
             input,
             slider,
             gap(),
@@ -443,8 +443,8 @@ class HwStorage extends View {
         "p",
         { data: { events: String(found.events) } },
         h("strong", {}, plural(found.events, "event")),
-        `, about ${bytes(found.bytes)}, go; ${plural(found.freed_segments, "segment")} with ` +
-          `${bytes(found.freed_bytes)} come back to the disk. Then the log begins at `,
+        `, about ${bytes(found.bytes)}, are dropped; ${plural(found.freed_segments, "segment")} with ` +
+          `${bytes(found.freed_bytes)} are freed on the disk. The log then starts at `,
         h("span", { class: "mono" }, count(found.first_retained)),
         ".",
       ),
@@ -477,11 +477,11 @@ class HwStorage extends View {
       return;
     } // read anew: a consumer may have come meanwhile
     const lines = [
-      `${plural(found.events, "event")}, about ${bytes(found.bytes)}, go for ever`,
-      `The log begins at ${count(found.first_retained)} then; readers that stand below are told so`,
+      `${plural(found.events, "event")}, about ${bytes(found.bytes)}, are deleted permanently`,
+      `The log then starts at ${count(found.first_retained)}; readers below are notified`,
       Number(found.held_back_by)
-        ? `${plural(found.held_back_by, "consumer holds", "consumers hold")} the rest back`
-        : "Nobody holds anything back",
+        ? `${plural(found.held_back_by, "consumer holds", "consumers hold")} back the rest`
+        : "Nothing is held back",
     ];
     if (
       !(await confirm(`Trim ${this.log}?`, lines, {

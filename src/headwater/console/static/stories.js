@@ -155,7 +155,7 @@ class HwStories extends View {
           h("span", {}, "newest of"),
           h(
             "div",
-            { class: "choice", role: "group", "aria-label": "Keys of tags" },
+            { class: "choice", role: "group", "aria-label": "Tag keys" },
             key(null, "all keys", "Tags of any key"),
             this.keys.map((each) => key(each.term, each.term, plural(each.events, "event"))),
           ),
@@ -202,7 +202,7 @@ class HwStories extends View {
         this.listed,
         empty(
           this.wanted === null ? "No event here has a tag." : `No event has a tag of the key ${this.wanted}.`,
-          h("p", {}, "A story is all events that have a tag. This command appends one that begins:"),
+          h("p", {}, "A story is all events with a tag. This command starts one:"),
           headwater("append", this.log, "--type", "OrderPlaced", "--tag", "order:1"),
         ),
       );

@@ -105,7 +105,7 @@ export class Tail {
       try {
         const now = await get(logPath(log, "/head"), this.ending.signal);
         if (this.incarnation && now.incarnation !== this.incarnation) {
-          this.note = `The log is another one since ${clock(Date.now())}: it was made anew. Its events begin again.`;
+          this.note = `The log was recreated at ${clock(Date.now())}. Its events start again.`;
           this.incarnation = now.incarnation;
           this.after = 0n;
         }
@@ -128,7 +128,7 @@ export class Tail {
       } catch (problem) {
         if (problem.name === "AbortError") continue; // it ended, or the window is hidden
         if (problem.code === "position_trimmed") {
-          this.note = `Events up to ${count(problem.body.first_retained)} were trimmed before they came here.`;
+          this.note = `Events up to ${count(problem.body.first_retained)} were trimmed before they arrived here.`;
           this.after = BigInt(problem.body.first_retained) - 1n;
           continue;
         }
@@ -136,7 +136,7 @@ export class Tail {
           this.page.lose(problem);
           return;
         }
-        this.note = `Away since ${clock(away.peek() ?? Date.now())}; goes on after ${count(this.after ?? 0n)}.`;
+        this.note = `Away since ${clock(away.peek() ?? Date.now())}; continues after ${count(this.after ?? 0n)}.`;
         this.draw();
       }
       await new Promise((resolve) => setTimeout(resolve, wait));

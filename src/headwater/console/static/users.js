@@ -106,7 +106,7 @@ class HwUsers extends View {
         firstOf(this.tokens, "token"),
         who.peek()?.has_users
           ? null
-          : h("span", { class: "warn" }, "nobody has to log in: everybody may do everything"),
+          : h("span", { class: "warn" }, "no login required: all requests are allowed"),
         gap(),
         acts ? h("button", { onclick: () => this.edit(null) }, icon("plus"), "New user") : null,
       ),
@@ -179,12 +179,12 @@ class HwUsers extends View {
             ),
           )
         : empty(
-            "There is no user.",
+            "There are no users.",
             h(
               "p",
               {},
-              "As long as there is none, everybody who reaches the server may do everything; it listens on loopback " +
-                "alone then. The first user should get everything:",
+              "Without users, all requests are allowed, and the server listens on loopback " +
+                "only. Give the first user all rights:",
             ),
             headwater("user", "add", "alice", "--grant", "all:*"),
           ),
@@ -216,7 +216,7 @@ class HwUsers extends View {
         h(
           "header",
           {},
-          h("h2", {}, `What ${each.name} may do`),
+          h("h2", {}, `Rights of ${each.name}`),
           h(
             "span",
             { class: "right" },
@@ -249,7 +249,7 @@ class HwUsers extends View {
         this.tokens && each.origin === "data directory" ? this.tokensOf(each) : null,
         each.origin === "data directory"
           ? null
-          : h("p", { class: "empty small" }, "This user comes from the configuration, and is changed there."),
+          : h("p", { class: "empty small" }, "This user is defined in the configuration; change it there."),
       ),
     );
   }
@@ -305,7 +305,7 @@ class HwUsers extends View {
         const made = await ask("PUT", `/management/token/${segment(`${user.name}/${label.value}`)}`, {});
         put(
           dialog,
-          h("h2", {}, "It is shown this once"),
+          h("h2", {}, "It is only shown once"),
           h(
             "div",
             { class: "command" },
@@ -379,11 +379,11 @@ class HwUsers extends View {
               "p",
               { class: "warn small" },
               icon("warn"),
-              " With the first user everybody must log in, also this page. Give it all:*.",
+              " With the first user every request needs credentials, also of this page. Grant it all:*.",
             )
           : null,
         h("label", {}, "Name", name),
-        h("label", {}, "Grants, one in a line: RIGHTS:PATTERN", grants),
+        h("label", {}, "Grants, one per line: RIGHTS:PATTERN", grants),
         h("label", {}, "Password", password),
       ],
       () =>
@@ -411,9 +411,9 @@ class HwUsers extends View {
         [
           "Its logins, sessions and tokens end within a second",
           this.users.length === 1
-            ? "It is the last one: every request is refused then"
+            ? "It is the last user: every request is then refused"
             : `${plural(this.users.length - 1, "user stays", "users stay")}`,
-          "Its consumers and subscriptions stay as they are",
+          "Its consumers and subscriptions are kept",
         ],
         { act: "Remove", name: user.name, command: headwater("user", "remove", user.name) },
       ))

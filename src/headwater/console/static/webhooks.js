@@ -129,7 +129,7 @@ class HwWebhooks extends View {
             }),
           )
         : empty(
-            "Nobody has subscribed.",
+            "There are no subscriptions.",
             h(
               "p",
               {},
@@ -246,7 +246,7 @@ class HwWebhooks extends View {
           : h(
               "section",
               {},
-              remark(`To resume or delete it takes manage on ${each.log}, or to have made it.`),
+              remark(`Resuming or deleting it requires manage on ${each.log}, or having created it.`),
             ),
       ),
     );
@@ -255,7 +255,7 @@ class HwWebhooks extends View {
   async resume(each) {
     try {
       await fetched("POST", `${this.path(each)}/resume`, { body: {} });
-      say("It is tried at once, with all that was given up and that the log still has");
+      say("It is retried at once, with all failed events that the log still has");
       await this.load(this.leaving.signal);
     } catch (problem) {
       complain(problem);
@@ -268,9 +268,9 @@ class HwWebhooks extends View {
       !(await confirm(
         `Delete the subscription of ${each.endpoint || each.resource}?`,
         [
-          `${plural(waiting, "notification")} that wait are not delivered`,
-          `${plural(each.deadLetters, "dead letter")} are forgotten`,
-          "Who wants it again subscribes anew",
+          `${plural(waiting, "notification")} will not be delivered`,
+          `${plural(each.deadLetters, "dead letter")} are deleted`,
+          "To receive events again, subscribe again",
         ],
         {
           act: "Delete it",

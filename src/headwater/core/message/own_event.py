@@ -34,7 +34,7 @@ PREFIX = "cloudEvents:"
 GROUP_KEY = b"event-streams-group-key"
 CONTENT_TYPE = 6
 """Its index among the fields of the properties."""
-NO_BATCHES = f"{BATCH} is not taken: the AMQP binding of CloudEvents has no batches; send each event by itself"
+NO_BATCHES = f"{BATCH} is not supported: CloudEvents over AMQP has no batches; send each event in its own message"
 """The problem of a message that is a batch."""
 
 _MARK = b"cloudEvents"
@@ -132,7 +132,7 @@ def _group_key(message: bytes, at: int) -> str:
     if code in _TEXTS:
         return str(key_of(message, at, check_values(message, at, 1, 1)))
     if code != _NULL[0]:
-        raise InvalidEvent(f"a symbol or a string is expected, {type_name(code)} given", GROUP_KEY.decode())
+        raise InvalidEvent(f"expected a symbol or a string, got {type_name(code)}", GROUP_KEY.decode())
     return ""
 
 
@@ -217,7 +217,7 @@ def _name(key: bytes) -> str:
     text = key.decode()
     name = text[len(PREFIX) :] if text.startswith(_PREFIXES) else ""
     if name and not ATTRIBUTE_NAME.fullmatch(name):
-        problem = f"an attribute's name fits {ATTRIBUTE_NAME.pattern}, {show(name)} given"
+        problem = f"an attribute's name must match {ATTRIBUTE_NAME.pattern}, got {show(name)}"
         raise InvalidEvent(problem, f"the application property {show(text)}")
     if len(key) <= _NAME_BYTES_MAX:
         if len(_names) >= _NAMES_MAX:
@@ -246,5 +246,5 @@ def _canonical(name: str, message: bytes, at: int, after: int) -> str | None:
         text = timestamp_text(int.from_bytes(message[at + 1 : after], signed=True))
         if text is not None:
             return text
-    problem = f"a string, whole number, boolean, binary or timestamp is expected, {type_name(code)} given"
+    problem = f"expected a string, whole number, boolean, binary or timestamp, got {type_name(code)}"
     raise InvalidEvent(problem, f"{PREFIX}{name}")

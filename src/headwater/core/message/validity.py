@@ -207,14 +207,14 @@ def _places(message: bytes, at: int, stop: int, fields: Sequence[_Codes]) -> Pla
         size, count = U32_U32.unpack_from(message, at + 1)
         end, at = at + 5 + size, at + 9
     if count > len(fields):
-        raise DecodeError(f"at most {len(fields)} fields are expected, {count} found", start)
+        raise DecodeError(f"expected at most {len(fields)} fields, found {count}", start)
     places = [at]
     for codes in fields[:count]:
         code = message[at]
         if code == 0x40:
             at += 1
         elif code not in codes:
-            problem = f"{_KINDS[codes]} expected, {type_name(code)} given"
+            problem = f"expected {_KINDS[codes]}, got {type_name(code)}"
             raise DecodeError(f"{_name(fields, places)}: {problem}", at)
         elif code == 0xA1 or code == 0xA3:
             begin = at + 2
@@ -255,7 +255,7 @@ def _check_application_properties(message: bytes, at: int, end: int) -> None:
         elif code == 0xB1:
             begin, value = at + 5, check_values(message, at, 1, 1)
         else:
-            raise DecodeError(f"a key is a string, {type_name(code)} given", at)
+            raise DecodeError(f"a key is a string, got {type_name(code)}", at)
         name = message[begin:value]
         if not name.isascii():
             check_text(name, at)
@@ -281,7 +281,7 @@ def _check_annotations(message: bytes, at: int, end: int) -> None:
     for _ in range(count >> 1):
         code = message[at]
         if code not in SYMBOLS:
-            raise DecodeError(f"a key is a symbol, {type_name(code)} given", at)
+            raise DecodeError(f"a key is a symbol, got {type_name(code)}", at)
         value = check_values(message, at, 1, 1)
         keys.add(message[at + (2 if code == 0xA3 else 5) : value])
         at = check_values(message, value, 1, 1)

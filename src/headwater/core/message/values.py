@@ -218,7 +218,7 @@ def _boolean(buffer: bytes, at: int, depth: int) -> int:
 def _char(buffer: bytes, at: int, depth: int) -> int:
     point: int = U32.unpack_from(buffer, at)[0]
     if point > 0x10FFFF or 0xD800 <= point <= 0xDFFF:
-        raise DecodeError(f"0x{point:x} is no Unicode character", at)
+        raise DecodeError(f"0x{point:x} is not a Unicode character", at)
     return at + 4
 
 

@@ -207,7 +207,7 @@ def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
     parameter = exchange.parameters("strict").get("strict")
     if parameter is not None:
         if parameter not in _BOOLEANS:
-            raise InvalidParameter("strict", f"{show(parameter)} given, true or false is allowed")
+            raise InvalidParameter("strict", f"expected true or false, got {show(parameter)}")
         return _BOOLEANS[parameter]
     return condition_is_in_seed_form(given.condition) if given.strict is None else given.strict
 

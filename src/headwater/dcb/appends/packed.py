@@ -68,7 +68,7 @@ async def _taken_apart(body: bytes, event_bytes_max: int, slices: Slices) -> tup
     """The pieces of `events`, and the body without them."""
     count, at = map_at(body, 0)
     if count is None:
-        raise InvalidInput("a MessagePack map with `events` in it is expected, something else given")
+        raise InvalidInput("expected a MessagePack map with `events` in it, got something else")
     cut, rest, seen = Cut(at), bytearray(), set[str]()
     for _ in range(count):
         member = _member(body, at)
@@ -102,13 +102,11 @@ async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Sli
     """The pieces of the array that begins there, and where it ends."""
     count, at = array_at(body, start)
     if count is None:
-        raise InvalidInput("an array is expected, something else given", "events")
+        raise InvalidInput("expected an array, got something else", "events")
     if count > APPEND_EVENTS_MAX:
         raise TooLarge(count, APPEND_EVENTS_MAX, "elements", "events")
     if count > len(body) - at:
-        raise InvalidInput(
-            f"malformed MessagePack: {count} elements are said to be in {len(body) - at} bytes", "events"
-        )
+        raise InvalidInput(f"malformed MessagePack: {count} elements declared in {len(body) - at} bytes", "events")
     cut, values, at_most = Cut(at), 0, event_bytes_max + BESIDE_BYTES_MAX
     for index in range(count):
         where = f"events[{index}]"

@@ -104,4 +104,4 @@ def _upto(given: int | None, head: int) -> int:
 def check_upto(given: int) -> None:
     """Raises InvalidPosition for a number below 0, or above that of any possible event."""
     if not 0 <= given <= SEQUENCE_NUMBER_MAX:
-        raise InvalidPosition(f"{show(given)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", "upto")
+        raise InvalidPosition(f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {show(given)}", "upto")

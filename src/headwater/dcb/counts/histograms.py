@@ -67,7 +67,7 @@ def _checked(given: int | None, default: int, most: int, name: str, least: int) 
     if given is None:
         return default
     if not least <= given <= most:
-        raise InvalidInput(f"{show(given)} given, {least} to {most} is allowed", name)
+        raise InvalidInput(f"expected {least} to {most}, got {show(given)}", name)
     return given
 
 
@@ -112,7 +112,7 @@ def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]
     """The start time and the end time (exclusive); by default, all of the log. Raises InvalidInput."""
     for name, value in (("recorded_from", begin), ("recorded_before", end)):
         if value is not None and not 0 <= value <= SEQUENCE_NUMBER_MAX:
-            raise InvalidInput(f"{show(value)} given, 0 to {SEQUENCE_NUMBER_MAX} is allowed", name)
+            raise InvalidInput(f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {show(value)}", name)
     if begin is None:
         first = next_event(log, 0)
         begin = first.recorded_at if first else end if end is not None else 0
@@ -120,7 +120,7 @@ def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]
         last = next_event(log, log.head() + 1, backwards=True)
         end = max(begin, last.recorded_at if last else 0) + 1
     if end <= begin:
-        raise InvalidInput(f"{end} given, it must be above recorded_from, {begin}", "recorded_before")
+        raise InvalidInput(f"expected more than recorded_from ({begin}), got {end}", "recorded_before")
     return begin, end
 
 
@@ -183,9 +183,9 @@ def _check_range(begin: int | None, end: int | None) -> None:
     """Raises InvalidInput."""
     for name, value in (("event_from", begin), ("event_before", end)):
         if value is not None and not TIME_MIN <= value <= TIME_MAX + 1:
-            raise InvalidInput(f"{show(value)} given, {TIME_MIN} to {TIME_MAX + 1} is allowed", name)
+            raise InvalidInput(f"expected {TIME_MIN} to {TIME_MAX + 1}, got {show(value)}", name)
     if begin is not None and end is not None and end <= begin:
-        raise InvalidInput(f"{end} given, it must be above event_from, {begin}", "event_before")
+        raise InvalidInput(f"expected more than event_from ({begin}), got {end}", "event_before")
 
 
 def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[int, int]:

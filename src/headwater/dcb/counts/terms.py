@@ -89,13 +89,13 @@ def _kind(parameters: dict[str, str]) -> TermKind:
     try:
         return TermKind(text)
     except ValueError:
-        raise InvalidParameter("kind", f"{show(text)} given, allowed: {', '.join(TermKind)}") from None
+        raise InvalidParameter("kind", f"got {show(text)}, expected one of {', '.join(TermKind)}") from None
 
 
 def _limit(parameters: dict[str, str]) -> int:
     limit = whole_number(parameters, "limit")
     if limit is not None and not 1 <= limit <= LIMIT_MAX:
-        raise InvalidParameter("limit", f"{limit} given, 1 to {LIMIT_MAX} is allowed")
+        raise InvalidParameter("limit", f"expected 1 to {LIMIT_MAX}, got {limit}")
     return LIMIT if limit is None else limit
 
 
@@ -107,5 +107,5 @@ def _text(parameters: dict[str, str], name: str) -> str:
     except UnicodeEncodeError:
         raise InvalidParameter(name, "is not UTF-8") from None
     if size > TAG_BYTES_MAX:
-        raise InvalidParameter(name, f"{size} bytes given, {TAG_BYTES_MAX} are allowed")
+        raise InvalidParameter(name, f"expected at most {TAG_BYTES_MAX} bytes, got {size}")
     return text

@@ -64,7 +64,7 @@ class OneEvent:
         parameters = exchange.parameters("form", "data_bytes_max")
         form = parameters.get("form", _ENVELOPE)
         if form not in self._names:
-            raise InvalidParameter("form", f"{show(form)} given, one of {', '.join(self._names)} is allowed")
+            raise InvalidParameter("form", f"expected one of {', '.join(self._names)}, got {show(form)}")
         bytes_max = _data_bytes_max(parameters, form)
         log = opened.log
         log.check_position(number)
@@ -142,7 +142,7 @@ class OneEvent:
 
 def _number(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18 and text[0] != "0"):
-        raise InvalidParameter("number", f"{show(text)} given, 1 to {SEQUENCE_NUMBER_MAX} is allowed")
+        raise InvalidParameter("number", f"expected 1 to {SEQUENCE_NUMBER_MAX}, got {show(text)}")
     return int(text)
 
 

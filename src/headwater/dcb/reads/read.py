@@ -115,7 +115,7 @@ def accepted_form(accept: bytes | None) -> str:
 def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
     """Raises InvalidInput if it is out of range, or the form has no sizes."""
     if not 0 <= value <= APPEND_BYTES_MAX:
-        raise InvalidInput(f"{show(value)} given, 0 to {APPEND_BYTES_MAX} is allowed", "data_bytes_max")
+        raise InvalidInput(f"expected 0 to {APPEND_BYTES_MAX}, got {show(value)}", "data_bytes_max")
     if form not in (NDJSON, NDJSON_WITH_END, _JSON):
         raise InvalidInput(f"{form} has all of the data; {NDJSON} and {_JSON} can have less", "data_bytes_max")
 

@@ -246,6 +246,6 @@ def _heartbeat(parameters: dict[str, str]) -> float:
     except ValueError:
         seconds = 0.0
     if not HEARTBEAT_S_MIN <= seconds <= HEARTBEAT_S_MAX:
-        allowed = f"{HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX:g} seconds are allowed"
-        raise InvalidParameter("heartbeat", f"{show(text)} given, {allowed}")
+        allowed = f"{HEARTBEAT_S_MIN} to {HEARTBEAT_S_MAX:g} seconds"
+        raise InvalidParameter("heartbeat", f"expected {allowed}, got {show(text)}")
     return seconds

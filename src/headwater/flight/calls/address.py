@@ -40,9 +40,9 @@ class BulkAddress:
             parts_of(url, SCHEMES)
         authorization_of(self.user, self.password, self.token)
         if not self.timeout_s > 0:
-            raise InvalidInput(f"{self.timeout_s!r} given, more than 0 is allowed", "timeout_s")
+            raise InvalidInput(f"expected more than 0, got {self.timeout_s!r}", "timeout_s")
         if self.retries < 0:
-            raise InvalidInput(f"{self.retries!r} given, 0 or more is allowed", "retries")
+            raise InvalidInput(f"expected 0 or more, got {self.retries!r}", "retries")
 
     @property
     def each(self) -> tuple[BulkAddress, ...]:

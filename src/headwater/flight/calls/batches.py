@@ -34,9 +34,9 @@ def _opened(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     batches = iter(given)
     first = next(batches, None)
     if first is None:
-        raise InvalidInput("at least one batch is expected (it may have no rows), none given", "batches")
+        raise InvalidInput("expected at least one batch (it may have no rows), got none", "batches")
     if not isinstance(first, pa.RecordBatch):
-        raise InvalidInput(f"batches of pyarrow are expected, {show(first)} given", "batches")
+        raise InvalidInput(f"expected batches of pyarrow, got {show(first)}", "batches")
     return first.schema, chain((first,), batches)
 
 

@@ -123,7 +123,7 @@ def decoded(kind: type[T], text: bytes) -> T:
     try:
         return json_decoder(kind).decode(text)
     except msgspec.MsgspecError as error:
-        raise ServerFault(f"the answer is not understood: {error}") from None
+        raise ServerFault(f"cannot parse the answer: {error}") from None
 
 
 class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]

@@ -56,8 +56,8 @@ class SeenLogs:
                 error = PositionOfOtherIncarnation(seen.head, found.incarnation, found.first_retained)
                 error.args = (
                     f"{endpoint.url} has another incarnation of the log {log}, {found.incarnation}, and this client "
-                    f"has worked with {seen.incarnation}, whose positions mean nothing there. Ask for its head anew "
-                    "to work with the present one",
+                    f"has worked with {seen.incarnation}, whose positions are invalid there. Read its head again "
+                    "to use the current one",
                 )
                 raise error
             if found.head < seen.head:

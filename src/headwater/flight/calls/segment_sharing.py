@@ -37,5 +37,5 @@ def take(lender: Lender) -> tuple[bytes, list[int]]:
     if flags & (socket.MSG_CTRUNC | socket.MSG_TRUNC):
         for descriptor in descriptors:
             os.close(descriptor)
-        raise OSError("what is lent came cut off; too many files are open")
+        raise OSError("the shared segments arrived incomplete; too many files are open")
     return message, list(descriptors)

@@ -26,7 +26,7 @@ def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
     """The answer to an action. Raises what the backend does, InvalidInput, and Forbidden."""
     shape = ACTIONS.get(name)
     if shape is None:
-        raise InvalidInput(f"{show(name)} given, allowed: {', '.join(ACTIONS)}", "action")
+        raise InvalidInput(f"got {show(name)}, expected one of {', '.join(ACTIONS)}", "action")
     if (handler := HANDLERS.get(name)) is None:
         wire.check_size(body, name)
         return backend.act(user, name, body)

@@ -36,16 +36,16 @@ def span_of(backend: Backend, asked: Ticket | CountBody) -> tuple[Span, Extent]:
     if incarnation is not None and incarnation != extent.incarnation:
         raise PositionOfOtherIncarnation(asked.after or 0, extent.incarnation, extent.first_retained)
     if asked.partition is not None and not 0 <= asked.partition < partitions:
-        problem = f"{asked.partition} given, 0 to {partitions - 1} is allowed"
+        problem = f"expected 0 to {partitions - 1}, got {asked.partition}"
         raise InvalidPosition(problem, "partition")
     for name, value in (("after", asked.after), ("upto", asked.upto)):
         if value is not None and value > extent.head:
-            raise InvalidPosition(f"{value} given, 0 to {extent.head} (the head) is allowed", name)
+            raise InvalidPosition(f"expected 0 to {extent.head} (the head), got {value}", name)
     upto = extent.head if asked.upto is None else asked.upto
     if asked.after is None:
         return Span(min(extent.first_retained - 1, upto), upto, asked.partition), extent
     if upto < asked.after:
-        raise InvalidPosition(f"{upto} given, {asked.after} (`after`) or more is allowed", "upto")
+        raise InvalidPosition(f"expected {asked.after} (`after`) or more, got {upto}", "upto")
     if asked.after + 1 < extent.first_retained:
         backend.check_position(asked.log, asked.after + 1)
     return Span(asked.after, upto, asked.partition), extent

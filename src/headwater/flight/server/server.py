@@ -83,7 +83,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 
         def listed(user: User) -> Iterator[flight.FlightInfo]:
             if criteria:
-                raise InvalidInput(f"{show(criteria)} given, nothing is allowed", "criteria")
+                raise InvalidInput(f"expected nothing, got {show(criteria)}", "criteria")
             return iter(list(self._listed(user)))
 
         return self._answer(context, "list_flights", listed)
@@ -181,7 +181,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         """Refuse the call: exchanges are not supported. Without this method, pyarrow would send its traceback."""
 
         def exchanged(user: User) -> None:
-            raise InvalidInput("DoExchange is not served, use DoGet, DoPut or DoAction", "method")
+            raise InvalidInput("DoExchange is not supported; use DoGet, DoPut or DoAction", "method")
 
         self._answer(context, "do_exchange", exchanged)
 
@@ -224,5 +224,5 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 
 def _log_of(descriptor: flight.FlightDescriptor) -> str:
     if len(descriptor.path) != 1:
-        raise InvalidInput(f"a path of one part, the log's name, is expected, {len(descriptor.path)} given", "path")
+        raise InvalidInput(f"expected a path of one part (the log's name), got {len(descriptor.path)} parts", "path")
     return str(descriptor.path[0].decode())  # gRPC has already refused invalid UTF-8

@@ -96,7 +96,7 @@ class Sessions:
         with self._lock:
             session = self._alive(hashed)
         if session is None:
-            raise Unauthenticated("the session is over; show the password, or a newer token")
+            raise Unauthenticated("the session has expired; send the password or a newer token")
         now = self._clock()
         if now - session.checked_at >= RECHECK_S:
             try:

@@ -67,7 +67,7 @@ class Incoming:
                 raise Closed(self._command.log)
             metadata, batch = chunk.app_metadata, chunk.data
             if has_ended:
-                raise InvalidInput("more comes after the end that was marked", f"batches[{index}]")
+                raise InvalidInput("data follows the end marker", f"batches[{index}]")
             has_ended = self._command.marks_end and metadata is not None and metadata.to_pybytes() == END
             if batch is None:
                 continue
@@ -81,7 +81,7 @@ class Incoming:
             index += 1
         # The reader cannot tell the end of a stream from the loss of its client.
         if self._context.is_cancelled() or (self._command.marks_end and not has_ended):
-            raise flight.FlightCancelledError("the stream broke off")
+            raise flight.FlightCancelledError("the stream was cut off")
 
     def _next(self, index: int) -> flight.FlightStreamChunk | None:
         self._memory.before()
@@ -95,7 +95,7 @@ class Incoming:
             raise
         except (pa.ArrowException, OSError) as error:
             if self._context.is_cancelled():
-                raise flight.FlightCancelledError("the stream broke off") from None
+                raise flight.FlightCancelledError("the stream was cut off") from None
             raise _unreadable(error, f"batches[{index}]") from None
 
 
@@ -112,7 +112,7 @@ def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer:
     if command.partition is not None:
         partitions = backend.place(command.log).settings.partitions
         if not 0 <= command.partition < partitions:
-            raise InvalidPosition(f"{command.partition} given, 0 to {partitions - 1} is allowed", "partition")
+            raise InvalidPosition(f"expected 0 to {partitions - 1}, got {command.partition}", "partition")
     for batch in incoming if condition is None else _joined(incoming):
         tell(writer, backend.append(command, batch))
 
@@ -155,4 +155,4 @@ def tell(writer: flight.FlightMetadataWriter, answer: object) -> None:
     try:
         writer.write(encode(answer))
     except (pa.ArrowException, OSError):
-        raise flight.FlightCancelledError("the client left") from None
+        raise flight.FlightCancelledError("the client disconnected") from None

@@ -105,7 +105,7 @@ def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
     if isinstance(given, pa.RecordBatch):
         return given
     if not hasattr(given, "__arrow_c_array__"):
-        raise InvalidEvent(f"a pyarrow.RecordBatch is expected, {show(given)} given", "events")
+        raise InvalidEvent(f"expected a pyarrow.RecordBatch, got {show(given)}", "events")
     try:
         return pa.record_batch(given)
     except (pa.ArrowException, TypeError, ValueError) as error:

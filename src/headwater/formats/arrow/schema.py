@@ -28,11 +28,11 @@ def check_schema(schema: pa.Schema) -> None:
             hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(EVENT_SCHEMA.names)}"
             raise InvalidEvent(f"there is no column {field.name!r}{hint}", "schema")
         if field.name in seen:
-            raise InvalidEvent(f"column {field.name!r} is there twice", "schema")
+            raise InvalidEvent(f"column {field.name!r} occurs twice", "schema")
         seen.add(field.name)
         if field.name not in IGNORED and not pa.types.is_null(field.type) and not _FITTING[field.name](field.type):
             expected = _EXPECTED[field.name]
-            raise InvalidEvent(f"column {field.name!r} has type {field.type}, {expected} is expected", "schema")
+            raise InvalidEvent(f"column {field.name!r} has type {field.type}, expected {expected}", "schema")
     for name in ("type", "data"):
         if name not in seen:
             raise InvalidEvent(f"there is no column {name!r}", "schema")
@@ -42,7 +42,9 @@ def check_plain(schema: pa.Schema) -> None:
     """Raises InvalidEvent for columns whose values may be shared by many rows: small here, unbounded when expanded."""
     for field in schema:
         if not _is_plain(field.type):
-            problem = f"column {field.name!r} has type {field.type}; no dictionaries and no views are taken, cast them"
+            problem = (
+                f"column {field.name!r} has type {field.type}; dictionaries and views are not supported; cast them"
+            )
             raise InvalidEvent(problem, "schema")
 
 

@@ -35,14 +35,14 @@ def batch_of_stream(content: bytes) -> pa.RecordBatch:
     messages = _messages(content)
     first = next(messages, None)
     if first is None or first.type != "schema":
-        raise InvalidEvent("a stream of Arrow IPC is expected, which begins with a schema", "schema")
+        raise InvalidEvent("expected an Arrow IPC stream, which begins with a schema", "schema")
     schema = _schema_of(first)
     batches: list[pa.RecordBatch] = []
     rows = 0
     for index, message in enumerate(messages):
         where = f"batches[{index}]"
         if index >= BATCHES_MAX:
-            raise InvalidEvent(f"more than {BATCHES_MAX} batches given, give fewer and larger ones", where)
+            raise InvalidEvent(f"more than {BATCHES_MAX} batches given; send fewer, larger batches", where)
         rows += _rows_of(message, where)
         if rows > APPEND_EVENTS_MAX:
             raise TooLarge(rows, APPEND_EVENTS_MAX, "events", "events")
@@ -88,15 +88,15 @@ def _schema_of(message: pa.ipc.Message) -> pa.Schema:
 def _rows_of(message: pa.ipc.Message, where: str) -> int:
     """The declared number of rows of a batch. Raises InvalidEvent for anything but a plain batch."""
     if message.type != "record batch":
-        raise InvalidEvent(f"a batch is expected, a message of type {message.type!r} given", where)
+        raise InvalidEvent(f"expected a batch, got a message of type {message.type!r}", where)
     with _reading(where):
         metadata = message.metadata.to_pybytes()
         header = _Table(metadata, int.from_bytes(metadata[:4], "little")).child(_HEADER)
         is_compressed, rows = header.has(_COMPRESSION), header.long(_LENGTH)
     if is_compressed:
-        raise InvalidEvent("compressed batches are not taken, write them without compression", where)
+        raise InvalidEvent("compressed batches are not supported; write them uncompressed", where)
     if rows < 0:
-        raise InvalidEvent(f"it says that it has {rows} rows", where)
+        raise InvalidEvent(f"it declares {rows} rows", where)
     return rows
 
 

@@ -20,9 +20,9 @@ def urls_of(url: str | Sequence[str]) -> list[str]:
     urls = _BETWEEN.split(url) if isinstance(url, str) else list(url)
     urls = [each.strip().rstrip("/") for each in urls]
     if not urls:
-        raise InvalidInput("at least one URL is expected, none given", "url")
+        raise InvalidInput("expected at least one URL, got none", "url")
     if len(urls) > URLS_MAX:
-        raise InvalidInput(f"{len(urls)} URLs given, {URLS_MAX} are allowed", "url")
+        raise InvalidInput(f"expected at most {URLS_MAX} URLs, got {len(urls)}", "url")
     if twice := next((each for each in urls if urls.count(each) > 1), None):
         raise InvalidInput(f"{show(twice)} is given twice", "url")
     return urls
@@ -38,9 +38,9 @@ def parts_of(url: str, schemes: Iterable[str], *, may_have_path: bool = False) -
     is_longer = parts.query or parts.fragment or (parts.path.strip("/") and not may_have_path)
     if parts.scheme not in schemes or not parts.hostname or is_longer:
         expected = " or ".join(f"{scheme}://HOST[:PORT]" for scheme in schemes)
-        raise InvalidInput(f"{expected} is expected, {show(url)} given", "url")
+        raise InvalidInput(f"expected {expected}, got {show(url)}", "url")
     if parts.username is not None:
-        raise InvalidInput("user and password are given apart from the URL, not in it", "url")
+        raise InvalidInput("give user and password separately, not in the URL", "url")
     return parts
 
 
@@ -50,10 +50,10 @@ def authorization_of(user: str | None, password: str | None, token: str | None) 
         if user is not None or password is not None:
             raise InvalidInput("give a token, or a user and a password, not both", "token")
         if not token.isascii() or not token.isprintable():
-            raise InvalidInput("a token has printable ASCII characters only", "token")
+            raise InvalidInput("a token must consist of printable ASCII characters", "token")
         return f"Bearer {token}"
     if user is None and password is None:
         return None
     if user is None or password is None:
-        raise InvalidInput("a user and a password go together; one of them is missing", "user")
+        raise InvalidInput("give both a user and a password; one of them is missing", "user")
     return f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"

@@ -79,7 +79,7 @@ class _Parser:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            raise NotHttp("it changes the protocol, which nobody asked for") from None
+            raise NotHttp("it switches protocols without being asked") from None
         except httptools.HttpParserError as error:
             if not self._answer.is_complete:
                 raise NotHttp(str(error)) from None

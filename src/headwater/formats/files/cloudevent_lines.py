@@ -57,7 +57,7 @@ def taken_back(event: Event) -> Event:
     data, envelope = _bytes(said, _DATA), _bytes(said, _ENVELOPE)
     encoding = said.pop(_ENCODING, "data").upper()
     if encoding not in Encoding.__members__:
-        raise InvalidInput("data or amqp is expected", _ENCODING)
+        raise InvalidInput("expected data or amqp", _ENCODING)
     if (attributes := said.pop(_ATTRIBUTES, None)) is not None:
         try:
             said = _attributes.decode(attributes)
@@ -84,4 +84,4 @@ def _bytes(said: dict[str, str], name: str) -> bytes | None:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidInput("base64 is expected", name) from None
+        raise InvalidInput("expected base64", name) from None

@@ -61,7 +61,7 @@ def exported_reader(header: Sequence[str]) -> Callable[[Sequence[str], int], Eve
 
     def event_of(row: Sequence[str], position: int) -> Event:
         if len(row) != len(header):
-            raise InvalidInput(f"{len(header)} cells are expected, {len(row)} given")
+            raise InvalidInput(f"expected {len(header)} cells, got {len(row)}")
         cells = dict(zip(header, row, strict=True))
         data, encoded = cells["data"].encode(), _bytes(cells, "data_base64")
         if data and encoded:
@@ -99,4 +99,4 @@ def _bytes(cells: dict[str, str], column: str) -> bytes:
     try:
         return base64.b64decode(cells.get(column, ""), validate=True)
     except (binascii.Error, ValueError):
-        raise InvalidInput("base64 is expected", column) from None
+        raise InvalidInput("expected base64", column) from None

@@ -41,7 +41,7 @@ def guess_format(name: str, beginning: bytes) -> str:
             return "ndjson"
     elif any(delimiter in first_line for delimiter in (b",", b";", b"\t", b"|")):
         return "csv"
-    raise InvalidInput(f"the format of {show(name)} cannot be guessed; name one of {', '.join(FORMATS)}", "--format")
+    raise InvalidInput(f"the format of {show(name)} cannot be guessed; give one of {', '.join(FORMATS)}", "--format")
 
 
 def _members(text: bytes) -> set[str]:

@@ -23,11 +23,11 @@ def parquet_events(source: IO[bytes]) -> Iterator[Event]:
     try:
         with open_parquet(source) as file:
             if missing := set(SCHEMA.names) - set(file.schema_arrow.names):
-                problem = f"the columns of an export are expected, {', '.join(sorted(missing))} is not there"
-                raise InvalidInput(f"{problem}; `headwater pipeline import` takes other tables")
+                problem = f"expected the columns of an export; missing: {', '.join(sorted(missing))}"
+                raise InvalidInput(f"{problem}; `headwater pipeline import` imports other tables")
             for batch in batches_of(file, _ROWS, columns=SCHEMA.names):
                 columns = [batch.column(field.name).cast(field.type) for field in SCHEMA]
                 for event in events_of(pa.record_batch(columns, names=SCHEMA.names)):
                     yield event.event
     except (OSError, ValueError, pa.ArrowException) as error:
-        raise InvalidInput(f"the file is damaged, or no export: {' '.join(str(error).split())}") from None
+        raise InvalidInput(f"the file is damaged or not an export: {' '.join(str(error).split())}") from None

@@ -21,16 +21,16 @@ def check_place(file: Path, *, overwrite: bool | None = None) -> None:
     With `overwrite` a file may be replaced; None = the command has no such option.
     """
     if file.is_dir():
-        raise InvalidInput("a file is expected, this is a directory", str(file))
+        raise InvalidInput("expected a file, this is a directory", str(file))
     if not file.parent.is_dir():
         raise InvalidInput(f"there is no directory {file.parent}", str(file))
     if not os.path.lexists(file):
         return
     if not overwrite:
         remedy = "move it away" if overwrite is None else "--overwrite to replace it"
-        raise InvalidInput(f"the file is there already; give another name, or {remedy}", str(file))
+        raise InvalidInput(f"the file already exists; give another name, or use {remedy}", str(file))
     if file.exists() and not file.is_file():
-        raise InvalidInput("only a file is replaced, this is a device, pipe or socket; - is standard output", str(file))
+        raise InvalidInput("this is a device, pipe or socket; use - for standard output", str(file))
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], 
             log2 = msgspec.json.decode(document, type=_Log2)
             found = _events_2(log2, source)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidInput(f"no OCEL document in JSON: {error}") from None
+        raise InvalidInput(f"not an OCEL JSON document: {error}") from None
     events: list[Event] = []
     refused: list[RefusedElement] = []
     for position, (raw, make) in enumerate(found, 1):
@@ -99,7 +99,7 @@ def ocel_events_and_refused(document: bytes, source: str) -> tuple[list[Event], 
             refused.append(RefusedElement(position, bytes(raw), str(error)))
         except msgspec.MsgspecError as error:
             place = f"`$.events[{position - 1}]"
-            refused.append(RefusedElement(position, bytes(raw), f"no OCEL event: {error}".replace("`$", place)))
+            refused.append(RefusedElement(position, bytes(raw), f"not an OCEL event: {error}".replace("`$", place)))
     return sorted(events, key=_moment), refused
 
 

@@ -99,7 +99,7 @@ def table_rows(lines: Iterable[str], mapping: TableMapping) -> Iterator[tuple[in
         except csv.Error as error:
             if taken.has_ended:
                 begin = rows.line_num + 2 - len(taken.row)
-                raise InvalidInput(f"{error}: a quote is not closed", f"line {begin}") from None
+                raise InvalidInput(f"{error}: unterminated quote", f"line {begin}") from None
             position += 1
             found = InvalidInput(str(error))
         except InvalidInput as error:
@@ -145,7 +145,7 @@ def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], s
     delimiter = delimiter or max(DELIMITERS, key=first_line.count)
     header = next(csv.reader([first_line], delimiter=delimiter), [])
     if not header:
-        raise InvalidInput("a first line with the names of the columns is expected", "line 1")
+        raise InvalidInput("expected a first line with the column names", "line 1")
     return header, delimiter
 
 
@@ -156,7 +156,7 @@ def guessed(header: Sequence[str], mapping: TableMapping) -> TableMapping:
     """
     type_column = mapping.type_column or _first_of(TYPE_COLUMNS, header)
     if type_column is None:
-        raise InvalidInput(f"no column of event types was found among {show(list(header))}; name one", "line 1")
+        raise InvalidInput(f"no event type column found among {show(list(header))}; name one", "line 1")
     found = replace(
         mapping, type_column=type_column, time_column=mapping.time_column or _first_of(TIME_COLUMNS, header)
     )
@@ -189,7 +189,7 @@ def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequen
 
     def event_of(row: Sequence[str], position: int) -> Event:
         if len(row) != len(header):
-            raise InvalidInput(f"{len(header)} cells are expected, {len(row)} given")
+            raise InvalidInput(f"expected {len(header)} cells, got {len(row)}")
         if not row[type_at]:
             raise InvalidInput(f"the column {show(mapping.type_column)} of event types is empty")
         attributes = {"datacontenttype": "application/json"}

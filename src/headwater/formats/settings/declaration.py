@@ -86,7 +86,7 @@ def whole_number(low: int, high: int) -> Reader[int]:
         text = value.strip() if isinstance(value, str) else ""
         number = int(text) if text.isascii() and text.isdigit() else value
         if not isinstance(number, int) or isinstance(number, bool) or not low <= number <= high:
-            raise ValueError(f"{show(value)} given, a whole number from {low} to {high} is allowed")
+            raise ValueError(f"expected a whole number from {low} to {high}, got {show(value)}")
         return number
 
     return read
@@ -94,16 +94,14 @@ def whole_number(low: int, high: int) -> Reader[int]:
 
 def byte_count(low: int, high: int) -> Reader[int]:
     """Reads a size in bytes: a whole number, or one with a unit (`64MiB`, `10 GB`)."""
-    allowed = (
-        f"{show_bytes(low)} to {show_bytes(high)} is allowed, as a number or with a unit ({', '.join(BYTE_UNITS)})"
-    )
+    allowed = f"{show_bytes(low)} to {show_bytes(high)}, as a number or with a unit ({', '.join(BYTE_UNITS)})"
     return shown_as("SIZE")(_quantity(BYTE_UNITS, low, high, allowed))
 
 
 def duration_ms(low: int, high: int) -> Reader[int]:
     """Reads a duration, in ms: a whole number of ms, or one with a unit (`7d`, `12h`, `30s`)."""
     units = ", ".join(DURATION_UNITS_MS)
-    allowed = f"{show_duration(low)} to {show_duration(high)} is allowed, in ms or with a unit ({units})"
+    allowed = f"{show_duration(low)} to {show_duration(high)}, in ms or with a unit ({units})"
     return shown_as("DURATION")(_quantity(DURATION_UNITS_MS, low, high, allowed))
 
 
@@ -112,7 +110,7 @@ def boolean(value: object) -> bool:
     """Reads true or false."""
     found = _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(found, bool):
-        raise ValueError(f"{show(value)} given, true or false is allowed")
+        raise ValueError(f"expected true or false, got {show(value)}")
     return found
 
 
@@ -120,7 +118,7 @@ def boolean(value: object) -> bool:
 def text(value: object) -> str:
     """Reads a non-empty string."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{show(value)} given, a string that is not empty is allowed")
+        raise ValueError(f"expected a string that is not empty, got {show(value)}")
     return value.strip()
 
 
@@ -128,7 +126,7 @@ def text(value: object) -> str:
 def name(value: object) -> str:
     """Reads a name that is a single path segment, or an empty string."""
     if not isinstance(value, str) or "/" in value:
-        raise ValueError(f"{show(value)} given, a string without a slash is allowed")
+        raise ValueError(f"expected a string without a slash, got {show(value)}")
     return value.strip()
 
 
@@ -146,7 +144,7 @@ def path(value: object) -> Path:
     """Reads the path of a file or directory; `~` is the home directory."""
     given = text(str(value) if isinstance(value, Path) else value)
     if (scheme := scheme_of(given)) is not None:
-        raise ValueError(f"{show(given)} given, a path of this machine is allowed; {scheme}:// is not served")
+        raise ValueError(f"expected a local path, got {show(given)}; {scheme}:// is not supported")
     return Path(given).expanduser()
 
 
@@ -156,7 +154,7 @@ def one_of(*allowed: str) -> Reader[str]:
     @shown_as(f"[{'|'.join(allowed)}]")
     def read(value: object) -> str:
         if not isinstance(value, str) or value.strip().lower() not in allowed:
-            raise ValueError(f"{show(value)} given, one of {', '.join(allowed)} is allowed")
+            raise ValueError(f"expected one of {', '.join(allowed)}, got {show(value)}")
         return value.strip().lower()
 
     return read
@@ -167,7 +165,7 @@ def texts(value: object) -> tuple[str, ...]:
     """Reads a list of strings; a variable or flag separates them by commas."""
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, Sequence) or not all(isinstance(part, str) for part in parts):
-        raise ValueError(f"{show(value)} given, a list of strings is allowed")
+        raise ValueError(f"expected a list of strings, got {show(value)}")
     return tuple(part.strip() for part in parts if part.strip())
 
 
@@ -180,7 +178,7 @@ def hosts(value: object) -> tuple[str, ...]:
             try:
                 ipaddress.ip_network(host, strict=False)
             except ValueError:
-                raise ValueError(f"{show(host)} given, a network such as 10.0.0.0/8 is allowed") from None
+                raise ValueError(f"expected a network such as 10.0.0.0/8, got {show(host)}") from None
     return found
 
 
@@ -195,7 +193,7 @@ def trusted_hosts(value: object) -> tuple[str, ...]:
         network = ipaddress.ip_network(host, strict=False) if "/" in host else None
         address = host.partition("/")[0]
         if network is not None and ipaddress.ip_address(address) != network.network_address:
-            raise ValueError(f"{show(host)} given, {network} (the network) or {address} (one machine) is allowed")
+            raise ValueError(f"expected {network} (the network) or {address} (one machine), got {show(host)}")
     return found
 
 
@@ -205,7 +203,7 @@ def host_names(value: object) -> tuple[str, ...]:
     found = texts(value)
     for host in found:
         if not _HOST_NAME.fullmatch(host):
-            raise ValueError(f"{show(host)} given, a name such as log.example.org is allowed, without port and scheme")
+            raise ValueError(f"expected a host name without scheme or port, such as log.example.org, got {show(host)}")
     return tuple(host.lower().removesuffix(".") for host in found)
 
 
@@ -215,8 +213,8 @@ def origins(value: object) -> tuple[str, ...]:
     found = texts(value)
     for origin in found:
         if origin not in ("null", "*") and not _ORIGIN.fullmatch(origin):
-            allowed = "an origin such as https://app.example.org:8443 is allowed, without a path; or null, or *"
-            raise ValueError(f"{show(origin)} given, {allowed}")
+            allowed = "an origin without a path such as https://app.example.org:8443, null or *"
+            raise ValueError(f"expected {allowed}, got {show(origin)}")
     return tuple(origin.lower() for origin in found)
 
 
@@ -249,7 +247,7 @@ def _quantity(units: dict[str, int], low: int, high: int, allowed: str) -> Reade
             number, unit = match.groups()
             count = int(number) * units[unit] if unit in units else int(number) if not unit else None
         if not isinstance(count, int) or isinstance(count, bool) or not low <= count <= high:
-            raise ValueError(f"{show(value)} given, {allowed}")
+            raise ValueError(f"expected {allowed}, got {show(value)}")
         return count
 
     return read

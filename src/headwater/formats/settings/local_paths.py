@@ -20,5 +20,5 @@ def check_local(given: str, where: str, what: str = "a path") -> None:
     """Raises InvalidInput for a value that cannot be a path of this machine; `what` is expected."""
     if given and scheme_of(given) is None:
         return
-    hint = f"; {scheme_of(given)}:// is not served" if given else ""
-    raise InvalidInput(f"{what} of this machine is expected, {show(given)} given{hint}", where)
+    hint = f"; {scheme_of(given)}:// is not supported" if given else ""
+    raise InvalidInput(f"expected {what} on this machine, got {show(given)}{hint}", where)

@@ -129,7 +129,7 @@ class Pushing:
         want = call.parameters["want"]
         key = (owner, component, None if want is None else frozenset(want)) if is_live else (owner, component)
         if key not in connection.pushes and len(connection.pushes) >= PUSHES_MAX:
-            raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are pushed to on this connection already")
+            raise FutoInError(DEFENSE_REJECTED, f"{PUSHES_MAX} consumers are already served on this connection")
         if is_live:
             push: Push = LivePush(call, connection, opened, key)
         else:
@@ -214,9 +214,9 @@ class Push(ABC):
         except ConsumerNotFound:
             self.connection.close(f"consumer {self.component} is not registered any more")
         except NotPrimary:
-            self.connection.close("another server pushes by now")
+            self.connection.close("another server pushes now")
         except (StorageUnavailable, OutcomeUnknown):
-            self.connection.close("positions cannot be stored at the moment; connect again")
+            self.connection.close("positions cannot be stored at present; reconnect")
         except OSError:  # the peer has left
             self.connection.close("")
         except Exception:

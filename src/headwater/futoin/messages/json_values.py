@@ -39,7 +39,7 @@ def checked_json(text: bytes) -> bytes:
     """The text itself, if it is JSON that events can carry unchanged. Raises FutoInError (InvalidRequest)."""
     if not is_embeddable(text):
         raise invalid(
-            "a value must be JSON that every parser takes: this is malformed, has a number beyond a double, such as "
+            "a value must be portable JSON: it is malformed, has a number that does not fit a double such as "
             f"1e400, half of a surrogate pair, or more than {DEPTH_MAX} brackets inside each other"
         )
     return text
@@ -85,7 +85,9 @@ class Walk:
                 if not math.isfinite(value):
                     raise invalid("a number is not finite")
             elif value is not None and not isinstance(value, str | int):
-                raise invalid(f"a value is not JSON-encodable ({type(value).__name__}); say dates and the like as text")
+                raise invalid(
+                    f"a value is not JSON-encodable ({type(value).__name__}); convert dates and similar values to text"
+                )
         return False
 
     def _check_keys(self, value: dict[object, object]) -> None:
@@ -98,7 +100,7 @@ class Walk:
         self._left -= cost
         if self._left < 0 or len(self._open) > DEPTH_MAX + 1:
             raise invalid(
-                f"a value is larger than its message can say, or has more than {DEPTH_MAX} brackets inside each other"
+                f"a value is too large for its message, or has more than {DEPTH_MAX} brackets inside each other"
             )
 
 

@@ -82,7 +82,7 @@ class Message:
         Nothing is built of a message longer than SIGNED_BYTES_MAX, or with more than SIGNED_VALUES_MAX values.
         """
         if self.size > SIGNED_BYTES_MAX:
-            allowed = f"at most {SIGNED_BYTES_MAX} are taken with a signature"
+            allowed = f"at most {SIGNED_BYTES_MAX} are allowed with a signature"
             raise invalid(f"{self.size} bytes given, {allowed}; send less at once")
         return self._tree()
 

@@ -264,7 +264,7 @@ def identity_of(connection: Connection) -> HomeIdentity:
 
 def no_home() -> StorageUnavailable:
     """There is no home."""
-    return StorageUnavailable("there is no home in this database yet: make it with headwater home init")
+    return StorageUnavailable("this database has no home yet: create it with headwater home init")
 
 
 def of_other_version(version: int) -> StorageUnavailable:
@@ -299,7 +299,7 @@ def findings(connection: Connection) -> list[Finding]:
     if (isolation := facts.settings["default_transaction_isolation"]) != "read committed":
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
     if facts.is_standby:
-        found.append(Finding(True, "this is a standby, which takes no writes: name the primary, or several hosts"))
+        found.append(Finding(True, "this is a standby, which accepts no writes: give the primary, or several hosts"))
     found += _of_writing(connection, facts)
     return found
 

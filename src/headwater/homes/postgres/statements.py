@@ -36,8 +36,8 @@ BACKOFF_S = (0.02, 1.0)
 WATCH_S = 0.25
 _OPTION = re.compile(r"(?:^|&)(\w{1,40})=", re.ASCII)
 _NO_SPACE = "53100"
-_DISK_FULL = "the disk of the database is full, where events are committed to; free space there"
-_UNREACHABLE = "where events are committed to cannot be reached; try again later"
+_DISK_FULL = "the disk of the database is full; free space there"
+_UNREACHABLE = "the home cannot be reached; try again later"
 _UNKNOWN = ("08", "57", "40003")
 """Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
 server; a wait for a standby may have been cut short."""
@@ -238,7 +238,7 @@ class Statements:
         if self._closing.is_set():
             return
         if is_news:
-            logger.warning("%s: %s; it is tried again", self.name, self._failure)
+            logger.warning("%s: %s; retrying", self.name, self._failure)
         self.connections.drop_idle()
 
     def _has_failed_for_long(self, since: float) -> bool:

@@ -431,7 +431,7 @@ class Roles:
         if self.role is Role.WENT_BACK:
             self._ahead = None
             self._do(
-                actions.Tell("home-accepted", "a person accepted what the home has, or it is proved to lack nothing")
+                actions.Tell("home-accepted", "an operator accepted the state of the home, or it is proved complete")
             )
             self._follow(0.0)
 

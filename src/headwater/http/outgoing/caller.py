@@ -63,11 +63,13 @@ class Tls:
             except BadFile as error:
                 self._stamps = stamps
                 if self._context is None:
-                    raise OSError(f"certificates of outgoing calls cannot be used: {error}") from None
-                _logger.warning("certificates of outgoing calls are not renewed, the previous ones stay: %s", error)
+                    raise OSError(f"cannot use the certificates for outgoing calls: {error}") from None
+                _logger.warning(
+                    "cannot reload the certificates for outgoing calls, keeping the previous ones: %s", error
+                )
             else:
                 if self._context is not None:
-                    _logger.info("certificates of outgoing calls were read again: %s", ", ".join(map(str, self._files)))
+                    _logger.info("reloaded the certificates for outgoing calls: %s", ", ".join(map(str, self._files)))
                 self._context, self._stamps = context, stamps
         return self._context
 
@@ -151,7 +153,7 @@ class Caller:
 
     def _check_may_send(self) -> None:
         if not self._may_send():
-            raise NotSent("nothing may be sent at present")
+            raise NotSent("sending is paused")
 
     def _taken(self, origin: Origin) -> OutgoingConnection | None:
         """The connection kept last, if one can be used."""

@@ -48,12 +48,12 @@ def target_of(uri: str) -> Target:
     """The target of that URI. Raises ValueError, which does not contain the URI: it may include a secret."""
     url = URL(uri)
     if url.scheme not in ("http", "https") or not url.host or not url.raw_host or not url.port:
-        raise ValueError("an http or https URI with a host is expected")
+        raise ValueError("expected an http or https URI with a host")
     if url.user is not None or url.password is not None:
         raise ValueError("a URI with a user or password is not allowed")
     path, authority = url.raw_path_qs, url.host_port_subcomponent or ""
     if not _VISIBLE.fullmatch(path) or not _VISIBLE.fullmatch(authority):
-        raise ValueError("a host and a path of visible characters are expected")
+        raise ValueError("expected a host and a path of visible characters")
     is_address = _is_address(url.host)
     host = url.host if is_address else url.raw_host
     start = f" {path} HTTP/1.1\r\nHost: {authority}\r\nUser-Agent: {USER_AGENT}\r\n".encode("ascii")
@@ -65,7 +65,7 @@ def lines_of(fields: Mapping[str, str]) -> bytes:
     lines = []
     for name, value in fields.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):
-            raise ValueError(f"the header field {name!r} has a character that a field cannot have")
+            raise ValueError(f"the header field {name!r} contains an invalid character")
         lines.append(f"{name}: {value}\r\n")
     return "".join(lines).encode()
 

@@ -96,7 +96,7 @@ LOST = "lost"
 
 _BY = Attribute.text(
     "user",
-    "the user who asked for it; not there if the server knows none, or the listener may not see it",
+    "the user who requested it; absent without users, or if the listener may not see it",
     is_required=False,
     is_personal=True,
 )
@@ -110,23 +110,23 @@ _text, _number = Attribute.text, Attribute.number
 
 
 _FIRST = (
-    _text("eventType", "the name of the type"),
+    _text("eventType", "the notification type"),
     Attribute.timestamp("time", "when it happened, by the server's clock"),
 )
 _LAST = (
-    _perhaps(_number(LOST, "how many notifications this listener has lost just before: it did not take them in time")),
+    _perhaps(_number(LOST, "number of notifications dropped just before this one, because this listener was too slow")),
 )
 _LOG = _text("log", "the log")
-_COUNT = _number("count", "how many there were in that second, in all")
-_INTERVAL = _number("intervalMs", "over how many ms they were counted: about 1,000")
+_COUNT = _number("count", "number of occurrences in that second")
+_INTERVAL = _number("intervalMs", "length of the counting interval in ms, about 1,000")
 _PEER = _text("peer", "the peer's address")
 _CONTAINER = _text("container", "the peer's container id")
-_USER = _perhaps(_text("user", "the authenticated user; not there where no user is configured"))
-_CONDITION = _perhaps(_text("condition", "the AMQP error condition; not there if there was no error"))
-_DESCRIPTION = _perhaps(_text("description", "what was wrong, in words"))
+_USER = _perhaps(_text("user", "the authenticated user; absent if no users are configured"))
+_CONDITION = _perhaps(_text("condition", "the AMQP error condition; absent if there was no error"))
+_DESCRIPTION = _perhaps(_text("description", "description of the error"))
 _PORT = _perhaps(_number("port", "the peer's port"))
 _MECHANISM = _text("mechanism", "the SASL mechanism; empty if there was no SASL")
-_TLS = _perhaps(_text("tls", "the version of TLS; not there where there is none"))
+_TLS = _perhaps(_text("tls", "the TLS version; absent without TLS"))
 _CONNECTION = (
     _text("protocol", "`amqp`"),
     _text("identity", "the connection's entity: `connection/7`"),
@@ -138,11 +138,11 @@ _CONNECTION = (
     _TLS,
 )
 _LINK = (
-    _perhaps(_text("log", "the log; not there where the address names none")),
+    _perhaps(_text("log", "the log; absent if the address names none")),
     _text("address", "the address as the peer gave it; empty for a sender that names one in each message"),
     _text("link", "the link's name"),
-    _text("role", "`sender` or `receiver`: what the peer is"),
-    _perhaps(_text("identity", "the link's entity: `link/7/1/3`; not there if it never was attached")),
+    _text("role", "the peer's role: `sender` or `receiver`"),
+    _perhaps(_text("identity", "the link's entity: `link/7/1/3`; absent if it was never attached")),
     _CONTAINER,
     _PEER,
     _PORT,
@@ -154,18 +154,18 @@ _OWNED = (
     _LOG,
     _text("group", "the consumer group"),
     _number("partition", "the partition"),
-    _number("epoch", "the epoch recorded of that partition; 0 = none; from 2^63 on an ulong"),
+    _number("epoch", "the recorded epoch of the partition; 0: none; an ulong from 2^63"),
     _CONTAINER,
     _text("link", "the name of the owner's link"),
 )
 _CONSUMER = (
     _LOG,
     _text("owner", "the consumer's owner: a user, a container, `spark`"),
-    _text("component", "which of the owner's consumers"),
-    _number("acknowledged", "the number of the last event that it has acknowledged"),
+    _text("component", "name of the consumer, unique per owner"),
+    _number("acknowledged", "number of the last event that it has acknowledged"),
 )
 _DAMAGED = (
-    _text("path", "the file, below the data directory"),
+    _text("path", "the file, relative to the data directory"),
     _text("problem", "the fault"),
     _perhaps(_number("first", "the number of the first damaged event of a segment")),
     _perhaps(_number("last", "the number of the last one")),
@@ -174,17 +174,17 @@ _LAG = (
     _text(
         "kind",
         "`registered`; `group`: the owner is a consumer group, the component its partition; `durable` or `receiver`: "
-        "they are the container and the name of a link; `stream`: they are the user and the name of a stream",
+        "container and name of a link; `stream`: user and name of a stream",
     ),
     _perhaps(_number("partition", "the only partition that it reads")),
-    _number("head", "the number of the last event of the log"),
-    _number("lagEvents", "how many events wait after `acknowledged`: of its partition, where it reads only one"),
-    _number("lagMs", "how old the oldest event is that it has not acknowledged; 0 if there is none"),
-    _perhaps(_text("user", "the user whose link it is")),
+    _number("head", "number of the log's last event"),
+    _number("lagEvents", "number of events after `acknowledged`, in its partition if it reads only one"),
+    _number("lagMs", "age of the oldest event that it has not acknowledged; 0 if none"),
+    _perhaps(_text("user", "the user of the link")),
 )
 _ACCOUNT = (
     _text("account", "the user's name"),
-    _text("grants", "what it may do now, as a JSON list of `RIGHT[,RIGHT...]:PATTERN`"),
+    _text("grants", "its grants now, as a JSON list of `RIGHT[,RIGHT...]:PATTERN`"),
 )
 _WEBHOOK = (
     _LOG,
@@ -209,97 +209,97 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SERVER_STOPPING,
             Scope.SERVER,
-            "The server was asked to stop, and takes nothing new.",
-            _number("requests", "how many HTTP requests run, which may finish"),
-            _number("streams", "how many subscriptions and WebSockets are ended"),
+            "The server is stopping and accepts no new requests.",
+            _number("requests", "number of running HTTP requests, which may finish"),
+            _number("streams", "number of subscriptions and WebSockets that are ended"),
         ),
         _entry(
             NotificationType.THREAD_FAILED,
             Scope.SERVER,
-            "A background task failed, and is restarted.",
-            _text("name", "what it is: `maintenance`, say"),
+            "A background task failed and is restarted.",
+            _text("name", "its name, such as `maintenance`"),
             _text("reason", "the error"),
-            _number("restarts", "how often it was restarted so far"),
+            _number("restarts", "number of restarts so far"),
         ),
         _entry(
             NotificationType.CLOCK_JUMPED,
             Scope.SERVER,
-            "The system's clock went further ahead than time can have passed; events keep the time that is trusted.",
+            "The system clock jumped ahead; events get the trusted time instead.",
             _text("shown", "what the clock shows (RFC 3339)"),
             _text("trusted", "the time that events get (RFC 3339)"),
             _number("aheadMs", "the difference"),
-            _number("patienceMs", "how long the clock must stay so until it is believed"),
+            _number("patienceMs", "how long the clock must be stable before it is trusted"),
         ),
         _entry(
             NotificationType.CLOCK_SETTLED,
             Scope.SERVER,
-            "Events get the time of the system's clock again.",
+            "Events get the time of the system clock again.",
             _text(
-                "how", "`returned` (the clock went back), `patience` (it stayed as it is), `accepted` (by an operator)"
+                "how", "`returned` (the clock went back), `patience` (it stayed stable) or `accepted` (by an operator)"
             ),
             _text("trusted", "the time that events get (RFC 3339)"),
         ),
         _entry(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
-            "Something has held the event loop, and so everybody, for more than 100 ms of the server's own CPU time. "
+            "Something blocked the event loop, and so all clients, for more than 100 ms of the server's CPU time. "
             "At most once a second.",
-            _number("heldMs", "for how long, at least"),
-            _text("room", "the room that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
-            _text("kind", "the kind of request or of work: a method and a route, say, or `receiver of orders`"),
-            _perhaps(_text("where", "the line of the code that was run, if it was seen")),
-            _number("untold", "how many others there were since the last one that was reported"),
+            _number("heldMs", "how long, at least"),
+            _text("room", "the part of the server that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
+            _text("kind", "the kind of request or work, such as a method and route, or `receiver of orders`"),
+            _perhaps(_text("where", "the line of code that was running, if known")),
+            _number("untold", "number of unreported blocks since the last report"),
         ),
         _entry(
             NotificationType.SERVER_ROLE_CHANGED,
             Scope.SERVER,
-            "A server of a shared home has another role in it.",
-            _text("role", "what it is now: `taking over`, `primary` or `stepping down`"),
-            _text("why", "what made it so"),
-            _number("term", "the term in which it appends, or did"),
+            "A server of a shared home changed its role.",
+            _text("role", "the new role: `taking over`, `primary` or `stepping down`"),
+            _text("why", "the reason"),
+            _number("term", "the term in which it appends or appended"),
         ),
         _entry(
             NotificationType.HOME_AWAY,
             Scope.SERVER,
             "The shared home does not answer this server.",
-            _text("why", "how that was noticed"),
+            _text("why", "how the server noticed"),
         ),
         _entry(NotificationType.HOME_BACK, Scope.SERVER, "The shared home answers again."),
         _entry(
             NotificationType.HOME_WENT_BACK,
             Scope.SERVER,
-            "The shared home lacks what it had, or may: nobody appends until an operator accepted that.",
-            _text("why", "what it lacks, as far as this server knows"),
+            "The shared home lost events, or may have: appends are refused until an operator accepts that.",
+            _text("why", "what is missing, as far as this server knows"),
         ),
         _entry(
             NotificationType.HOME_ACCEPTED,
             Scope.SERVER,
-            "An operator accepted what the shared home has, or copies prove that it lacks nothing.",
+            "An operator accepted the state of the shared home, or copies prove that nothing is missing.",
         ),
         _entry(
             NotificationType.HOME_NO_PRIMARY,
             Scope.SERVER,
-            "The lease of the shared home has been free for longer than a lease lasts: nothing can be appended. Each "
-            "replica says so once, until there is a primary again.",
-            _text("why", "what keeps this server from being the primary"),
+            "The lease of the shared home has been free for longer than a lease period: appends are impossible. Each "
+            "replica reports this once until there is a primary again.",
+            _text("why", "why this server cannot become the primary"),
         ),
         _entry(
             NotificationType.LOG_CREATED,
             Scope.LOG,
-            "A log was made.",
+            "A log was created.",
             _LOG,
-            _text("incarnation", "the identity of this log under its name"),
-            _number("partitions", "how many partitions it has"),
+            _text("incarnation", "the identity of this log among all logs that had its name"),
+            _number("partitions", "number of partitions"),
             _BY,
         ),
         _entry(
             NotificationType.LOG_CHANGED,
             Scope.LOG,
-            "A log was given other settings.",
+            "The settings of a log were changed.",
             _LOG,
             _text(
                 "settings",
-                "the settings that differ now, as a JSON object of their new values, by the names of the entity",
+                "the changed settings, as a JSON object from attribute names to new values",
             ),
             _BY,
         ),
@@ -308,17 +308,17 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.LOG,
             "A log was deleted with all its events.",
             _LOG,
-            _text("incarnation", "the identity of the log that is gone"),
-            _number("head", "the number of its last event"),
+            _text("incarnation", "the identity of the deleted log"),
+            _number("head", "number of its last event"),
             _BY,
         ),
         _entry(
             NotificationType.LOG_TRIMMED,
             Scope.LOG,
-            "Events of a log were dropped: by retention, or because somebody asked for it.",
+            "Events of a log were dropped, by retention or on request.",
             _LOG,
-            _number("firstRetained", "the number from which events can be read now"),
-            _number("previousFirstRetained", "and from which they could be read before"),
+            _number("firstRetained", "number of the first readable event"),
+            _number("previousFirstRetained", "its previous value"),
             _BY,
         ),
         _entry(
@@ -326,24 +326,24 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "A log cannot be used, or a read found damage in it.",
             _LOG,
-            _text("problem", "the problem, and a way out"),
+            _text("problem", "the problem and its remedy"),
         ),
         _entry(
             NotificationType.LOG_AVAILABLE,
             Scope.SERVER,
-            "A log that was unavailable can be used again, or is gone.",
+            "A log that was unavailable can be used again, or was deleted.",
             _LOG,
         ),
         _entry(
             NotificationType.CONNECTION_OPENED,
             Scope.SERVER,
-            "A peer has opened a connection, and is logged in.",
+            "A peer opened a connection and logged in.",
             *_CONNECTION,
         ),
         _entry(
             NotificationType.CONNECTION_CLOSED,
             Scope.SERVER,
-            "A connection that was open has ended.",
+            "An open connection ended.",
             *_CONNECTION,
             _CONDITION,
             _DESCRIPTION,
@@ -351,7 +351,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONNECTION_REFUSED,
             Scope.SERVER,
-            "A connection has ended before it was open, or was one too many.",
+            "A connection ended before it was open, or exceeded the limit.",
             _text("protocol", "`amqp` or `http`"),
             _PEER,
             _PORT,
@@ -362,13 +362,18 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
                 "the home sent",
             ),
             _DESCRIPTION,
-            _perhaps(_number("count", "how many it stands for: of more than ten in a second, the others are one")),
+            _perhaps(
+                _number(
+                    "count",
+                    "number of refusals that it stands for; above ten per second, the rest are combined into one",
+                )
+            ),
         ),
         _entry(NotificationType.LINK_ATTACHED, Scope.PEER, "A link was attached.", *_LINK),
         _entry(
             NotificationType.LINK_DETACHED,
             Scope.PEER,
-            "A link that was attached has ended: detached by one side, or with its session or connection.",
+            "A link ended: it was detached, or its session or connection ended.",
             *_LINK,
             _CONDITION,
             _DESCRIPTION,
@@ -387,76 +392,76 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.PARTITION_STOLEN,
             Scope.LOG,
-            "A receiver with a higher epoch takes a partition over; it is reported as the next owner after this.",
+            "A receiver with a higher epoch took over a partition; its assignment is reported next.",
             *_OWNED,
         ),
         _entry(
             NotificationType.PARTITION_RELEASED,
             Scope.LOG,
-            "A partition of a consumer group has no owner any more: it left, or was asked to leave.",
+            "A partition of a consumer group lost its owner: it left or had to leave.",
             *_OWNED,
         ),
         _entry(
             NotificationType.EPOCH_CHANGED,
             Scope.LOG,
-            "Another epoch was recorded for a partition of a consumer group; 0 after an owner's clean close.",
+            "A new epoch was recorded for a partition of a consumer group; 0 after a clean close by its owner.",
             _LOG,
             _text("group", "the consumer group"),
             _number("partition", "the partition"),
-            _number("epoch", "the epoch; from 2^63 on an ulong"),
+            _number("epoch", "the epoch; an ulong from 2^63"),
         ),
         _entry(
             NotificationType.CONSUMER_REGISTERED,
             Scope.LOG,
-            "A reliable consumer was registered, or registered again. From now on it holds trimming back.",
+            "A reliable consumer was registered or registered again. It holds back trimming from now on.",
             *_CONSUMER,
-            _number("epoch", "how often it has registered"),
+            _number("epoch", "number of registrations"),
             _BY,
         ),
         _entry(
             NotificationType.CONSUMER_MOVED,
             Scope.LOG,
-            "Somebody has set the position of a consumer, back or forth.",
+            "The position of a consumer was set, forward or back.",
             *_CONSUMER,
-            _number("previous", "what it had acknowledged before"),
+            _number("previous", "its previous position"),
             _BY,
         ),
         _entry(
             NotificationType.CONSUMER_UNREGISTERED,
             Scope.LOG,
-            "A consumer was unregistered: by a call, or because it was not heard of for too long.",
+            "A consumer was unregistered: by a request, or because it was silent for too long.",
             *_CONSUMER,
-            _perhaps(_number("silentMs", "for how long it was not heard of; not there if somebody asked for it")),
+            _perhaps(_number("silentMs", "how long it was silent; absent if it was unregistered by a request")),
             _BY,
         ),
         _entry(
             NotificationType.CONSUMER_LAGGING,
             Scope.LOG,
-            "Somebody who reads a log from a position on has fallen behind further than `management.lag_events` or "
-            "`management.lag_ms`: a registered consumer, a consumer group in a partition, a link, a stream.",
+            "A reader of a log is behind by more than `management.lag_events` or "
+            "`management.lag_ms`: a registered consumer, a partition of a consumer group, a link or a stream.",
             *_CONSUMER,
             *_LAG,
         ),
         _entry(
             NotificationType.CONSUMER_CAUGHT_UP,
             Scope.LOG,
-            "A consumer that was reported as lagging is within both bounds again.",
+            "A reader that was reported as lagging is within both limits again.",
             *_CONSUMER,
             *_LAG,
         ),
         _entry(
             NotificationType.APPEND_REJECTED,
             Scope.LOG,
-            "Appends were refused by a log in this second: overload, a full disk, an id that is taken.",
+            "A log refused appends in this second: overload, a full disk or a duplicate id.",
             _LOG,
             _COUNT,
-            _number("duplicates", "how many of them because of an id that is taken"),
+            _number("duplicates", "number of those refused for a duplicate id"),
             _INTERVAL,
         ),
         _entry(
             NotificationType.CONDITION_FAILED,
             Scope.LOG,
-            "Appends failed their condition in this second.",
+            "Conditions of appends failed in this second.",
             _LOG,
             _COUNT,
             _INTERVAL,
@@ -464,73 +469,78 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.DISK_LOW,
             Scope.SERVER,
-            "The file system of the data has less free space than its reserve: appends fail.",
+            "The data directory's file system has less free space than the reserve: appends are refused.",
             _text("path", "the data directory"),
-            _number("freeBytes", "what is free"),
-            _number("reserveBytes", "what must be free"),
-            _perhaps(_number("refusedBytes", "what the file system refused, though so much is free (a quota, say)")),
+            _number("freeBytes", "free space"),
+            _number("reserveBytes", "required free space"),
+            _perhaps(
+                _number(
+                    "refusedBytes",
+                    "bytes that the file system refused despite the free space, for example because of a quota",
+                )
+            ),
         ),
         _entry(
             NotificationType.DISK_RECOVERED,
             Scope.SERVER,
             "There is enough free space again.",
             _text("path", "the data directory"),
-            _number("freeBytes", "what is free"),
-            _number("reserveBytes", "what must be free"),
+            _number("freeBytes", "free space"),
+            _number("reserveBytes", "required free space"),
         ),
         _entry(
             NotificationType.SCRUB_DAMAGED,
             Scope.SERVER,
-            "The scrub found a file that is damaged on the disk. No reader gets its damaged events.",
+            "The scrub found a damaged file. Its damaged events are not served.",
             *_DAMAGED,
         ),
         _entry(
             NotificationType.SCRUB_MENDED,
             Scope.SERVER,
-            "A file is whole again that was damaged: the scrub found it so, or mended it from the home.",
+            "A damaged file is intact again: the scrub found it intact, or repaired it from the home.",
             *_DAMAGED,
             _perhaps(
-                _text("source", "`home`: the events were fetched from there; not there if the file was found whole")
+                _text("source", "`home` if the events were fetched from there; absent if the file was found intact")
             ),
         ),
         _entry(
             NotificationType.SCRUB_ENDED,
             Scope.SERVER,
-            "The scrub has verified every file of the data directory once.",
-            _number("files", "how many files"),
-            _number("bytes", "how many bytes were read"),
-            _number("unprovedBytes", "how many of them came from the page cache: the file system has no O_DIRECT"),
-            _number("damaged", "how many damaged places are known"),
-            _number("durationMs", "how long the pass took"),
+            "The scrub finished a pass over all files of the data directory.",
+            _number("files", "number of files"),
+            _number("bytes", "number of bytes read"),
+            _number("unprovedBytes", "bytes read from the page cache, because the file system has no O_DIRECT"),
+            _number("damaged", "number of known damaged places"),
+            _number("durationMs", "duration of the pass"),
         ),
         _entry(
             NotificationType.SEGMENT_SEALED,
             Scope.LOG,
-            "A segment that is written no more was indexed.",
+            "A sealed segment was indexed.",
             _LOG,
-            _number("first", "the number of its first event"),
-            _number("last", "the number of its last event"),
+            _number("first", "number of its first event"),
+            _number("last", "number of its last event"),
             _number("bytes", "its size"),
         ),
         _entry(
             NotificationType.ARCHIVE_PROGRESSED,
             Scope.LOG,
-            "A consumer whose component is `ARCHIVER`, in whatever case, has acknowledged more in this second.",
+            "A consumer with the component `ARCHIVER` (in any case) acknowledged events in this second.",
             *_CONSUMER,
-            _number("count", "by how many sequence numbers"),
+            _number("count", "number of sequence numbers that it advanced"),
             _INTERVAL,
         ),
         _entry(
             NotificationType.WEBHOOK_FAILING,
             Scope.SERVER,
-            "A webhook was not taken by its endpoint; it is tried again, not reported again until it recovers.",
+            "Delivery to a webhook failed; it is retried, and reported again only after a recovery.",
             *_WEBHOOK,
-            _text("reason", "what happened instead"),
+            _text("reason", "the reason"),
         ),
         _entry(
             NotificationType.WEBHOOK_RECOVERED,
             Scope.SERVER,
-            "An endpoint that was reported as failing has taken a webhook again.",
+            "Delivery to an endpoint that was reported as failing succeeded again.",
             *_WEBHOOK,
         ),
         _entry(
@@ -538,30 +548,30 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "An endpoint was suspended for longer than `cne.forget_after_ms`; its subscriptions were deleted.",
             *_WEBHOOK,
-            _number("subscriptions", "how many it had"),
-            _number("missed", "events in the log after the last one that it was done with"),
+            _number("subscriptions", "number of deleted subscriptions"),
+            _number("missed", "number of events in the log after the last processed one"),
         ),
         _entry(
             NotificationType.AUTHENTICATION_FAILED,
             Scope.SERVER,
-            "Credentials were refused, or are missing where some are needed.",
-            _text("reason", "what was wrong"),
-            _text("user", "the name that was given; empty if none was"),
+            "Credentials were refused, or are missing although required.",
+            _text("reason", "the reason"),
+            _text("user", "the given name; empty if none"),
             _text("peer", "the peer's address"),
         ),
         _entry(
             NotificationType.USER_CREATED,
             Scope.SERVER,
-            "A user was added to the data directory: by management, or by the command line.",
+            "A user was added to the data directory, by management or on the command line.",
             *_ACCOUNT,
             _BY,
         ),
         _entry(
             NotificationType.USER_CHANGED,
             Scope.SERVER,
-            "A user was given other grants, or another password, token or key.",
+            "The grants, password, tokens or key of a user were changed.",
             *_ACCOUNT,
-            _text("changed", "what is another now: `grants`, `password`, `tokens`, `key`, with commas between them"),
+            _text("changed", "what changed, separated by commas: `grants`, `password`, `tokens`, `key`"),
             _BY,
         ),
         _entry(

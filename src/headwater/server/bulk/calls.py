@@ -254,7 +254,7 @@ def _batch_at(path: str) -> pa.RecordBatch:
     try:
         file = pa.memory_map(path)
     except OSError as error:  # the process that holds it was killed: no caller waits for the answer
-        raise StorageUnavailable(f"the batch cannot be read, nothing was appended: {error}") from None
+        raise StorageUnavailable(f"cannot read the batch; nothing was appended: {error}") from None
     with file:
         return pa.ipc.open_stream(file).read_next_batch()
 

@@ -236,7 +236,7 @@ class Connections:
             its = next(iter(ended))
             peer = self._address_of("ip:[{}]:{}".format(*its.peer))
             about = fields(peer=peer, bytes=its.held, logged_in=its.is_known, ended=self._untold)
-            logger.warning("connections of Arrow Flight were ended: more came from them than was taken", extra=about)
+            logger.warning("Arrow Flight connections were closed: they sent more than was accepted", extra=about)
             self._told_at, self._untold = now, 0
 
 

@@ -98,7 +98,7 @@ class Link:
         except (OSError, EOFError):
             pass  # the server has gone
         except Exception:
-            logger.exception("the server's answer is not understood")
+            logger.exception("cannot parse the server's answer")
         finally:
             self._is_over = True
             for future in list(self._waiting.values()):

@@ -62,7 +62,7 @@ def watch(
         while not stopping.wait(pause_s):
             now = look()
             if now > allowed:
-                logger.error("the bulk process holds too much memory and ends", extra=fields(held=now, allowed=allowed))
+                logger.error("the bulk process uses too much memory and exits", extra=fields(held=now, allowed=allowed))
                 exceeded()
                 return
             if now > allowed - NEAR_BYTES:

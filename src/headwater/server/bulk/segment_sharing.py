@@ -94,7 +94,7 @@ class Lending:
         try:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         except OSError as error:
-            logger.debug("nothing is lent: %s", error)
+            logger.debug("segments are not shared: %s", error)
             return False
         listening.bind(b"\0" + name.encode())
         listening.listen(BACKLOG)
@@ -123,9 +123,9 @@ class Lending:
                 sock.settimeout(SILENT_S)
                 self._answer(sock)
             except (OSError, EventLogError) as error:  # the client reads over Flight instead, and gets the error there
-                logger.debug("nothing is lent: %s", error)
+                logger.debug("segments are not shared: %s", error)
             except Exception:
-                logger.exception("segments could not be lent")
+                logger.exception("segments could not be shared")
             finally:
                 self._places.release()
 

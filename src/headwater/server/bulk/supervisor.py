@@ -76,7 +76,7 @@ class Reservation:
             self._listening: socket.socket | None = self._listen()  # fails if another process listens
         except OSError as error:
             self._held.close()
-            remedy = f"choose another with {flag} (0 takes any free one), or do without (--flight-enabled false)"
+            remedy = f"choose another with {flag} (0 takes any free one), or disable it (--flight-enabled false)"
             raise CannotListen(f"cannot listen on {self.address} port {port}: {error.strerror}; {remedy}") from None
 
     @property
@@ -120,7 +120,7 @@ class Reservation:
                 if error.errno != errno.EADDRINUSE or time.monotonic() > deadline:
                     raise
             if not is_told:
-                what = "another process has the port of Arrow Flight; waiting, as it may be that of a killed server"
+                what = "another process uses the Arrow Flight port; waiting, because it may belong to a killed server"
                 logger.warning(what, extra=fields(port=port, seconds=PREVIOUS_S))
                 is_told = True
             time.sleep(PREVIOUS_LOOK_S)
@@ -204,7 +204,7 @@ class BulkSupervisor:
             try:
                 await asyncio.wait_for(self._process.wait(), self._settings.stop_ms / 1000 + 2)
             except TimeoutError:
-                logger.warning("the bulk process does not end; it is killed")
+                logger.warning("the bulk process does not exit; killing it")
                 self._process.kill()
         if self._task is not None:
             self._task.cancel()
@@ -238,7 +238,7 @@ class BulkSupervisor:
                     sockets = [self._port.listening()]
                     if self._waits:
                         sockets.append(held.enter_context(await _first_client(sockets[0])))
-                        logger.info("the bulk process is started for its first client")
+                        logger.info("starting the bulk process for its first client")
                         started = loop.time()
                     reason = f"exit code {await self._run_one(sockets)}"
             except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
@@ -248,7 +248,7 @@ class BulkSupervisor:
                 return
             self.deaths += 1
             pause_s = PAUSE_S_MIN if loop.time() - started > LIVES_S else min(pause_s * 2, PAUSE_S_MAX)
-            logger.error("the bulk process died; another is started", extra=fields(reason=reason, pause_s=pause_s))
+            logger.error("the bulk process died; starting another", extra=fields(reason=reason, pause_s=pause_s))
             await asyncio.sleep(pause_s)
 
     async def _run_one(self, held: Sequence[socket.socket]) -> int:

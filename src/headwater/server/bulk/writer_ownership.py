@@ -26,5 +26,5 @@ def check_own(owner: str | None, user: User, log: str, authorize: Authorize) -> 
     try:
         authorize(user, Right.MANAGE, log)
     except Forbidden:
-        why = "which is needed for the name of a writer that another user began to use"
+        why = "which is required for a writer's name that belongs to another user"
         raise Forbidden(user.name, Right.MANAGE, log, why) from None

@@ -55,7 +55,7 @@ def collector_url(value: object) -> str:
     except ValueError:
         is_fit = False
     if not is_fit:
-        raise ValueError(f"{show(given)} given, a URL such as http://127.0.0.1:4318 is allowed")
+        raise ValueError(f"expected a URL such as http://127.0.0.1:4318, got {show(given)}")
     return given
 
 
@@ -66,13 +66,11 @@ _url: Reader[str | None] = collector_url
 class Tracing:
     """Spans of the server's work, for a collector that accepts OTLP over HTTP."""
 
-    endpoint: str | None = setting(None, _url, "collector that gets spans by OTLP over HTTP; takes the extra [otel]")
+    endpoint: str | None = setting(None, _url, "collector for spans (OTLP over HTTP); requires the extra [otel]")
     """The OTLP/HTTP collector for spans (`http://127.0.0.1:4318`; `/v1/traces` is added). Turns
     [spans](../guides/tracing.md) on; needs the extra `[otel]`.
     """
-    sampled_percent: int = setting(
-        100, whole_number(0, 100), "how many of the traces that begin here are sampled, of a hundred"
-    )
+    sampled_percent: int = setting(100, whole_number(0, 100), "percentage of traces started here that are sampled")
     """The percentage of traces beginning here that are sampled. A trace that began elsewhere is sampled as decided
     there.
     """
@@ -89,7 +87,7 @@ class Http:
 
     port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
     unix: Path | None = setting(
-        None, path, "path of a socket to listen on as well, for programs of the same user on this machine"
+        None, path, "path of an additional Unix socket, for programs of the same user on this machine"
     )
     """Path of an additional Unix socket, for programs on this machine that run as the same user (its mode is 0600). It
     is created at the start and removed at a stop; one left by a killed server is replaced. It has no TLS; logins,
@@ -97,35 +95,33 @@ class Http:
     it](../guides/operations.md#neighbours-on-one-machine).
     """
     connections_max: int = setting(
-        10_000, whole_number(1, 1_000_000), "connections at the same time, WebSockets included; more get 503"
+        10_000, whole_number(1, 1_000_000), "maximum number of connections, including WebSockets; further ones get 503"
     )
     """Concurrent connections, WebSockets and subscriptions included; more get 503, or are closed over TLS. A few more
     are read: health checks, logins, the console, management and metrics are answered.
     """
     body_bytes_max: int = setting(
-        APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; a larger one is answered 413"
+        APPEND_BYTES_MAX + 32 * MIB, byte_count(KIB, GIB), "largest request body; larger ones get 413"
     )
     trusted_proxies: tuple[str, ...] = setting(
-        (), trusted_hosts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto count"
+        (), trusted_hosts, "addresses or networks of proxies whose X-Forwarded-For and X-Forwarded-Proto are trusted"
     )
     """Addresses or networks (`10.0.0.0/8`; `10.0.0.1/8` is refused) of proxies whose `X-Forwarded-For` and
     `X-Forwarded-Proto` are trusted, or `*` alone for all. A list; in the environment and in flags, separated by commas.
     """
-    hosts: tuple[str, ...] = setting(
-        (), host_names, "names by which a server on loopback or without users may be asked, besides loopback names"
-    )
+    hosts: tuple[str, ...] = setting((), host_names, "additional Host names for a server on loopback or without users")
     """Host names accepted by a server that listens on loopback, or has no users, besides loopback names, IP addresses,
     and `host`; any other name gets 421. Without ports. [Why](../guides/operations.md#web-pages).
     """
     origins: tuple[str, ...] = setting(
-        (), origins, "origins of web pages, other than the server's own, that may ask it: https://app.example.org"
+        (), origins, "additional origins of web pages that may send requests, such as https://app.example.org"
     )
     """Origins of web pages, other than the server's own, that may send requests and read the answers (CORS):
     `https://app.example.org`, with a port unless it is the scheme's own. `null` is a page without an origin; `*` is
     every origin, and needs users. [Why](../guides/operations.md#web-pages).
     """
     metrics_need_right: bool = setting(
-        False, boolean, "/metrics only for users with the right metrics:* (or manage:*), not for every user"
+        False, boolean, "restrict /metrics to users with the right metrics:* or manage:*"
     )
     """Whether `/metrics`, where there are users, needs `metrics:*` or `manage:*`. Otherwise any user may read it,
     whatever its rights.
@@ -139,7 +135,7 @@ class Memory:
     peers: int | None = setting(
         None,
         byte_count(16 * MIB, 2**50),
-        "memory for what peers make the server hold (default: a quarter of the cgroup's or machine's)",
+        "memory for data of peers (default: a quarter of the cgroup's or machine's)",
     )
     """Memory for everything that peers make the server hold: requests until they are answered, unread answers, waiting
     appends. A request that does not fit now gets 503, one that can never fit 413. Default: a quarter of the memory of
@@ -152,7 +148,7 @@ class Limits:
     """How much the server accepts at once, and when it stops accepting."""
 
     writers_max: int = setting(
-        10_000, whole_number(1, 1_000_000), "exactly-once writers that a log knows; a new one above that is refused"
+        10_000, whole_number(1, 1_000_000), "maximum number of exactly-once writers per log; further ones are refused"
     )
     """[Exactly-once writers](flight.md#writing) that have not ended, per log. More are refused, unless one has been
     silent for 7 days, which is then forgotten. From 80 % on the server warns, in its log and in the health answer. Each
@@ -161,7 +157,7 @@ class Limits:
     writer_unfinished_ms: int = setting(
         30 * 86_400_000,
         duration_ms(3_600_000, 10**12),
-        "how long a writer is known at least whose batch was never finished",
+        "minimum time to remember a writer with an unfinished batch",
     )
     """The least time that a log remembers a writer with an incomplete newest batch. If it is forgotten for a new
     writer, and continues later, that batch is appended again from its beginning.
@@ -169,7 +165,7 @@ class Limits:
     unindexed_bytes_max: int = setting(
         64 * MIB,
         byte_count(MIB, 64 * GIB),
-        "bytes of new events, of all logs, that may be in no index file yet; from then on bulk loads get 503",
+        "maximum bytes of unindexed events of all logs; above it, bulk loads get 503",
     )
     """Bytes that the newest events of all logs may take in the in-memory index, until they are in index files; a start
     reads as much again. [Bulk loads slow down from half of it on, and get 503 at this limit; other appends get 503 at
@@ -186,19 +182,19 @@ class Limits:
     disk_ballast_bytes: int = setting(
         16 * MIB,
         byte_count(0, GIB),
-        "written files that are given up when the disk is full, for trims, stops and starts; 0 = none",
+        "preallocated space released when the disk is full, for trims, stops and starts; 0 = none",
     )
     """Ballast files in the data directory, given up 1 MiB at a time when other programs fill the disk, so that trims,
     deletions, stops and starts still work. They are recreated when there is room. 0: none.
     """
     clock_patience_ms: int = setting(
-        3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must stay so before it is believed"
+        3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must be stable before it is trusted"
     )
     """How long a clock that jumped ahead must stay so before it is believed; until then events get the time before the
     jump. `headwater clock --accept` believes it at once.
     """
     scrub_ms: int = setting(
-        7 * 86_400_000, duration_ms(0, 10**12), "how often all files are read from the disk again; 0 = only by command"
+        7 * 86_400_000, duration_ms(0, 10**12), "how often all files are verified on the disk; 0 = only on request"
     )
     """How often all files of the data directory are [read from the disk again and
     verified](../guides/disaster-recovery.md#the-scrub). A pass takes at most 3 % of a core, so with much data it may
@@ -213,24 +209,24 @@ class Limits:
 class Management:
     """Which notifications are kept, and when a consumer lags."""
 
-    keep: bool = setting(False, boolean, "keep what happens in the log $system")
+    keep: bool = setting(False, boolean, "store notifications in the log $system")
     """Keep [notifications of the server](events.md) in the log `$system`."""
     keep_retention_ms: int = setting(
-        30 * 86_400_000, duration_ms(1000, 10**15), "what is older than that is dropped from $system"
+        30 * 86_400_000, duration_ms(1000, 10**15), "drop notifications older than this from $system"
     )
     """Older notifications are dropped from `$system`."""
     keep_retention_bytes: int = setting(
-        GIB, byte_count(MIB, 2**60), "over that size, the oldest segments of $system are dropped"
+        GIB, byte_count(MIB, 2**60), "drop the oldest segments of $system above this size"
     )
     """Above this size, the oldest segments of `$system` are dropped."""
     lag_events: int = setting(
-        100_000, whole_number(0, 10**18), "a consumer lags that is further behind than so many; 0 = none does"
+        100_000, whole_number(0, 10**18), "report a consumer as lagging above this number of events; 0 = never"
     )
     """A reader with a position (a consumer, a group, a link) lags if it is more than this many sequence numbers behind,
     which is reported. 0: no bound.
     """
     lag_ms: int = setting(
-        0, duration_ms(0, 10**15), "a consumer lags whose next event is older than that; 0 = none does"
+        0, duration_ms(0, 10**15), "report a consumer as lagging if its next event is older than this; 0 = never"
     )
     """A reader with a position lags if its next event is older than this, which is reported. 0: no bound."""
 
@@ -240,7 +236,7 @@ class Replica:
     """Replicas: servers of a shared home that are not its primary."""
 
     stale_ms_max: int = setting(
-        30_000, duration_ms(1_000, 10**12), "how long a replica serves reads without having caught up with its home"
+        30_000, duration_ms(1_000, 10**12), "how long a replica serves reads after it last caught up with its home"
     )
     """How long a replica serves reads without catching up with its home, which may be unreachable. For that long it may
     also admit a removed user. After that it answers 503 and says so.
@@ -257,35 +253,33 @@ class Replica:
 class Config:
     """The effective configuration. `server.config.sources.load` makes it."""
 
-    data: Path = setting(Path("headwater-data"), path, "data directory; made where it is missing")
+    data: Path = setting(Path("headwater-data"), path, "data directory; created if missing")
     """Data directory; created if missing. One process may serve it at a time."""
-    storage: str = setting("disk", one_of("disk", "memory"), "where logs are kept; memory keeps nothing over a restart")
+    storage: str = setting("disk", one_of("disk", "memory"), "where logs are stored; memory does not survive a restart")
     """`disk`, or `memory` for trying things out: nothing survives a restart."""
     home: str | None = setting(
-        None, text, "PostgreSQL database to keep logs in, for several servers: postgresql://USER@HOST/DATABASE"
+        None, text, "PostgreSQL database shared by several servers: postgresql://USER@HOST/DATABASE"
     )
     """Address of a [home in PostgreSQL](../guides/high-availability.md), shared by several servers: the primary
     appends, the others are replicas. The data directory is a copy then. `headwater home init` creates the home. Keep
     the password where PostgreSQL's clients look for one (`PGPASSFILE`, `PGPASSWORD`) rather than in the address.
     """
     advertise: tuple[str, ...] = setting(
-        (), texts, "where clients reach this server, told to others of its home: http=URL,amqp=URL,flight=URL"
+        (), texts, "addresses of this server for clients, announced to the other servers: http=URL,amqp=URL,flight=URL"
     )
     """Client addresses of this server, which the other servers of its home learn: `http=https://a.example:8080`,
     `amqp=`, `flight=`. A list; in the environment and in flags, separated by commas.
     """
     home_lease_ms: int = setting(
-        5_000, duration_ms(1_000, 600_000), "how long a server of a home stays its primary without being heard of"
+        5_000, duration_ms(1_000, 600_000), "how long a server stays the primary of its home without renewing its lease"
     )
     """How long a server of a home stays its primary without a sign of life: after it dies, no server can append for
     this long, and a little longer. The same on all servers of a home.
     """
-    host: str = setting("127.0.0.1", text, "name or address to listen on, for every port")
-    insecure: bool = setting(False, boolean, "allow everything to everybody on an address that is not loopback")
+    host: str = setting("127.0.0.1", text, "name or address to listen on, for all ports")
+    insecure: bool = setting(False, boolean, "allow requests without credentials on an address that is not loopback")
     """Allow everything to everyone on an address that is not loopback, if no user is configured."""
-    log_level: str = setting(
-        "info", one_of("debug", "info", "warning", "error"), "the lowest level that is logged to stderr"
-    )
+    log_level: str = setting("info", one_of("debug", "info", "warning", "error"), "lowest level logged to stderr")
     """The lowest level logged to stderr: `debug`, `info`, `warning` or `error`."""
     http: Http = field(default_factory=Http)
     amqp: AmqpSettings = field(default_factory=AmqpSettings)

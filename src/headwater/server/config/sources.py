@@ -61,7 +61,9 @@ def load(
     if config.tls.client_ca is not None and config.tls.key is None:
         raise InvalidConfiguration("client certificates need TLS: set tls.certificate and tls.key", "tls.client_ca")
     if config.cne.client_certificates and config.tls.client_ca is None:
-        raise InvalidConfiguration("nobody could show one: set tls.client_ca", "cne.client_certificates")
+        raise InvalidConfiguration(
+            "client certificates cannot be verified: set tls.client_ca", "cne.client_certificates"
+        )
     if (config.cne.webhook_certificate is None) != (config.cne.webhook_key is None):
         missing = "cne.webhook_key" if config.cne.webhook_key is None else "cne.webhook_certificate"
         raise InvalidConfiguration("not set, but webhooks need both the certificate and its key", missing)
@@ -216,10 +218,10 @@ def _build(given: _Given) -> Config:
 
 def _table(value: object, where: str) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise InvalidConfiguration("a table is expected", where)
+        raise InvalidConfiguration("expected a table", where)
     return value
 
 
 def _unknown(what: str, name: str, known: Iterable[str], where: str) -> InvalidConfiguration:
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
-    return InvalidConfiguration(f"unknown {what} {name}; the nearest known one is {nearest[0]}", where)
+    return InvalidConfiguration(f"unknown {what} {name}; did you mean {nearest[0]}?", where)

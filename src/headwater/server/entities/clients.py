@@ -79,7 +79,7 @@ class Clients(ReadOnly):
         """See Entities: closes the connection, and tells a WebSocket by whom. Flight has none that the server knows."""
         self._guard.authorize(user, Right.MANAGE, "*")
         if name in self._callers:
-            problem = "connections of Flight are not closed one by one; take the user's rights, or its tokens, away"
+            problem = "Flight connections cannot be closed individually; revoke the user's rights or tokens"
             raise OperationRefused(Status.CONFLICT, problem)
         connection = self._connection(name)
         if connection is None:

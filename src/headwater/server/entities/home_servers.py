@@ -78,7 +78,7 @@ class HomeServers(ReadOnly):
                     self._known = _named(await asyncio.to_thread(self._reports))
                     self._asked_at = self._clock()
                 except StorageUnavailable as error:
-                    logger.debug("which servers there are is not known anew: %s", error)
+                    logger.debug("cannot refresh the list of servers: %s", error)
                 self._tried_at = self._clock()
             return self._known
 

@@ -50,11 +50,11 @@ class Tokens(ReadOnly):
 
         def with_token(account: Account) -> Account:
             if label in _tokens(account):
-                problem = f"user {account.name!r} has a token {label!r} already; delete that first"
+                problem = f"user {account.name!r} has a token {label!r} already; delete it first"
                 raise OperationRefused(Status.CONFLICT, problem)
             kept = tuple(each for each in account.access_tokens if not each.is_over(now))
             if len(kept) + len(account.tokens) >= TOKENS_MAX:
-                problem = f"user {account.name!r} has {TOKENS_MAX} tokens, and may have no more"
+                problem = f"user {account.name!r} has {TOKENS_MAX} tokens, the maximum"
                 raise OperationRefused(Status.CONFLICT, problem)
             return replace(account, access_tokens=(*kept, token))
 
@@ -81,7 +81,7 @@ class Tokens(ReadOnly):
     def _account(self, name: str) -> tuple[Account, str]:
         parts = parted(name, 2)
         if parts is None:
-            raise OperationRefused(Status.NOT_FOUND, f"a token's name is USER/LABEL, {show(name)} given")
+            raise OperationRefused(Status.NOT_FOUND, f"a token's name is USER/LABEL, got {show(name)}")
         account = self._users.accounts().get(parts[0])
         if account is None:
             raise OperationRefused(Status.NOT_FOUND, f"there is no user {show(parts[0])}")
@@ -118,8 +118,8 @@ def _found(account: Account, label: str) -> AccessToken:
 def _checked(label: str, lifetime_ms: int | None) -> int | None:
     """Raises InvalidInput."""
     if not LABEL.fullmatch(label) or label.startswith(UNNAMED):
-        raise InvalidInput(f"{show(label)} does not fit {LABEL.pattern}, or begins with {UNNAMED}", "label")
+        raise InvalidInput(f"{show(label)} does not fit {LABEL.pattern}, or starts with {UNNAMED}", "label")
     if lifetime_ms is not None and not LIFETIME_MS_MIN <= lifetime_ms <= LIFETIME_MS_MAX:
-        allowed = f"{LIFETIME_MS_MIN} to {LIFETIME_MS_MAX} is allowed, or null: for ever"
-        raise InvalidInput(f"{lifetime_ms} given, {allowed}", "lifetimeMs")
+        allowed = f"{LIFETIME_MS_MIN} to {LIFETIME_MS_MAX}, or null (never expires)"
+        raise InvalidInput(f"expected {allowed}, got {lifetime_ms}", "lifetimeMs")
     return lifetime_ms

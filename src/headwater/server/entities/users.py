@@ -73,7 +73,7 @@ class Users(ReadOnly):
         check_user_name(name)
         async with self._changing:
             if name in self._directory.current().by_name:
-                raise OperationRefused(Status.CONFLICT, f"there is a user {name!r} already")
+                raise OperationRefused(Status.CONFLICT, f"user {name!r} already exists")
             account = await asyncio.to_thread(_changed, Account(name, ()), given)
             self._check_manageable(account)
             await asyncio.to_thread(self._put, account, 0)
@@ -103,13 +103,13 @@ class Users(ReadOnly):
     def _check_stored(self, name: str) -> None:
         self._found(name)
         if name in self._directory.configured:
-            raise OperationRefused(Status.CONFLICT, f"user {name!r} is of the configuration, and is changed there")
+            raise OperationRefused(Status.CONFLICT, f"user {name!r} is defined in the configuration; change it there")
 
     def _check_manageable(self, changed: Account | None, *, without: str = "") -> None:
         """Keeps a change from locking all users out. Raises OperationRefused."""
         by_name = {**self._directory.current().by_name, **({changed.name: changed} if changed else {})}
         if not any(account.user.may(Right.MANAGE, "*") for name, account in by_name.items() if name != without):
-            problem = "nobody could manage the server any more; first give somebody else `manage:*`"
+            problem = "no user could manage the server any more; first grant `manage:*` to another user"
             raise OperationRefused(Status.CONFLICT, problem)
 
     def _put(self, account: Account, version: int) -> None:

@@ -148,7 +148,7 @@ class Gate:
             detail = stale or f"the server is {what}; try again in a few seconds{why}"
             await self.refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
             return
-        detail = f"this server stands by, and {primary} is the primary: ask there"
+        detail = f"this server is a replica; ask the primary, {primary}"
         named = (b"headwater-primary", primary.encode())
         await answer_in_form(Exchange(scope, receive, send), Problem.of_status(421, detail, named, CLOSE))
 
@@ -201,9 +201,7 @@ class Gate:
             return LogNotFound(log)
         if (primary := self.primary()) is not None:
             return AskPrimary(log, primary)
-        return StorageUnavailable(
-            reason=f"this replica has no log {show(log)}, and no primary is known that could be asked; try again"
-        )
+        return StorageUnavailable(reason=f"this replica has no log {show(log)}, and the primary is unknown; try again")
 
     def is_read(self, scope: Scope) -> bool:
         """Whether the request reads: its answer says what the logs had, and not what it changed."""

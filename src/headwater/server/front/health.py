@@ -36,7 +36,9 @@ class Page(ABC):
         if scope["method"] in ("GET", "HEAD"):
             await self.answer(exchange)
         else:
-            await _refuse(exchange, 405, f"{scope['method']} given, GET and HEAD are allowed", (b"allow", b"GET, HEAD"))
+            await _refuse(
+                exchange, 405, f"{scope['method']} is not allowed here; allowed: GET, HEAD", (b"allow", b"GET, HEAD")
+            )
 
     @abstractmethod
     async def answer(self, exchange: Exchange) -> None:
@@ -77,7 +79,7 @@ def role_asked(scope: Scope) -> ServerRole:
     try:
         return ServerRole(given[-1])
     except ValueError:
-        raise InvalidParameter("role", f"{given[-1][:80]!r} given, primary and replica are allowed") from None
+        raise InvalidParameter("role", f"expected primary or replica, got {given[-1][:80]!r}") from None
 
 
 async def _role(exchange: Exchange) -> ServerRole | None:

@@ -31,14 +31,14 @@ LINKS = (
     Link("openapi", "/openapi.yaml", "the HTTP API for logs and events, as an OpenAPI document"),
     Link("notifications", "/ocloudNotifications/v2/openapi.json", "the notification API, as an OpenAPI document"),
     Link("schemas", "/ocloudNotifications/v2/schemas", "the JSON Schemas of notifications"),
-    Link("logs", "/logs", "the names of the logs that you may read"),
-    Link("management", "/management", "the types of what can be managed: connections, links, users, logs"),
-    Link("live", LIVE, "whether the server is running"),
-    Link("ready", READY, "whether it can do its work"),
-    Link("metrics", METRICS, "its metrics, in the text format of Prometheus"),
+    Link("logs", "/logs", "the names of the logs that you can read"),
+    Link("management", "/management", "the types of managed entities: connections, links, users, logs"),
+    Link("live", LIVE, "liveness: whether the server is running"),
+    Link("ready", READY, "readiness: whether it can serve requests"),
+    Link("metrics", METRICS, "metrics in Prometheus text format"),
 )
 """In the order in which they are shown."""
-CONSOLE = Link("console", "/console/", "the console: look at logs, consumers and connections, and act")
+CONSOLE = Link("console", "/console/", "the console: view and manage logs, consumers and connections")
 
 
 class RootPage(FrontEnd[Host, Exchange]):
@@ -75,11 +75,11 @@ def _page() -> bytes:
     parts = [
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8"><title>Headwater</title></head>\n<body>',
         "<h1>Headwater</h1>",
-        "<p>A durable event log. This server has:</p>",
+        "<p>A durable event log. This server offers:</p>",
         "<ul>",
         *items,
         "</ul>",
-        "<p>The guides and the reference are in the folder <code>docs</code> of Headwater's source.</p>",
+        "<p>Guides and reference are in the folder <code>docs</code> of the Headwater source.</p>",
         "</body>\n</html>\n",
     ]
     return "\n".join(parts).encode()

@@ -163,7 +163,7 @@ class WebGuard:
             return preflight(head[b"origin"], head.get(b"access-control-request-headers", b""))
         if scope["method"] in ("GET", "HEAD"):
             if head.is_silent_browser and _room_of(scope) in ROOMS_CHANGED_BY_GET:
-                raise ForeignPage("a browser that does not say which page sent it", "a GET that may change something")
+                raise ForeignPage("a browser that does not name the sending page", "a GET that can change something")
         elif head.has_simple_type and _must_say_type(scope, head):
             raise UnsupportedMediaType(head.media_type.decode("latin-1"), TYPES)
         if is_other:
@@ -182,11 +182,11 @@ class WebGuard:
         if b"host" not in head:
             if scope.get("http_version") == "1.0":
                 return None
-            raise InvalidParameter("Host", "no such header field given, one is needed")
+            raise InvalidParameter("Host", "the header field is missing")
         given = head[b"host"]
         authority = authority_of(given)
         if authority is None:
-            raise InvalidParameter("Host", f"{given[:80].decode('latin-1')!r} given, one name or address is allowed")
+            raise InvalidParameter("Host", f"expected one host name or address, got {given[:80].decode('latin-1')!r}")
         if not authority.is_local and authority.name not in self._names and not self._serves_any_host():
             raise HostNotServed(authority.name, self._host)
         return authority

@@ -129,7 +129,7 @@ class Admission:
 
     @property
     def _detail(self) -> str:
-        return f"the server has {self._connections_max} connections, and takes no more"
+        return f"the server has {self._connections_max} connections, the maximum"
 
     def _may_be_surplus(self, place: str) -> bool:
         return self.surplus < SURPLUS_MAX and self._surplus[place] < SURPLUS_OF_PLACE_MAX

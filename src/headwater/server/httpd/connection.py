@@ -54,12 +54,12 @@ _REFUSAL = (
     b"HTTP/1.1 %b\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b"
 )
 _TOO_LARGE = b"431 Request Header Fields Too Large"
-_TOO_LARGE_DETAIL = b"The request line and the header fields are over %d bytes, or more than %d fields." % (
+_TOO_LARGE_DETAIL = b"The request line and header fields exceed %d bytes or %d fields." % (
     HEAD_BYTES_MAX, FIELDS_MAX
 )  # fmt: skip
-_TOO_MUCH_AROUND_DETAIL = b"Trailer fields, or what is said of a chunk, are over %d bytes." % HEAD_BYTES_MAX
+_TOO_MUCH_AROUND_DETAIL = b"The trailer fields or a chunk header are over %d bytes." % HEAD_BYTES_MAX
 _NO_ROOM = b"503 Service Unavailable"
-_NO_ROOM_DETAIL = b"There is no memory for more requests behind one that is not answered yet."
+_NO_ROOM_DETAIL = b"There is not enough memory for more pipelined requests."
 _NO_REQUEST = b"400 Bad Request"
 _NO_REQUEST_DETAIL = b"Invalid HTTP request received."
 

@@ -146,7 +146,7 @@ class WebSocketProtocol(PeerConnection):
             is_later = slices.is_over
         if self._unread and not self._is_lingering:
             if not self._has_room_for_unread():
-                self._fail(CloseCode.TRY_AGAIN_LATER, "there is no memory for more data at the moment")
+                self._fail(CloseCode.TRY_AGAIN_LATER, "there is currently not enough memory for more data")
                 return
             self.transport.pause_reading()
             self._look_on_later()
@@ -339,7 +339,7 @@ class WebSocketProtocol(PeerConnection):
             reason = f"the message has {size} bytes, and there can be memory for {most}"
             self._fail(CloseCode.MESSAGE_TOO_BIG, reason)
         else:
-            self._fail(CloseCode.TRY_AGAIN_LATER, f"there is no memory for a message of {size} bytes at the moment")
+            self._fail(CloseCode.TRY_AGAIN_LATER, f"there is currently not enough memory for a message of {size} bytes")
         return False
 
     def _let_go(self) -> None:

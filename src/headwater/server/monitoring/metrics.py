@@ -77,40 +77,44 @@ class _LogSample:
 _PROCESS = ProcessCollector(registry=None)
 LogValue = Callable[[_LogSample], float]
 LOG_COUNTERS: tuple[tuple[str, str, LogValue], ...] = (
-    ("appends", "Appends that were answered with success.", lambda sample: sample.statistics.appends),
-    ("events_appended", "Events that were appended.", lambda sample: sample.statistics.events_appended),
-    ("bytes_appended", "Bytes of the events that were appended.", lambda sample: sample.statistics.bytes_appended),
-    ("commits", "Group commits, each under one fsync.", lambda sample: sample.statistics.commits),
+    ("appends", "Successful appends.", lambda sample: sample.statistics.appends),
+    ("events_appended", "Appended events.", lambda sample: sample.statistics.events_appended),
+    ("bytes_appended", "Bytes of appended events.", lambda sample: sample.statistics.bytes_appended),
+    ("commits", "Group commits, each with one fsync.", lambda sample: sample.statistics.commits),
     ("fsync_seconds", "Time spent in write and fsync.", lambda sample: sample.statistics.fsync_seconds),
-    ("conditions_failed", "Appends whose condition failed.", lambda sample: sample.statistics.conditions_failed),
-    ("duplicates", "Appends refused because of an id that exists.", lambda sample: sample.statistics.duplicates),
-    ("appends_refused", "Appends refused: overload, full disk.", lambda sample: sample.statistics.refused),
-    ("events_read", "Events that were read.", lambda sample: sample.statistics.events_read),
-    ("clock_steps", "How often the wall clock went back.", lambda sample: sample.statistics.clock_steps),
+    ("conditions_failed", "Appends with a failed condition.", lambda sample: sample.statistics.conditions_failed),
+    ("duplicates", "Appends refused for a duplicate id.", lambda sample: sample.statistics.duplicates),
+    ("appends_refused", "Appends refused for overload or a full disk.", lambda sample: sample.statistics.refused),
+    ("events_read", "Events read.", lambda sample: sample.statistics.events_read),
+    ("clock_steps", "Number of times the wall clock went back.", lambda sample: sample.statistics.clock_steps),
 )
 LOG_GAUGES: tuple[tuple[str, str, LogValue], ...] = (
-    ("head", "Number of the last durable event.", lambda sample: sample.info.head),
-    ("first_retained", "Number from which events can be read.", lambda sample: sample.info.first_retained),
+    ("head", "Sequence number of the last durable event.", lambda sample: sample.info.head),
+    ("first_retained", "Sequence number of the first readable event.", lambda sample: sample.info.first_retained),
     ("events", "Retained events.", lambda sample: sample.info.events),
-    ("bytes", "Bytes that the log's events take on its storage.", lambda sample: sample.info.bytes),
-    ("allocated_bytes", "The same, with what was allocated ahead.", lambda sample: sample.info.allocated_bytes),
+    ("bytes", "Bytes used by the log's events.", lambda sample: sample.info.bytes),
+    (
+        "allocated_bytes",
+        "Bytes used by the log's files, including preallocated space.",
+        lambda sample: sample.info.allocated_bytes,
+    ),
     ("segments", "Segments of the log.", lambda sample: sample.statistics.segments),
-    ("writers", "Exactly-once writers that have not ended.", lambda sample: sample.statistics.writers),
+    ("writers", "Exactly-once writers with an unfinished batch.", lambda sample: sample.statistics.writers),
     (
         "writers_max",
-        "Exactly-once writers above which new ones are refused.",
+        "Maximum number of exactly-once writers.",
         lambda sample: sample.statistics.writers_max,
     ),
     ("fsync_seconds_max", "Longest write and fsync so far.", lambda sample: sample.statistics.fsync_seconds_max),
-    ("queued_requests", "Appends that wait to be written.", lambda sample: sample.statistics.queued_requests),
+    ("queued_requests", "Appends waiting to be written.", lambda sample: sample.statistics.queued_requests),
     (
         "queued_bytes",
-        "Memory of the appends that wait: twice their bytes.",
+        "Memory for waiting appends: twice their bytes.",
         lambda sample: sample.statistics.queued_bytes,
     ),
     (
         "unindexed_bytes",
-        "Bytes of index entries in no index file.",
+        "Bytes of index entries not yet in an index file.",
         lambda sample: sample.statistics.unindexed_bytes,
     ),
 )
@@ -137,7 +141,7 @@ class ServerCollector(Collector):
         yield from _logs(samples)
         unavailable = self._store.unavailable()
         standings = {**{sample.info.name: 1 for sample in samples}, **dict.fromkeys(unavailable, 0)}
-        summary = "1 for a log that is open, 0 for one that cannot be used or in which a read found damage."
+        summary = "1 for an open log, 0 for one that cannot be used or has known damage."
         yield gauge("log_up", summary, [([name], standing) for name, standing in standings.items()], ["log"])
         yield from _consumers(samples)
         yield from self._requests()
@@ -145,8 +149,8 @@ class ServerCollector(Collector):
             yield from metrics_of_room()
 
     def _server(self) -> Iterator[Metric]:
-        yield gauge("info", "The version that runs, and its build.", [([__version__, BUILD], 1)], ["version", "build"])
-        yield gauge("stopping", "1 while the server stops.", self._gate.state is State.STOPPING)
+        yield gauge("info", "Running version and build.", [([__version__, BUILD], 1)], ["version", "build"])
+        yield gauge("stopping", "1 while the server is stopping.", self._gate.state is State.STOPPING)
         refusals = [([reason], count) for reason, count in self._refusals().items()]
         yield counter("refusals", "Refused logins and accesses, by reason.", refusals, ["reason"])
 
@@ -163,14 +167,14 @@ class ServerCollector(Collector):
 
     def _requests(self) -> Iterator[Metric]:
         gate, meter = self._gate, self._gate.meter
-        yield gauge("http_requests_running", "HTTP requests that run.", gate.requests)
+        yield gauge("http_requests_running", "Running HTTP requests.", gate.requests)
         yield gauge("http_streams", "Open subscriptions and WebSockets.", gate.streams)
         counts = [
             ([method, route, str(status)], count) for (method, route, status), count in list(meter.counts.items())
         ]
-        yield counter("http_requests", "HTTP requests that were answered.", counts, ["method", "route", "status"])
+        yield counter("http_requests", "Answered HTTP requests.", counts, ["method", "route", "status"])
         latencies = list(meter.latencies.items())
-        summary = "Time from request to end of answer."
+        summary = "Time from the request to the end of the answer."
         yield histogram("http_request_seconds", summary, latencies, ["method", "route"])
 
 
@@ -225,7 +229,7 @@ def _consumers(samples: list[_LogSample]) -> Iterator[Metric]:
         for sample in samples
         for consumer, lag in sample.lags
     ]
-    summary = "Events that the consumer has not acknowledged."
+    summary = "Events not acknowledged by the consumer."
     yield gauge("consumer_lag_events", summary, [(values, lag.events) for values, lag in lags], labels)
-    summary = "Age of the first event that the consumer has not acknowledged; 0 if there is none."
+    summary = "Age of the first event not acknowledged by the consumer; 0 if none."
     yield gauge("consumer_lag_seconds", summary, [(values, lag.age_ms / 1000) for values, lag in lags], labels)

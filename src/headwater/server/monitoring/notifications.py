@@ -135,7 +135,7 @@ class Notifications:
             try:
                 log = await asyncio.to_thread(system_log, store, settings)
             except EventLogError as error:  # damaged, or a full disk: logged, and no reason to serve nothing
-                logger.error("the notifications are not kept", extra=fields(log=SYSTEM_LOG, problem=error))
+                logger.error("the notifications are not stored", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._history = History(self.bus, log, threads=self.threads)
                 self._history.start()
@@ -191,4 +191,4 @@ async def _look_again_and_again(looks: Sequence[Callable[[], Awaitable[None]]], 
             try:
                 await look()
             except Exception:  # the next look must have its turn
-                logger.exception("a periodic check failed; it is tried again")
+                logger.exception("a periodic check failed; retrying")

@@ -35,16 +35,16 @@ if TYPE_CHECKING:
 
 AMQP_COUNTERS = {
     "connections": "Connections accepted.",
-    "connections_refused": "Connections refused: too many.",
+    "connections_refused": "Connections refused above the maximum.",
     "origins_refused": "Connections refused for a PROXY header that no server of the home sent.",
-    "faults": "Connections that ended because the peer broke the protocol.",
-    "links": "Links that were attached.",
-    "links_refused": "Attaches that were refused.",
+    "faults": "Connections ended by a protocol error of the peer.",
+    "links": "Attached links.",
+    "links_refused": "Refused attaches.",
     "messages_received": "Messages received.",
-    "messages_rejected": "Messages rejected, each with a reason.",
+    "messages_rejected": "Rejected messages.",
     "messages_sent": "Messages sent.",
-    "messages_sent_again": "Messages sent again because their receiver released them.",
-    "notifications_skipped": "Notifications that could not be given to a listener, by a fault of the server.",
+    "messages_sent_again": "Messages sent again after their receiver released them.",
+    "notifications_skipped": "Notifications lost for a listener by an internal error.",
 }
 """The fields of AmqpStatistics."""
 GROUP_SERIES_MAX = 1000
@@ -62,14 +62,14 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
         return
     ahead_s = store.clock.ahead_ms / 1000
     yield gauge(
-        "clock_ahead_seconds", "How far the clock is ahead of what is believed; 0 while it is believed.", ahead_s
+        "clock_ahead_seconds", "How far the clock is ahead of the trusted time; 0 while it is trusted.", ahead_s
     )
     yield from _scrub_metrics(store.scrub)
     try:
         standing, size_bytes = store.room.look(), store.room.size_bytes
     except (StorageUnavailable, OSError):  # the disk does not answer: readiness reports it
         return
-    yield gauge("disk_size_bytes", "Size of the file system of the data directory.", size_bytes)
+    yield gauge("disk_size_bytes", "Size of the data directory's file system.", size_bytes)
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)
     yield gauge("disk_reserve_bytes", "Free space below which appends are refused.", standing.reserve_bytes)
     yield gauge("disk_low", "1 while appends are refused because the disk is full.", standing.is_low)
@@ -80,14 +80,14 @@ def _scrub_metrics(scrub: Scrub) -> Iterator[Metric]:
     yield gauge("scrub_running", "1 while the scrub reads all files from the disk.", scrub.is_under_way)
     yield gauge(
         "scrub_proved_timestamp_seconds",
-        "Since when every file was read from the disk and verified; 0 if never.",
+        "Time since which every file has been verified on the disk; 0 if never.",
         place.proved_at / 1000,
     )
-    yield gauge("scrub_files", "Files that this pass of the scrub, or the last one, has verified.", place.files)
-    yield gauge("scrub_bytes", "Bytes that it has read.", place.bytes)
-    yield gauge("scrub_unproved_bytes", "Bytes of them that came from the page cache.", place.unproved_bytes)
-    yield gauge("scrub_damaged", "Places on the disk that are damaged.", len(place.damaged))
-    yield counter("scrub_mended", "Damaged places that were mended from the home.", scrub.mended)
+    yield gauge("scrub_files", "Files verified by the current or last scrub pass.", place.files)
+    yield gauge("scrub_bytes", "Bytes read by that pass.", place.bytes)
+    yield gauge("scrub_unproved_bytes", "Bytes of that pass read from the page cache.", place.unproved_bytes)
+    yield gauge("scrub_damaged", "Damaged places on the disk.", len(place.damaged))
+    yield counter("scrub_mended", "Damaged places repaired from the home.", scrub.mended)
 
 
 def home_metrics(membership: Membership | None) -> Iterator[Metric]:
@@ -96,35 +96,37 @@ def home_metrics(membership: Membership | None) -> Iterator[Metric]:
         return
     driver = membership.driver
     roles = [([role.value], float(role is driver.role)) for role in Role]
-    yield gauge("role", "1 for the role that this server has in its home, 0 for others.", roles, ["role"])
-    yield gauge("term", "The term in which this server appends; 0 while it is not the primary.", driver.term)
-    yield gauge(
-        "lease_remaining_seconds", "How long this server stays the primary without a renewal.", driver.held_for_s
-    )
+    yield gauge("role", "1 for this server's role in its home, 0 for other roles.", roles, ["role"])
+    yield gauge("term", "Term in which this server appends; 0 while it is not the primary.", driver.term)
+    yield gauge("lease_remaining_seconds", "Remaining lease time of this primary.", driver.held_for_s)
     yield gauge("home_away", "1 while the home does not answer this server.", driver.is_away)
     if (hosts := driver.writable_hosts) is not None:
-        yield gauge("home_writable_hosts", "Databases at the address of the home that take writes.", len(hosts))
+        yield gauge("home_writable_hosts", "Databases at the home's address that accept writes.", len(hosts))
     if driver.round_trip_s is not None:
-        yield gauge("home_round_trip_seconds", "How long the home took to answer, last.", driver.round_trip_s)
+        yield gauge("home_round_trip_seconds", "Last response time of the home.", driver.round_trip_s)
     if driver.standing is not None:
         yield gauge(
-            "home_unproved", "1 while the home gives no lease: it may lack data.", not driver.standing.is_vouched
+            "home_unproved",
+            "1 while the home gives no lease, because it may lack data.",
+            not driver.standing.is_vouched,
         )
     if (growth := membership.reporting.growth) is not None:
         sizes = [([table], size) for table, size in growth.sizes.items()]
         dead_rows = [([table], count) for table, count in growth.dead_rows.items()]
-        yield gauge("home_bytes", "What tables of the home take at its database.", sizes, ["table"])
-        yield gauge("home_dead_rows", "Rows that wait for a vacuum there.", dead_rows, ["table"])
-        yield gauge("home_snapshot_seconds", "Age of the oldest transaction that keeps them.", growth.snapshot_s)
+        yield gauge("home_bytes", "Size of the home's tables in its database.", sizes, ["table"])
+        yield gauge("home_dead_rows", "Dead rows waiting for a vacuum.", dead_rows, ["table"])
+        yield gauge("home_snapshot_seconds", "Age of the oldest transaction that keeps dead rows.", growth.snapshot_s)
         yield gauge(
-            "home_snapshot_transactions", "Transactions since the oldest that keeps them.", growth.snapshot_transactions
+            "home_snapshot_transactions",
+            "Transactions since the oldest one that keeps dead rows.",
+            growth.snapshot_transactions,
         )
 
 
 def thread_metrics(threads: Threads) -> Iterator[Metric]:
     """How often permanent threads had to restart."""
     counts = [([name], count) for name, count in threads.restarts.items()]
-    yield counter("thread_restarts", "Restarts of background threads and tasks that failed.", counts, ["thread"])
+    yield counter("thread_restarts", "Restarts of failed background threads and tasks.", counts, ["thread"])
 
 
 def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
@@ -134,7 +136,7 @@ def traffic_metrics(traffic: TrafficNow) -> Iterator[Metric]:
         for protocol, counted in traffic().items()
         for direction, count in ((IN, counted.events_in), (OUT, counted.events_out))
     ]
-    yield counter("events", "Events appended (in) and given to readers (out).", counts, ["protocol", "direction"])
+    yield counter("events", "Events appended (in) and delivered to readers (out).", counts, ["protocol", "direction"])
 
 
 def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
@@ -159,25 +161,25 @@ def amqp_forwarding_metrics(replica: ReplicaAmqp | None) -> Iterator[Metric]:
 
 def memory_metrics(memory: MemoryAccount) -> Iterator[Metric]:
     """Memory held for peers on the event loop, and the requests refused and connections ended for lack of it."""
-    yield gauge("memory_held_bytes", "What peers make the event loop hold: requests, answers.", memory.bytes)
-    yield gauge("memory_budget_bytes", "The most that they may.", memory.bytes_max)
-    yield gauge("memory_readers", "Connections that get a streamed answer.", memory.readers)
-    yield counter("memory_refused", "Requests and messages for which there was no room.", memory.refused)
-    yield counter("memory_ended", "Connections ended: they took nothing while memory was short.", memory.ended)
+    yield gauge("memory_held_bytes", "Memory held for peers: requests and answers.", memory.bytes)
+    yield gauge("memory_budget_bytes", "Maximum memory held for peers.", memory.bytes_max)
+    yield gauge("memory_readers", "Connections with a streamed answer.", memory.readers)
+    yield counter("memory_refused", "Requests and messages refused for lack of memory.", memory.refused)
+    yield counter("memory_ended", "Connections closed because they read nothing while memory was low.", memory.ended)
 
 
 def futoin_metrics(statistics: Statistics) -> Iterator[Metric]:
     """Calls and errors of the FutoIn endpoints, and results of pushes. Every label is one of a few names."""
     for name, summary, label, counts in (
         ("calls", "Valid calls, by function.", "function", statistics.calls),
-        ("errors", "Errors that were answered, by name.", "error", statistics.errors),
-        ("pushes", "Groups of events that were pushed, by kind of consumer.", "kind", statistics.pushes),
+        ("errors", "Error answers, by name.", "error", statistics.errors),
+        ("pushes", "Pushed groups of events, by kind of consumer.", "kind", statistics.pushes),
     ):
         yield counter(f"futoin_{name}", summary, [([key], count) for key, count in counts.copy().items()], [label])
+    yield counter("futoin_redeliveries", "Groups pushed again after an error or a timeout.", statistics.redeliveries)
     yield counter(
-        "futoin_redeliveries", "Groups that were pushed again: an error, or no answer in time.", statistics.redeliveries
+        "futoin_skipped", "Sequence numbers skipped by live consumers that were too slow.", statistics.skipped
     )
-    yield counter("futoin_skipped", "Numbers of the log that live consumers were too slow for.", statistics.skipped)
 
 
 def http_metrics(http: HttpServer) -> Iterator[Metric]:
@@ -185,18 +187,18 @@ def http_metrics(http: HttpServer) -> Iterator[Metric]:
     admission = http.admission
     yield gauge("http_connections_open", "HTTP connections, WebSockets included.", http.connections)
     yield counter("http_connections", "HTTP connections accepted.", admission.served)
-    yield counter("http_connections_refused", "HTTP connections refused: too many.", admission.refused)
+    yield counter("http_connections_refused", "HTTP connections refused above the maximum.", admission.refused)
 
 
 def webhook_metrics(service: Service) -> Iterator[Metric]:
     """Webhooks by state, their backlog, and the outcomes of calls."""
     endpoints = service.endpoints()
     standings = Counter(endpoint.standing.value for endpoint in endpoints)
-    yield gauge("webhooks", "Webhooks, by standing.", [([each], standings[each]) for each in STANDINGS], ["standing"])
+    yield gauge("webhooks", "Webhooks, by status.", [([each], standings[each]) for each in STANDINGS], ["standing"])
     waiting = sum(endpoint.waiting for endpoint in endpoints)
-    yield gauge("webhook_events_waiting", "Events in memory, not delivered.", waiting)
+    yield gauge("webhook_events_waiting", "Undelivered events in memory.", waiting)
     letters = sum(len(endpoint.kept.dead_letters) for endpoint in endpoints)
-    yield gauge("webhook_dead_letters", "Events that were refused.", letters)
+    yield gauge("webhook_dead_letters", "Refused events.", letters)
     calls = [([outcome], count) for outcome, count in service.webhooks.calls.items()]
     yield counter("webhook_calls", "Calls of webhooks, by outcome.", calls, ["outcome"])
 
@@ -210,24 +212,24 @@ def notification_metrics(bus: Bus) -> Iterator[Metric]:
 
 def loop_metrics(watchdog: LoopWatchdog) -> Iterator[Metric]:
     """The lag of the event loop, measured twenty-five times a second."""
-    yield histogram("loop_lag_seconds", "How late the event loop came to what was due.", [((), watchdog.lags)])
+    yield histogram("loop_lag_seconds", "Delay of the event loop.", [((), watchdog.lags)])
 
 
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
     """Whether the bulk process serves, and how often it was replaced; empty without one."""
     if bulk is not None:
-        yield gauge("bulk_up", "Whether Arrow Flight is served, or will be for its first client.", bulk.is_up)
-        yield gauge("bulk_running", "Whether there is a bulk process that serves.", bulk.is_serving)
-        yield counter("bulk_deaths", "Bulk processes that ended by themselves.", bulk.deaths)
-        yield counter("bulk_ended", "Connections ended: their peers sent more than was taken from them.", bulk.ended)
+        yield gauge("bulk_up", "1 if Arrow Flight is served, or will be for its first client.", bulk.is_up)
+        yield gauge("bulk_running", "1 if the bulk process is serving.", bulk.is_serving)
+        yield counter("bulk_deaths", "Bulk processes that died.", bulk.deaths)
+        yield counter("bulk_ended", "Connections closed because they sent more than was accepted.", bulk.ended)
 
 
 def replica_metrics(replica: Replica) -> Iterator[Metric]:
     """How far a replica is behind its home."""
-    yield gauge("replica_lag_events", "Numbers of all logs that were lacking at the last look.", replica.lag_events)
-    yield gauge("replica_is_told", "1 while the primary tells what it commits.", int(replica.is_told()))
-    yield gauge("replica_logs_stuck", "Logs that cannot be followed, while the others are.", replica.stuck)
-    yield gauge("replica_lag_seconds", "Since when the copy may lack something.", replica.lag_s)
+    yield gauge("replica_lag_events", "Events of all logs missing from the copy at the last check.", replica.lag_events)
+    yield gauge("replica_is_told", "1 while the primary pushes its commits.", int(replica.is_told()))
+    yield gauge("replica_logs_stuck", "Logs that cannot be followed.", replica.stuck)
+    yield gauge("replica_lag_seconds", "Time since which the copy may be behind.", replica.lag_s)
 
 
 def forwarding_metrics(forwarder: Forwarder | None) -> Iterator[Metric]:
@@ -282,8 +284,8 @@ def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
         ("link", of_links, ("log", "kind"), "the link that is furthest behind"),
     ):
         events = [(key, lag.events) for key, lag in found]
-        yield gauge(f"{name}_lag_events", f"Events that wait for {who}, and after them.", events, labels)
+        yield gauge(f"{name}_lag_events", f"Events waiting for {who}.", events, labels)
         seconds = [(key, lag.age_ms / 1000) for key, lag in found]
-        yield gauge(f"{name}_lag_seconds", f"Age of the first event that waits for {who}.", seconds, labels)
+        yield gauge(f"{name}_lag_seconds", f"Age of the first event waiting for {who}.", seconds, labels)
     counts = [(key, len(each)) for key, each in by_log.items()]
     yield gauge("links_following", "Links that read a log, attached or durable.", counts, ("log", "kind"))

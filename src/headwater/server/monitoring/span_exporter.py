@@ -154,7 +154,7 @@ class ExportedSpans(Spans):
             async with asyncio.timeout(self._stop_s_max):
                 await is_done.wait()
         except TimeoutError:
-            logger.warning("the collector of spans does not answer: the last spans are lost")
+            logger.warning("the span collector does not answer: the last spans are lost")
 
 
 class Call(CallSpan):

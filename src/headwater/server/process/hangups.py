@@ -51,17 +51,19 @@ class Hangups:
     def _load(self) -> None:
         """Load the certificates; if that fails, the previous ones stay in use."""
         if self._certificates is None:
-            logger.info("SIGHUP: nothing to load, TLS is not configured")
+            logger.info("SIGHUP: nothing to reload, TLS is not configured")
             return
         try:
             self._certificates.load()
         except InvalidConfiguration as error:
-            logger.error("SIGHUP: certificates not loaded, the previous ones stay", extra=fields(problem=error))
+            logger.error(
+                "SIGHUP: cannot reload the certificates, keeping the previous ones", extra=fields(problem=error)
+            )
         else:
             tls = self._certificates.settings
             given = {"certificate": tls.certificate, "key": tls.key, "client_ca": tls.client_ca, "hosts": tls.hosts}
             loaded = fields(**{name: value for name, value in given.items() if value})
-            logger.info("SIGHUP: certificates loaded; Arrow Flight loads them at its next start", extra=loaded)
+            logger.info("SIGHUP: certificates reloaded; Arrow Flight loads them at its next start", extra=loaded)
 
 
 def _has_terminal() -> bool:

@@ -30,11 +30,9 @@ class Tls:
     [reloads](../guides/operations.md#tls) the files of this section.
     """
     key: Path | None = setting(None, path, "file with the private key (PEM)")
-    hosts: tuple[str, ...] = setting(
-        (), texts, "other certificates by the host name that a client asks for (SNI): NAME=CERTIFICATE:KEY"
-    )
+    hosts: tuple[str, ...] = setting((), texts, "additional certificates by host name (SNI): NAME=CERTIFICATE:KEY")
     client_ca: Path | None = setting(
-        None, path, "file with authorities (PEM) whose client certificates are accepted; their common name is the user"
+        None, path, "file with the CA certificates (PEM) for client certificates, whose common name is the user"
     )
     """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, which is optional
     unless a setting requires it. The common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn.
@@ -51,7 +49,7 @@ def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
         found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
         problem = error.strerror if isinstance(error, OSError) else str(error)
-        raise CannotListen(f"host {host!r} is no address of this machine: {problem}") from None
+        raise CannotListen(f"host {host!r} is not an address of this machine: {problem}") from None
     return list(dict.fromkeys((family, str(address[0])) for family, _, _, _, address in found))
 
 
@@ -127,7 +125,7 @@ def _host_context(text: str, client_ca: Path | None) -> tuple[str, ssl.SSLContex
     name, equals, paths = text.partition("=")
     certificate, colon, key = paths.partition(":")
     if not (name and equals and certificate and colon and key):
-        raise InvalidConfiguration(f"NAME=CERTIFICATE:KEY is expected, {text!r} given", "tls.hosts")
+        raise InvalidConfiguration(f"expected NAME=CERTIFICATE:KEY, got {text!r}", "tls.hosts")
     return name.lower(), _tls_context(Path(certificate), Path(key), client_ca, "tls.hosts", "tls.hosts")
 
 
@@ -137,7 +135,7 @@ def _tls_context(
     named = [(certificate_name, certificate), (key_name, key)]
     for name, file in [*named, ("tls.client_ca", client_ca)] if client_ca else named:
         if not os.access(file, os.R_OK):
-            raise InvalidConfiguration(f"{file} is not there, or not readable", name)
+            raise InvalidConfiguration(f"{file} does not exist or is not readable", name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -157,7 +155,7 @@ def _ask_clients(context: ssl.SSLContext, authorities: Path) -> None:
         context.load_verify_locations(authorities)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error.strerror
-        raise InvalidConfiguration(f"{authorities} has no certificates in PEM ({reason})", "tls.client_ca") from None
+        raise InvalidConfiguration(f"{authorities} has no PEM certificates ({reason})", "tls.client_ca") from None
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
@@ -222,7 +220,7 @@ def _make_way(path: Path, flag: str) -> None:
     except OSError as error:
         raise _cannot(path, error.strerror or str(error), flag) from None
     if not stat.S_ISSOCK(found.st_mode):
-        raise _cannot(path, "it is there, and is no socket", flag)
+        raise _cannot(path, "it exists and is not a socket", flag)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)  # do not wait for a living server with a full queue
         answer = asking.connect_ex(str(path))

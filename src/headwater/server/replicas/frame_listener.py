@@ -57,7 +57,7 @@ class Listening:
 
     def troubles(self) -> list[str]:
         """Problems for the operator: most likely the address that the primary advertises."""
-        return [f"{self._problem}; the home is asked once a second"] if self._problem else []
+        return [f"{self._problem}; polling the home once a second"] if self._problem else []
 
     def start(self, threads: Threads) -> None:
         """Begin."""
@@ -82,10 +82,10 @@ class Listening:
                     self._listen(url, secret)
                 except (EventLogError, OSError, http.client.HTTPException, ValueError, CopyOutlived) as error:
                     if str(error) != self._told and not self._stopping.is_set():
-                        logger.info("the primary at %s cannot be listened to (%s); the home is asked", url, error)
+                        logger.info("cannot reach the primary at %s (%s); polling the home", url, error)
                     self._told = str(error)
                     self._problem = (
-                        f"the primary at {url} cannot be listened to ({error}): is that what it is reached by?"
+                        f"the primary at {url} cannot be reached ({error}): is its advertised address right?"
                     )
                 finally:
                     self.is_live = False
@@ -120,7 +120,7 @@ class Listening:
         while len(lengths := answer.read(LENGTHS.size)) == LENGTHS.size:
             key_bytes, frame_bytes = LENGTHS.unpack(lengths)
             if key_bytes > KEY_BYTES_MAX or frame_bytes > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {frame_bytes} bytes is announced, {FRAME_BYTES_MAX} are allowed")
+                raise ValueError(f"a frame of {frame_bytes} bytes is announced, at most {FRAME_BYTES_MAX} are allowed")
             key, content = answer.read(key_bytes).decode(), answer.read(frame_bytes)
             if len(content) != frame_bytes:
                 return

@@ -43,9 +43,9 @@ class PushedFrames:
         exchange = Exchange(scope, receive, send)
         given = exchange.header(SECRET_HEADER)
         if scope["path"] != PATH or scope["method"] != "GET":
-            await exchange.answer_problem(Problem.of_status(404, "nothing is served here but GET /home/frames"))
+            await exchange.answer_problem(Problem.of_status(404, "only GET /home/frames is served here"))
         elif given is None or not self._secret.is_current(given):
-            await exchange.answer_problem(Problem.of_status(403, "this is for servers of the same home"))
+            await exchange.answer_problem(Problem.of_status(403, "only servers of the same home may connect"))
         else:
             await self._push(exchange, send, given)
 
@@ -67,7 +67,9 @@ class PushedFrames:
 
         listener = self._committed.listen(wake)
         if listener is None:
-            await exchange.answer_problem(Problem.of_status(503, "too many replicas listen", UNREADY_RETRY, CLOSE))
+            await exchange.answer_problem(
+                Problem.of_status(503, "too many replicas are connected", UNREADY_RETRY, CLOSE)
+            )
             return
         self._wakers.add(news)
         telling = asyncio.ensure_future(self._tell(listener, news, send, given))

@@ -133,13 +133,15 @@ class Membership:
             return "the home does not answer"
         standing = self.driver.standing
         if standing is None:
-            return "the home was not asked yet"
+            return "the home has not been checked yet"
         if not standing.is_vouched:
-            return f"the home changed: {standing.obstacle}; an operator must look"
+            return f"the home changed: {standing.obstacle}; an operator must check it"
         address = standing.addresses.get("http", "")
         known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
         slowness = filter(None, [self.driver.slowness])
-        return "; ".join([known, *(f"this server cannot be it: {why}" for why in self._obstacles.values()), *slowness])
+        return "; ".join(
+            [known, *(f"this server cannot be the primary: {why}" for why in self._obstacles.values()), *slowness]
+        )
 
     def has_lapsed(self) -> bool:
         """Whether this server is a primary whose lease has expired, by a clock that counts sleep: its data is old."""
@@ -213,7 +215,7 @@ class Membership:
         """Report once that there is no primary, if no server took the lease for as long as one lasts."""
         misses_primary = self.driver.free_for_s > self._lease_s
         if misses_primary and not self._misses_primary:
-            self._told("no-primary", self.hindrance() or "it has not got the lease yet")
+            self._told("no-primary", self.hindrance() or "it does not have the lease yet")
         self._misses_primary = misses_primary
 
     def lost(self, error: Exception) -> None:
@@ -227,7 +229,7 @@ class Membership:
     def has_no_room(self, error: DiskFull) -> None:
         """The copy cannot be opened for lack of disk space: it is tried again."""
         if "copy-failed" not in self._obstacles:
-            logger.error("the copy cannot be opened: %s", error)
+            logger.error("cannot open the copy: %s", error)
         self.driver.copy_failed(shown(error))
 
     async def pause(self, stop: asyncio.Event) -> bool:
@@ -297,7 +299,7 @@ class Membership:
 
         The lease is given back, and the server is a replica again.
         """
-        logger.error("this server could not begin: %s", error)
+        logger.error("this server could not start: %s", error)
         self.driver.closed()
         if isinstance(error, DiskFull):
             self.driver.copy_failed(shown(error))
@@ -321,9 +323,9 @@ class Membership:
             with unserved(directory):
                 if (term := last_lease.found()) is not None:
                     self.driver.give_back(term)
-                    logger.info("the lease of this server's last process is given back", extra=fields(term=term.number))
+                    logger.info("gave back the lease of this server's last process", extra=fields(term=term.number))
         except StorageUnavailable as error:  # it lives; or the home went away, which is reported soon enough
-            logger.info("a lease of an earlier process is not given back: %s", error)
+            logger.info("cannot give back the lease of an earlier process: %s", error)
 
     def _report(self) -> ServerReport:
         """The present state of this server."""
@@ -355,7 +357,7 @@ class Membership:
         try:
             evidence = self.witness.evidence()
         except (EventLogError, OSError) as error:
-            logger.warning("what the copy can prove is not known: %s", error)
+            logger.warning("cannot read what the copy can prove: %s", error)
             return ""
         return "" if evidence is None else evidence.id
 
@@ -383,7 +385,7 @@ class Membership:
             else:
                 logger.warning("home", extra=fields(finding=finding.text))
         if problems:
-            raise StorageUnavailable(f"the home does not keep its promises: {'; '.join(problems)}")
+            raise StorageUnavailable(f"the home violates its guarantees: {'; '.join(problems)}")
 
 
 def advertised(config: Config) -> Mapping[str, str]:
@@ -392,7 +394,7 @@ def advertised(config: Config) -> Mapping[str, str]:
     for each in config.advertise:
         protocol, equals, url = each.partition("=")
         if protocol not in ("http", "amqp", "flight") or not equals or not _is_address(url):
-            raise InvalidConfiguration(f"{each!r} given, http=URL, amqp=URL and flight=URL are allowed", "advertise")
+            raise InvalidConfiguration(f"expected http=URL, amqp=URL or flight=URL, got {each!r}", "advertise")
         found[protocol] = url
     return found
 

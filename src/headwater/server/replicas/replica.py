@@ -65,17 +65,17 @@ class Replica:
             return None
         if self.lag_s <= self._stale_s_max:
             return None if log is None else self._stale_log(log)
-        heard = "did not catch up with its home yet"
+        heard = "has not caught up with its home yet"
         if self._follower.asked_at is not None:
             heard = f"has not caught up with its home for {self.lag_s:.0f} s"
         why = "" if self._follower.failure is None else f" ({self._follower.failure})"
-        return f"this replica {heard}{why}, and serves reads up to {self._stale_s_max:g} s (replica.stale_ms_max)"
+        return f"this replica {heard}{why}, and serves reads for at most {self._stale_s_max:g} s (replica.stale_ms_max)"
 
     def _stale_log(self, name: str) -> str | None:
         stuck = self._follower.stuck.get(name)
         if stuck is None or (since_s := self._clock() - stuck.since) <= self._stale_s_max:
             return None
-        return f"log {name} cannot be followed here for {since_s:.0f} s: {stuck.why}; other logs are served"
+        return f"log {name} has not been followed for {since_s:.0f} s: {stuck.why}; other logs are served"
 
 
 def marked(application: Application, ahead: Callable[[], str]) -> Application:

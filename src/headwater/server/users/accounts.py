@@ -142,10 +142,10 @@ def read_grant(text: str) -> Grant:
     names, colon, logs = text.partition(":")
     rights = set(Right) if names == "all" else {name.strip() for name in names.split(",")}
     if not colon or not logs or not rights <= set(Right):
-        allowed = f"RIGHTS:PATTERN with RIGHTS of {', '.join(Right)} (or all), like read,append:orders-*"
-        raise InvalidInput(f"{show(text)} given, allowed is {allowed}", "grants")
+        allowed = f"RIGHTS:PATTERN with RIGHTS from {', '.join(Right)} (or all), like read,append:orders-*"
+        raise InvalidInput(f"expected {allowed}, got {show(text)}", "grants")
     if Right.METRICS in rights and names != "all" and logs != "*":
-        raise InvalidInput(f"{show(text)} given, but metrics are of the whole server: metrics:* is allowed", "grants")
+        raise InvalidInput(f"expected metrics:*, got {show(text)}: metrics cover the whole server", "grants")
     return Grant(logs, frozenset(map(Right, rights)))
 
 
@@ -162,10 +162,10 @@ def hash_password(password: str) -> str:
     cannot carry that (RFC 7617, 2).
     """
     if not PASSWORD_CHARS_MIN <= len(password) <= PASSWORD_CHARS_MAX:
-        allowed = f"{PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters are allowed"
-        raise InvalidInput(f"{len(password)} characters given, {allowed}", "password")
+        allowed = f"{PASSWORD_CHARS_MIN} to {PASSWORD_CHARS_MAX} characters"
+        raise InvalidInput(f"expected {allowed}, got {len(password)}", "password")
     if any(unicodedata.category(character) == "Cc" for character in password):
-        raise InvalidInput("a control character given, which a password cannot have", "password")
+        raise InvalidInput("a password cannot contain control characters", "password")
     salt = secrets.token_bytes(16)
     digest = _scrypt(password, salt, _COST_LOG2, _BLOCK, _LANES, 32)
     return f"$scrypt$ln={_COST_LOG2},r={_BLOCK},p={_LANES}${_unpadded(salt)}${_unpadded(digest)}"
@@ -349,7 +349,7 @@ def _checked_password_hash(value: object) -> str | None:
     cost_log2, block, lanes = (int(number) for number in match.groups()[:3]) if match else (0, 0, 0)
     is_affordable = 1 <= cost_log2 <= _COST_LOG2_MAX and 1 <= block <= _BLOCK_MAX and 1 <= lanes <= _LANES_MAX
     if match is None or not is_affordable or 1 in (len(match[4]) % 4, len(match[5]) % 4):
-        problem = "not a hash that `headwater user add NAME --print` makes ($scrypt$ln=...,r=...,p=...$SALT$HASH)"
+        problem = "not a hash from `headwater user add NAME --print` ($scrypt$ln=...,r=...,p=...$SALT$HASH)"
         raise InvalidInput(problem, "password")
     assert isinstance(value, str)
     return value
@@ -357,7 +357,7 @@ def _checked_password_hash(value: object) -> str | None:
 
 def _checked_token_hash(value: str) -> str:
     if not _TOKEN_HASH.fullmatch(value):
-        raise InvalidInput("not a hash that `headwater user add NAME --token --print` makes (sha256:...)", "tokens")
+        raise InvalidInput("not a hash from `headwater user add NAME --token --print` (sha256:...)", "tokens")
     return value
 
 
@@ -369,13 +369,13 @@ def _checked_key(value: object) -> bytes | None:
     except (binascii.Error, ValueError):
         key = b""
     if len(key) < KEY_BYTES_MIN:
-        raise InvalidInput(f"at least {KEY_BYTES_MIN} bytes in base64 are expected", "key")
+        raise InvalidInput(f"expected at least {KEY_BYTES_MIN} bytes in base64", "key")
     return key
 
 
 def _texts(where: str, value: object) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
-        raise InvalidInput(f"{show(value)} given, a list of strings is allowed", where)
+        raise InvalidInput(f"expected a list of strings, got {show(value)}", where)
     return list(value)
 
 

@@ -333,7 +333,7 @@ class AccountGuard(Guard):
 
     def _refusal(self, reason: str, name: str, peer: str) -> Unauthenticated:
         self._count(reason, name, peer)
-        return Unauthenticated("valid credentials are needed: a user's name and password, or a token")
+        return Unauthenticated("valid credentials are required: user and password, or a token")
 
     def _count(self, reason: str, name: str, peer: str) -> None:
         self.refusals[reason] += 1

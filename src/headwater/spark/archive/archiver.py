@@ -268,9 +268,9 @@ def missing(archived: int, incarnation: str, info: LogInfo) -> str | None:
     """The problem if the log cannot provide exactly the events after those in the table; None if it can."""
     if incarnation != info.incarnation:
         return (
-            f"log {info.name!r} is another one now: it was deleted and made again, or restored "
+            f"log {info.name!r} was replaced: it was deleted and recreated, or restored "
             f"(incarnation {info.incarnation}, the table's is {incarnation})"
         )
     if info.first_retained > archived + 1:
-        return f"log {info.name!r} begins at {info.first_retained}: what was between is trimmed"
+        return f"log {info.name!r} starts at {info.first_retained}: the events in between were trimmed"
     return None

@@ -156,7 +156,7 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
             numbers = batch.column("sequence_number")
             is_rising = pc.all(pc.greater(numbers[1:], numbers[:-1])).as_py()
             if numbers[0].as_py() <= newest or is_rising is False:
-                raise ArchiveIncomplete(str(root), newest, f"the files of {date} do not follow each other")
+                raise ArchiveIncomplete(str(root), newest, f"the files of {date} are not contiguous")
             newest = numbers[-1].as_py()
             events += batch.num_rows
             writer.write_batch(batch, row_group_size=_row_group_events(files))
@@ -207,7 +207,7 @@ def _as_archived(events: _Events, path: str) -> _Events:
     """With the columns of an archive. Raises ArchiveUnreadable if a file has other columns, which would be lost."""
     if other := set(events.schema.names) ^ set(FILE_SCHEMA.names):
         problem = f"its columns are not those of an archive: {', '.join(sorted(other))} is missing or was added"
-        raise ArchiveUnreadable(path, f"{problem}; another program has written it, and it stays as it is")
+        raise ArchiveUnreadable(path, f"{problem}; it was written by another program and is left unchanged")
     return events.select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
 
 

@@ -77,7 +77,7 @@ def views(
     taken = snapshot(path, version)
     name = re.sub(r"[^A-Za-z0-9_]", "_", taken.log) if name is None else name
     if not VIEW_NAME.fullmatch(name):
-        raise InvalidInput(f"{name!r} given, letters, digits and _ are allowed, and no digit first", "name")
+        raise InvalidInput(f"expected letters, digits and _, and no digit first, got {name!r}", "name")
     events = read(spark, path, version=taken.version)
     made = {
         name: events.selectExpr("*", f"{_JSON} AS json"),

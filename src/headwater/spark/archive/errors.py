@@ -55,7 +55,7 @@ class CompactionOvertaken(ArchiveError):
 
     def __init__(self, path: str, date: str) -> None:
         self.path, self.date = path, date
-        super().__init__(f"{path}: another compaction came between, and {date} was left as it is; run it again")
+        super().__init__(f"{path}: another compaction ran meanwhile, and {date} was left unchanged; run it again")
 
 
 class ConsumerAhead(ArchiveError):
@@ -66,7 +66,8 @@ class ConsumerAhead(ArchiveError):
         self.acknowledged = acknowledged
         super().__init__(
             f"{path} lacks events that its consumer has acknowledged (up to {acknowledged}): is this the right table? "
-            f"If so, begin anew with what the log has: `headwater consumers unregister {log} {owner} {component}`"
+            f"If so, start again with the log's current events: `headwater consumers "
+            f"unregister {log} {owner} {component}`"
         )
 
 
@@ -76,5 +77,5 @@ class EventsMissing(ArchiveError):
     def __init__(self, path: str, archived: int, problem: str) -> None:
         self.path, self.archived, self.problem = path, archived, problem
         super().__init__(
-            f"{path} has the events up to {archived}, and {problem}; go on with a gap in the table by accept_gap"
+            f"{path} has the events up to {archived}, and {problem}; set accept_gap to continue with a gap in the table"
         )

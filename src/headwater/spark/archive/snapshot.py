@@ -42,7 +42,10 @@ UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
 """Table features with which the files alone do not define the content."""
 SCHEMES = ("file", "s3", "gs", "abfs", "abfss", "hdfs")
 """Where a table and its files can be read."""
-_GONE = "the file is gone, though this version of the table has it; keep vacuum's retention above the longest read"
+_GONE = (
+    "the file was removed, although this version of the table contains it; set the "
+    "vacuum retention above the longest read"
+)
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
@@ -162,7 +165,7 @@ class Archive:
         from ..delta.table import Table
 
         if (scheme := scheme_of(path)) is not None and scheme not in SCHEMES:
-            problem = f"{scheme}:// is not served; a path, or {', '.join(f'{each}://' for each in SCHEMES)} is"
+            problem = f"{scheme}:// is not supported; use a path or {', '.join(f'{each}://' for each in SCHEMES)} is"
             raise InvalidOption(f"{problem}; {path!r} given", "archive")
         try:
             self._table = Table(path, NotAnArchive)

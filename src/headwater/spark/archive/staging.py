@@ -22,7 +22,7 @@ from ...formats.files.parquet_checksums import add_checksums, check_whole, check
 from .columns import DATE
 from .errors import ArchiveIncomplete
 
-_REMEDY = "check the disk, and run the archiver again, which writes this file again from the log"
+_REMEDY = "check the disk and run the archiver again, which rewrites this file from the log"
 _BATCH = re.compile(r"batch-(\d{18})-([0-9a-f]+)")
 
 
@@ -181,9 +181,9 @@ def _check_whole(
     """Check that every number is there once, above `after`; and as many as the log has there."""
     first, last, events = int(every[0]), int(every[-1]), len(every)
     if first <= after:
-        raise ArchiveIncomplete(path, after, f"event {first} is in the table already")
+        raise ArchiveIncomplete(path, after, f"event {first} is already in the table")
     repeated = every[1:][every[1:] == every[:-1]]
     if len(repeated):
-        raise ArchiveIncomplete(path, after, f"event {int(repeated[0])} is there twice")
+        raise ArchiveIncomplete(path, after, f"event {int(repeated[0])} occurs twice")
     if events != last - after and events != (expected := count(after, last)):
         raise ArchiveIncomplete(path, after, f"{events} events up to {last} were staged, but the log has {expected}")

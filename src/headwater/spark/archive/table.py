@@ -44,7 +44,7 @@ _PLAIN = {
     "delta.logRetentionDuration": "interval 7 days",
 }
 
-_BUSY = "the table takes no commit, because others commit all the time; try again later"
+_BUSY = "cannot commit to the table because of concurrent commits; try again later"
 
 
 class ArchiveTable:
@@ -64,7 +64,7 @@ class ArchiveTable:
             if not is_archive(path):
                 _create(path, {LOG: log, INCARNATION: incarnation, FIRST: str(first)})
         except OSError as error:
-            raise NotAnArchive(str(path), f"no table can be made there: {error.strerror}") from error
+            raise NotAnArchive(str(path), f"cannot create a table there: {error.strerror}") from error
         table = ArchiveTable(path)
         check_log(path, table.state.log, log)
         return table
@@ -175,7 +175,7 @@ class ArchiveTable:
             if is_done():
                 return
             if since is not None and not self._table.is_ours_since(since):
-                raise ArchiveError(f"{self.path}: another program has committed since version {since}; run it again")
+                raise ArchiveError(f"{self.path}: another program committed after version {since}; run it again")
             self._table.commit([], {}, is_proof=is_proof)
         raise ArchiveError(f"{self.path}: {_BUSY}")
 
@@ -185,7 +185,7 @@ class ArchiveTable:
 
 def _create(path: Path, properties: dict[str, str]) -> None:
     if foreign_name(path, lambda name: name.startswith("_")) is not None:
-        raise NotAnArchive(str(path), "a new archive needs an empty directory, and there are other files")
+        raise NotAnArchive(str(path), "a new archive needs an empty directory, but there are other files")
     path.mkdir(parents=True, exist_ok=True)
     log = properties[LOG]
     configuration = _PLAIN | properties

@@ -41,7 +41,7 @@ _LEAVES = (
     StringType, BooleanType, ByteType, ShortType, IntegerType, LongType, FloatType, DoubleType, DecimalType, DateType,
     TimestampType,
 )  # fmt: skip
-_ALLOWED = "string, boolean, tinyint to bigint, float, double, decimal, date, timestamp, array and struct are allowed"
+_ALLOWED = "string, boolean, tinyint to bigint, float, double, decimal, date, timestamp, array or struct"
 
 
 def payload_type(given: str) -> StructType | str:
@@ -51,7 +51,7 @@ def payload_type(given: str) -> StructType | str:
     """
     text = given.strip()
     if not text or len(text) > SCHEMA_CHARS_MAX:
-        raise InvalidInput(f"1 to {SCHEMA_CHARS_MAX} characters are expected, {len(text)} given")
+        raise InvalidInput(f"expected 1 to {SCHEMA_CHARS_MAX} characters, got {len(text)}")
     if text.startswith("{"):
         return _of_json(text)
     return text if text.lower().startswith("struct<") else f"struct<{text}>"
@@ -60,14 +60,14 @@ def payload_type(given: str) -> StructType | str:
 def check_payload(type: DataType) -> StructType:
     """The type itself. Raises InvalidInput, with the path of the field, if payloads cannot be read as that type."""
     if not isinstance(type, StructType):
-        raise InvalidInput(f"columns such as `order string, total double` are expected, {show(given_as(type))} given")
+        raise InvalidInput(f"expected columns such as `order string, total double`, got {show(given_as(type))}")
     for fields, (path, depth, found) in enumerate(_walk(type)):
         if fields > FIELDS_MAX or depth > DEPTH_MAX:
-            raise InvalidInput(f"at most {FIELDS_MAX} fields, {DEPTH_MAX} deep, are allowed")
+            raise InvalidInput(f"at most {FIELDS_MAX} fields and {DEPTH_MAX} levels are allowed")
         if isinstance(found, StructType):
             _check_fields(path, found)
         elif not isinstance(found, (*_LEAVES, ArrayType)):
-            raise InvalidInput(f"{_ALLOWED}, {given_as(found)} given", path)
+            raise InvalidInput(f"expected {_ALLOWED}, got {given_as(found)}", path)
     return type
 
 
@@ -89,13 +89,13 @@ def _walk(root: DataType) -> Iterator[tuple[str, int, DataType]]:
 
 def _check_fields(path: str, struct: StructType) -> None:
     if not struct.fields:
-        raise InvalidInput("a field or more are expected, none given", path)
+        raise InvalidInput("expected at least one field, got none", path)
     seen: set[str] = set()
     for field in struct.fields:
         if field.name.lower() in seen:
-            raise InvalidInput(f"field {field.name!r} is there twice", path)
+            raise InvalidInput(f"field {field.name!r} occurs twice", path)
         if not field.nullable:
-            raise InvalidInput("an event may lack it: leave NOT NULL out", f"{path}.{field.name}")
+            raise InvalidInput("events may lack it: remove NOT NULL", f"{path}.{field.name}")
         seen.add(field.name.lower())
 
 
@@ -107,9 +107,9 @@ def _of_json(text: str) -> StructType:
             return check_payload(StructType.fromJson(said))
         return check_payload(_of_schema(said, PAYLOAD))
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InvalidInput(f"it begins like JSON, and is none: {error}") from None
+        raise InvalidInput(f"it starts like JSON but is not valid: {error}") from None
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"Spark does not know this as a schema: {error!r}") from None
+        raise InvalidInput(f"Spark cannot parse this schema: {error!r}") from None
 
 
 def _of_schema(said: Any, path: str) -> DataType:
@@ -118,7 +118,7 @@ def _of_schema(said: Any, path: str) -> DataType:
     if kind == "object":
         properties = said.get("properties")
         if not isinstance(properties, Mapping) or not properties:
-            raise InvalidInput("an object needs properties, as columns have names", path)
+            raise InvalidInput("an object needs properties", path)
         return StructType([StructField(name, _of_schema(each, f"{path}.{name}")) for name, each in properties.items()])
     if kind == "array":
         return ArrayType(_of_schema(said.get("items"), f"{path}[]"))
@@ -133,7 +133,5 @@ def _kind(said: Any, path: str) -> str:
     kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
     known = ("object", "array", "string", "integer", "number", "boolean")
     if len(kinds) != 1 or kinds[0] not in known:
-        raise InvalidInput(
-            f"a JSON Schema with `type`, one of {', '.join(known)}, is expected, {show(said)} given", path
-        )
+        raise InvalidInput(f"expected a JSON Schema with `type`, one of {', '.join(known)}, got {show(said)}", path)
     return str(kinds[0])

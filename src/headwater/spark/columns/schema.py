@@ -83,7 +83,7 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns themselves. Raises InvalidOption: none, an unknown one, a repeated one."""
     if not columns:
-        raise InvalidOption(f"no column given; some of {', '.join(COLUMNS)} are expected", "columns")
+        raise InvalidOption(f"no column given; expected some of {', '.join(COLUMNS)}", "columns")
     for number, name in enumerate(columns):
         if name not in _TYPES and name not in TYPED:
             raise InvalidOption(f"there is no column {name!r}{nearest(name, COLUMNS)}", "columns")
@@ -99,7 +99,7 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     """
     columns = check_columns(schema.fieldNames())
     if MALFORMED in columns and PAYLOAD not in columns:
-        raise InvalidInput(f"it is what is left of {PAYLOAD}, which is not declared", MALFORMED)
+        raise InvalidInput(f"it contains the rest of {PAYLOAD}, which is not declared", MALFORMED)
     types = {**_TYPES, MALFORMED: BinaryType()}
     for field in schema.fields:
         if field.name == PAYLOAD:
@@ -107,6 +107,6 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
         elif field.dataType.simpleString() != types[field.name].simpleString():
             given, ours = field.dataType.simpleString(), types[field.name].simpleString()
             raise InvalidInput(
-                f"{given} is declared, the column is {ours}; leave the schema out, it is known", field.name
+                f"{given} is declared, but the column is {ours}; omit the schema, it is known", field.name
             )
     return columns

@@ -54,12 +54,12 @@ def mark_in(entry: bytes) -> Mark | None:
     told = _commit_info(actions)
     state = told.get(_STATE)
     if state is None or told.get(_SEAL) != _seal(state):
-        raise DamagedEntry("what it says of its state does not match its seal")
+        raise DamagedEntry("its state does not match its seal")
     if set(state) != set(Mark._fields):
         raise NewerEntry
     mark = Mark(**state)
     if mark.version not in (each.get("version") for each in _transactions(actions) if each.get("appId") == WRITER):
-        raise DamagedEntry(f"its transaction is not that of version {mark.version}")
+        raise DamagedEntry(f"its transaction does not belong to version {mark.version}")
     return mark
 
 
@@ -74,7 +74,7 @@ def changes_state(entry: bytes) -> bool:
     told = _commit_info(actions)
     is_told = "operation" in told and not _PROGRAMS.isdisjoint(told)
     if not is_told or ("version" in told and "clusterId" not in told):
-        raise DamagedEntry("it does not say what which program did")
+        raise DamagedEntry("it does not name the program and operation")
     return any(set(action) != {"commitInfo"} for action in actions)
 
 
@@ -85,14 +85,14 @@ def _actions(entry: bytes) -> list[dict[str, Any]]:
     except ValueError:
         actions = [None]
     if not all(isinstance(action, dict) for action in actions):
-        raise DamagedEntry("it is not a line of JSON for each action")
+        raise DamagedEntry("it is not one line of JSON per action")
     return actions
 
 
 def _commit_info(actions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     told = [action["commitInfo"] for action in actions if "commitInfo" in action]
     if len(told) != 1 or not isinstance(told[0], dict):
-        raise DamagedEntry("it does not say just once who wrote it")
+        raise DamagedEntry("it does not name exactly one writer")
     return told[0]
 
 

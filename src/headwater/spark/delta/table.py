@@ -190,7 +190,7 @@ class Table:
         read_back = Table(path, self._refused, version)  # older entries are removed only if the checkpoint is correct
         with self._refusing():
             if read_back._told_of(WRITER) != self._told_of(WRITER):
-                raise DamagedEntry("its checkpoint has another version as the newest one of ours")
+                raise DamagedEntry("its checkpoint names another version as our newest one")
             self._table.cleanup_metadata()
 
     def sync_log(self) -> None:
@@ -220,7 +220,7 @@ class Table:
     def _check_overtaken(self, error: CommitFailedError) -> None:
         """Raises the error of `refused` if no other commit was first: the next attempt would fail the same way."""
         if not entry(Path(self._path), self.version + 1).exists():
-            raise self._refused(str(self._path), f"the table takes no commit: {error}") from error
+            raise self._refused(str(self._path), f"cannot commit to the table: {error}") from error
 
     def _told_of(self, transaction: str) -> int | None:
         with self._refusing():
@@ -240,9 +240,9 @@ class Table:
         if mark is None:
             if (newest := self._told_of(WRITER)) != self.version:
                 return self._of_another_program(newest)
-            raise DamagedEntry("its entry is not there" if content is None else "its entry has no digest")
+            raise DamagedEntry("its entry is missing" if content is None else "its entry has no digest")
         if mark.version != self.version:
-            raise DamagedEntry(f"its entry is that of version {mark.version}")
+            raise DamagedEntry(f"its entry belongs to version {mark.version}")
         self._compare(mark)
         return mark
 
@@ -255,7 +255,7 @@ class Table:
         if newest is None:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
-            raise DamagedEntry(f"it says that version {newest} of ours was before")
+            raise DamagedEntry(f"it names version {newest} as our previous one")
         ours = read_entry(self.root, newest)
         mark = None if ours is None else mark_in(ours)
         if self._is_changed_since(newest) or mark is None:
@@ -271,7 +271,7 @@ class Table:
             if (content := read_entry(self.root, later)) is not None:
                 is_changed |= changes_state(content)
             elif later == self.version:
-                raise DamagedEntry("its entry is not there")
+                raise DamagedEntry("its entry is missing")
             else:
                 is_changed = True
         return is_changed or self.version - version > _OTHERS_READ

@@ -1,16 +1,14 @@
-"""Bring several logs, or some of their partitions, together in one log with new numbers, exactly once.
+"""Merge several logs, or some of their partitions, into one log with new numbers, exactly once.
 
-The events of each source keep their order; between sources there is none. Where an event comes from stays with it, as
-the CloudEvents attributes originlog, originpartition and originsequence. Its number in the new log says nothing about
-its number in the old one.
+The events of each source keep their order; there is no ordering across sources. CloudEvents attributes keep the origin
+of each event: originlog, originpartition and originsequence.
 
-An id need not be unique among several logs. So an event gets a new one, made of its origin (`orders/17`), and its own
-is kept as originid. With --ids keep it keeps its own: then an event whose id and source the target has already is left
-out (--on-duplicate skip), or ends the pipeline (fail).
+Event ids may not be unique across logs. So an event gets an id derived from its origin (`orders/17`), and its original
+id is kept as originid. --ids keep preserves ids: then an event whose id and source exist in the target is skipped
+(--on-duplicate skip) or ends the pipeline (fail).
 
-Types, data, tags, sources, attributes and group keys stay as they are; the target puts events with one group key into
-one of its own partitions. Stopped or killed at any time, and started again with the same checkpoint, it goes on where
-it was.
+Types, data, tags, sources, attributes and group keys are unchanged; the target assigns its own partitions by group key.
+It can be killed at any time and restarted with the same checkpoint.
 """
 
 from __future__ import annotations
@@ -35,31 +33,31 @@ SITE_CHARS_MAX = 100
 class Aggregate:
     """What to combine, and where."""
 
-    sources: tuple[str, ...] = option("A log, or a pattern such as 'orders-*'; may be repeated.", flag="--from",
+    sources: tuple[str, ...] = option("A log, or a pattern such as 'orders-*'. Repeatable.", flag="--from",
                                       metavar="LOG")  # fmt: skip
-    target: str = option("The log that gets the events; it must exist.", flag="--to", metavar="LOG")
+    target: str = option("The target log; it must exist.", flag="--to", metavar="LOG")
     target_url: str | None = option("The server of the target.  [default: the same]", flag="--to-url", default=None,
                                     metavar="URL")  # fmt: skip
     partitions: str | None = option("Only these partitions of each log, such as 0,2; the order is then that of each "
                                     "partition.", default=None, metavar="NUMBERS")  # fmt: skip
-    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: str = option("Where a log begins that the checkpoint does not know: earliest, latest, or a number.",
+    query: str | None = option("Only events that match; see `headwater query --help`.", default=None, metavar="QUERY")
+    start: str = option("Where to start a log that is not in the checkpoint: earliest, latest or a number.",
                         default="earliest", metavar="POSITION")  # fmt: skip
-    ids: Literal["origin", "keep"] = option("Ids made of the origin, or the events' own.", default="origin")
+    ids: Literal["origin", "keep"] = option("Derive event ids from the origin, or keep them.", default="origin")
     on_duplicate: Literal["fail", "skip"] = option(
-        "What to do with an event whose id and source the target has already.", default="skip"
+        "What to do with an event whose id and source exist in the target.", default="skip"
     )
-    site: str | None = option("Put this and a slash before the names of logs in origins: where logs of several servers "
-                              "go into one.", default=None, metavar="NAME")  # fmt: skip
-    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
+    site: str | None = option("Prefix log names in origins with this and a slash, to aggregate logs of several "
+                              "servers.", default=None, metavar="NAME")  # fmt: skip
+    events_per_batch: int = option("Maximum number of events per batch.", default=1_000_000, minimum=1)
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise InvalidInput("at least one log is needed", "from")
+            raise InvalidInput("give at least one log", "from")
         if any(not name or "," in name for name in self.sources):
-            raise InvalidInput(f"the names of logs are expected, {list(self.sources)} given", "from")
+            raise InvalidInput(f"expected log names, got {list(self.sources)}", "from")
         if self.site is not None and not (1 <= len(self.site) <= SITE_CHARS_MAX and self.site.isprintable()):
-            raise InvalidInput(f"1 to {SITE_CHARS_MAX} printable characters are expected, {self.site!r} given", "site")
+            raise InvalidInput(f"expected 1 to {SITE_CHARS_MAX} printable characters, got {self.site!r}", "site")
 
 
 OPTIONS = Aggregate
@@ -83,20 +81,20 @@ def plan(options: Aggregate, run: Run) -> list[str]:
             extent = client.head(log)
             lines.append(f"  log {log!r}: numbers {extent.first_retained} to {extent.head}")
     if missing := [name for name in options.sources if not any(fnmatch.fnmatchcase(log, name) for log in logs)]:
-        lines.append(f"  no log is there now for {', '.join(missing)}")
+        lines.append(f"  no log matches {', '.join(missing)}")
     only = [f"of partitions {options.partitions}"] if options.partitions else []
     only += [f"that match {options.query}"] if options.query else []
     if only:
         lines.append(f"only events {' '.join(only)}")
-    lines.append(f"a log that is new to {run.checkpoint} begins at {options.start}")
+    lines.append(f"a log that is new to {run.checkpoint} starts at {options.start}")
     url = options.target_url or run.server.url
     with run.server.client(url) as client:
         head = client.head(options.target).head
     lines.append(f"append them to log {options.target!r} on {url}, whose newest number is {head}")
     lines.append(
-        "give each an id made of its origin, and keep its own as originid"
+        "derive each id from the origin and keep the original as originid"
         if options.ids == "origin"
-        else f"let each keep its id; those whose id and source are there already: {options.on_duplicate}"
+        else f"keep ids; for existing ids and sources: {options.on_duplicate}"
     )
     lines.append(run.until)
     return lines
@@ -161,4 +159,4 @@ def _check_target(options: Aggregate, run: Run) -> None:
         return
     for name in options.sources:
         if fnmatch.fnmatchcase(options.target, name):
-            raise InvalidInput(f"{options.target!r} is one of the logs that {name!r} reads; name another", "to")
+            raise InvalidInput(f"{options.target!r} is one of the logs that {name!r} reads; choose another log", "to")

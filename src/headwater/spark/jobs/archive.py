@@ -1,12 +1,11 @@
-"""Copy logs into Delta tables, so that the server may forget what was copied.
+"""Copy logs to Delta tables, so that the server can drop old events.
 
-The archiver is the registered consumer ARCHIVER of the log. It acknowledges events when they are in the table, durably;
-a log that is set to keep events until they are acknowledged (`headwater logs set LOG --until-acknowledged`), or
---trim, then drops them. It can be killed at any time and started again: the table says how far it is. Of two archivers
-of a log, the one that was started last goes on.
+The archiver is the registered consumer ARCHIVER of the log. It acknowledges events once they are durable in the table;
+with `headwater logs set LOG --until-acknowledged` or --trim, the log then drops them. It can be killed and restarted at
+any time: the table stores the progress. Of two archivers of a log, the one started last continues.
 
-A table holds one log. With --tables DIR a run archives several logs, one after the other, each into the table of its
-name in DIR; one that cannot be archived ends the run with an error when the others had their turn.
+A table holds one log. --tables DIR archives several logs in turn, each to the table of its name in DIR; if one cannot
+be archived, the run ends with an error after the others had their turn.
 """
 
 from __future__ import annotations
@@ -44,24 +43,24 @@ OWNER = "spark"
 class Archive:
     """What to archive, where to, and what stays in the log."""
 
-    log: tuple[str, ...] = option("The log. With --tables also a pattern such as 'orders-*', and it may be repeated.",
+    log: tuple[str, ...] = option("The log. With --tables also a pattern such as 'orders-*'. Repeatable.",
                                   metavar="LOG")  # fmt: skip
-    table: str | None = option("The directory of the log's Delta table; a new one is made.", default=None,
+    table: str | None = option("Directory of the log's Delta table; created if missing.", default=None,
                                metavar="DIR")  # fmt: skip
-    tables: str | None = option("Instead of --table: where each log has the table of its name.", default=None,
+    tables: str | None = option("Instead of --table: parent directory of one table per log.", default=None,
                                 metavar="DIR")  # fmt: skip
     owner: str | None = option("The owner of the consumer.  [default: the user, or spark]", default=None)
-    component: str = option("The component of the consumer; a second archive of a log needs another.",
+    component: str = option("The component of the consumer; a second archive of the log needs a different one.",
                             default="ARCHIVER")  # fmt: skip
-    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
-    bytes_per_batch: str = option("At most about so much in a batch.", default="1g", metavar="SIZE")
-    keep_numbers: int = option("Do not acknowledge the newest so many archived numbers.", default=0, minimum=0)
-    keep_s: float = option("Do not acknowledge events of the last so many seconds.", default=0.0, minimum=0)
-    trim: bool = option("Ask the server to drop what is acknowledged, whatever its retention says.", default=False)
-    compact: bool = option("Join small files of dates that are over: at the start, and after each day.", default=False)
-    vacuum_hours: int | None = option("With --compact, remove files that no version of so many hours needs.",
+    events_per_batch: int = option("Maximum number of events per batch.", default=1_000_000, minimum=1)
+    bytes_per_batch: str = option("Approximate maximum size of a batch.", default="1g", metavar="SIZE")
+    keep_numbers: int = option("Do not acknowledge this many of the newest archived numbers.", default=0, minimum=0)
+    keep_s: float = option("Do not acknowledge events of the last this many seconds.", default=0.0, minimum=0)
+    trim: bool = option("Have the server drop acknowledged events, regardless of its retention.", default=False)
+    compact: bool = option("Merge small files of past dates, at the start and after each day.", default=False)
+    vacuum_hours: int | None = option("With --compact, remove files unused by table versions of this many hours.",
                                       default=None, minimum=1)  # fmt: skip
-    accept_gap: bool = option("Go on although the log lacks events that the table does not have.", default=False)
+    accept_gap: bool = option("Continue even if the log lacks events that are not in the table.", default=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.log, str):
@@ -70,17 +69,17 @@ class Archive:
             if not is_pattern(name):
                 check_log_name(name)
         if (self.table is None) == (self.tables is None):
-            raise InvalidInput("either --table or --tables is needed", "table")
+            raise InvalidInput("give either --table or --tables", "table")
         if self.table is not None:
             if len(self.log) != 1 or is_pattern(self.log[0]):
-                raise InvalidInput("a table holds one log; --tables takes several logs, and patterns", "table")
+                raise InvalidInput("a table holds one log; use --tables for several logs or patterns", "table")
             check_directory(self.table, "table")
         if self.tables is not None:
             if not self.log:
-                raise InvalidInput("at least one log is needed", "log")
+                raise InvalidInput("give at least one log", "log")
             check_directory(self.tables, "tables")
         if self.vacuum_hours is not None and not self.compact:
-            raise InvalidInput("it goes with --compact", "vacuum_hours")
+            raise InvalidInput("requires --compact", "vacuum_hours")
 
 
 OPTIONS = Archive
@@ -98,7 +97,7 @@ def plan(options: Archive, run: Run) -> list[str]:
         logs = _logs(options, client)
         lines = [line for log in logs for line in _plan(options, run, client, log)]
     if missing := [name for name in options.log if is_pattern(name) and not any(is_meant(log, [name]) for log in logs)]:
-        lines.append(f"no log is there now for {', '.join(missing)}")
+        lines.append(f"no log matches {', '.join(missing)}")
     return [*lines, run.until]
 
 
@@ -115,20 +114,20 @@ def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]
     left = events_left(client, log, archived, Extent(info.head, info.first_retained, info.incarnation))
     lines = [
         run.server.log_line(info),
-        f"table {path}: will be made, and begin at {info.first_retained}"
+        f"table {path}: will be created, starting at {info.first_retained}"
         if there is None
         else f"table {path}: {there.events:,} events, {there.first} to {there.archived}, in {len(there.files):,} files",
         *_obstacles(options, path, there, info, consumer),
-        f"archive what follows {archived}: {left:,} events until now, "
+        f"archive events after {archived}: {left:,} events until now, "
         f"at most {options.events_per_batch:,} events in a batch",
-        f"register consumer {_owner(options, run)}/{options.component}; from then on the log keeps the rest"
+        f"register consumer {_owner(options, run)}/{options.component}; the log then keeps unacknowledged events"
         if consumer is None
         else f"take over consumer {consumer.owner}/{consumer.component}, which has acknowledged up to "
-        f"{consumer.acknowledged} (epoch {consumer.epoch}); an archiver that is running is fenced off",
+        f"{consumer.acknowledged} (epoch {consumer.epoch}); a running archiver is fenced off",
         _release_line(options, info),
     ]
     if options.compact:
-        lines.append("join the small files of dates that are over")
+        lines.append("merge small files of past dates")
     return lines
 
 
@@ -241,11 +240,11 @@ def _release_line(options: Archive, info: LogInfo) -> str:
     kept += [f"the last {options.keep_s:g} s"] if options.keep_s else []
     but = f", but for {' and '.join(kept)}" if kept else ""
     if options.trim:
-        then = "ask the server to drop what is acknowledged"
+        then = "have the server drop acknowledged events"
     elif info.settings.retention_until_acknowledged:
-        then = "the log drops it when all its consumers have (retention_until_acknowledged)"
+        then = "the log drops them when all its consumers have acknowledged them (retention_until_acknowledged)"
     elif info.settings.retention_ms or info.settings.retention_bytes:
-        then = "the log drops it by its age or size"
+        then = "the log drops them by age or size"
     else:
-        then = f"the log keeps it all the same; see `headwater logs set {info.name} --until-acknowledged`, and --trim"
-    return f"acknowledge what is in the table{but}: {then}"
+        then = f"the log keeps them anyway; see `headwater logs set {info.name} --until-acknowledged`, and --trim"
+    return f"acknowledge the archived events{but}: {then}"

@@ -1,8 +1,7 @@
-"""Copy the events of a log into another log, exactly once.
+"""Copy the events of a log to another log, exactly once.
 
-The events keep their ids, sources, types, data, tags, attributes and group keys; their numbers and times are the
-target's own. The target may be on another server. Stopped or killed at any time, and started again with the same
-checkpoint, it goes on where it was.
+Events keep their ids, sources, types, data, tags, attributes and group keys, but get numbers and times of the target,
+which may be on another server. It can be killed at any time and restarted with the same checkpoint.
 """
 
 from __future__ import annotations
@@ -25,16 +24,16 @@ class Copy:
     """What to copy, and where to."""
 
     source: str = option("The log to copy.", flag="--from", metavar="LOG")
-    target: str = option("The log that gets the events; it must exist.", flag="--to", metavar="LOG")
+    target: str = option("The target log; it must exist.", flag="--to", metavar="LOG")
     target_url: str | None = option("The server of the target.  [default: the same]", flag="--to-url", default=None,
                                     metavar="URL")  # fmt: skip
-    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: str = option("Where a new copy begins: earliest, latest, or a number.", flag="--start", default="earliest",
+    query: str | None = option("Only events that match; see `headwater query --help`.", default=None, metavar="QUERY")
+    start: str = option("Where a new copy starts: earliest, latest or a number.", flag="--start", default="earliest",
                         metavar="POSITION")  # fmt: skip
     on_duplicate: Literal["fail", "skip"] = option(
-        "What to do with an event whose id the target has already.", default="skip"
+        "What to do with an event whose id exists in the target.", default="skip"
     )
-    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
+    events_per_batch: int = option("Maximum number of events per batch.", default=1_000_000, minimum=1)
 
     def __post_init__(self) -> None:
         """Raises InvalidInput, before Spark is started."""
@@ -63,9 +62,9 @@ def plan(options: Copy, run: Run) -> list[str]:
     return [
         run.server.log_line(source),
         f"read {which}, at most {options.events_per_batch:,} in a batch",
-        f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
-        f"append them to log {target.name!r} on {url}, whose newest number is {target.head}; events whose ids it has "
-        f"already: {options.on_duplicate}",
+        f"a new checkpoint starts at {options.start}; {run.checkpoint} shows whether it is new",
+        f"append them to log {target.name!r} on {url}, whose newest number is {target.head}; for existing "
+        f"ids: {options.on_duplicate}",
         run.until,
     ]
 

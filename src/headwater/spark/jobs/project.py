@@ -1,16 +1,16 @@
-"""Fold events by a tag, with a Python function of yours, into a table of the latest state of every entity.
+"""Fold events by a tag, with your Python function, into a table of the latest state of every entity.
 
-The function is `fold(state, event) -> state`: a dict of what JSON can say, or None where there is none; the event is
-a headwater.core.SequencedEvent. An entity is the value of a tag with the key --tag: an event with several of them is
-folded into each, an event with none into none. Events of an entity come in the order of their numbers.
+The function is `fold(state, event) -> state`, where a state is a JSON-compatible dict or None, and the event a
+headwater.core.SequencedEvent. An entity is the value of a tag with the key --tag: an event with several such tags is
+folded into each. Events of an entity come in log order.
 
-The table is a Delta table: entity, state (JSON with sorted names), sequence_number and events (of the last one, and how
-many). It says itself how far it is. So the pipeline needs no checkpoint, can be killed at any time and started again,
-and the table is the same, byte for byte, as one that was made at once from the beginning.
+The Delta table has entity, state (JSON with sorted names), sequence_number (of the last event) and events (their
+count). It stores its own progress, so there is no checkpoint. The pipeline can be killed and restarted at any time; the
+table is byte for byte the same as after one uninterrupted run.
 
-A decision can start from it: headwater.spark.projection.snapshot gives the states and the number to read on after. A
-changed function needs a new table. The module is looked for in the present directory first; on a cluster, hand it to
-Spark (--conf spark.submit.pyFiles=...), and give a table that all machines see.
+Decisions can start from it: headwater.spark.projection.snapshot returns the states and the number to continue after. A
+changed function needs a new table. The module is searched in the current directory first; on a cluster, ship it with
+--conf spark.submit.pyFiles=... and use a table on a shared file system.
 """
 
 from __future__ import annotations
@@ -51,27 +51,25 @@ class Project:
     log: str = option("The log.", metavar="LOG")
     tag: str = option("The key of the tags whose values are the entities.", metavar="KEY")
     fold: str = option("The function.", metavar="MODULE:FUNCTION")
-    table: str = option("The directory of the table; a new one is made.", metavar="DIR")
-    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: int = option("Leave out the events below this number.", default=1, minimum=1, maximum=SEQUENCE_NUMBER_MAX)
-    columns: str | None = option("The event's fields that the function uses; the others are empty, which is faster.  "
+    table: str = option("Directory of the table; created if missing.", metavar="DIR")
+    query: str | None = option("Only events that match; see `headwater query --help`.", default=None, metavar="QUERY")
+    start: int = option("Skip events below this number.", default=1, minimum=1, maximum=SEQUENCE_NUMBER_MAX)
+    columns: str | None = option("The event fields that the function uses; the others are left empty, for speed.  "
                                  "[default: all but envelope]", default=None, metavar="NAMES")  # fmt: skip
-    events_per_batch: int = option("At most so many events in a batch.", default=1_000_000, minimum=1)
-    buckets: int = option("In so many files a new table is; a batch rewrites those that it touches.", default=64,
+    events_per_batch: int = option("Maximum number of events per batch.", default=1_000_000, minimum=1)
+    buckets: int = option("Number of files of a new table; a batch rewrites the files that it touches.", default=64,
                           minimum=1, maximum=4096)  # fmt: skip
-    archive: str | None = option(
-        "The log's archive, for events that the log has no more.", default=None, metavar="PATH"
-    )
-    keep_hours: int = option("Files that no version of the last so many hours needs are removed.", default=24,
+    archive: str | None = option("The log's archive, for trimmed events.", default=None, metavar="PATH")
+    keep_hours: int = option("Remove files unused by table versions of this many hours.", default=24,
                              minimum=1)  # fmt: skip
-    dump: str | None = option("At the end, write the table there as lines of JSON, sorted by entity.", default=None,
+    dump: str | None = option("At the end, write the table to this file as JSON lines, sorted by entity.", default=None,
                               metavar="FILE")  # fmt: skip
-    overwrite: bool = option("Replace the file of --dump if it is there.", default=False)
+    overwrite: bool = option("Replace the file of --dump if it exists.", default=False)
 
     def __post_init__(self) -> None:
         check_log_name(self.log)
         if check_tag_key(self.tag):
-            raise InvalidInput(f"the key of a tag is expected, {self.tag!r} given", "tag")
+            raise InvalidInput(f"expected the key of a tag, got {self.tag!r}", "tag")
         check_directory(self.table, "table")
         if self.dump is not None:
             check_file(self.dump, "dump")
@@ -105,7 +103,7 @@ def plan(options: Project, run: Run) -> list[str]:
         position = table.position
         lines.append(f"table {path}: the events up to {position} are folded into it, in {len(table.files())} files")
     else:
-        lines.append(f"table {path}: will be made, of {options.buckets} files, and begin at {options.start}")
+        lines.append(f"table {path}: will be created, with {options.buckets} files, starting at {options.start}")
     which = f"the events that match {options.query}" if options.query else "the events"
     lines.append(
         f"fold {which} after {position} with {options.fold}, by the values of tag {options.tag!r}, "
@@ -113,7 +111,7 @@ def plan(options: Project, run: Run) -> list[str]:
     )
     lines.append(f"the function gets {', '.join(columns)}")
     if position + 1 < info.first_retained:
-        lines.append(f"what is before {info.first_retained} comes from {options.archive or 'nowhere: give --archive'}")
+        lines.append(f"events before {info.first_retained} come from {options.archive or 'nowhere: give --archive'}")
     if options.dump is not None:
         lines.append(f"write the table to {options.dump}")
     lines.append(run.until)
@@ -128,7 +126,7 @@ def run(spark: SparkSession, options: Project, run: Run) -> Summary:
 
     require_driver(spark, "a projection runs")
     if run.checkpoint is not None:
-        raise InvalidInput("a projection has none: its table says how far it is", "checkpoint")
+        raise InvalidInput("a projection has none: its table stores the progress", "checkpoint")
     fold = fold_of(options.fold)
     _columns(options)
     name = run.named(options.tag)
@@ -224,7 +222,7 @@ def _columns(options: Project) -> tuple[str, ...]:
     asked = [name.strip() for name in options.columns.split(",")]
     for name in asked:
         if name not in EVENT_COLUMNS:
-            raise InvalidInput(f"some of {', '.join(EVENT_COLUMNS)} are expected, {name!r} given", "columns")
+            raise InvalidInput(f"expected some of {', '.join(EVENT_COLUMNS)}, got {name!r}", "columns")
     return tuple([name for name in EVENT_COLUMNS if name in asked or name in NEEDED])
 
 

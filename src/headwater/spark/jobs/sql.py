@@ -1,7 +1,7 @@
-"""Answer a question in SQL: each log is a table, `headwater.orders` of log `orders`.
+"""Run a SQL query; each log is a table, `headwater.orders` for log `orders`.
 
-The rows go to standard output, as a table, as lines of JSON or as CSV; what is asked sees what the logs have when it is
-asked. Columns of events are those of the data source; with --payload-schema, payloads of JSON are columns, too.
+Rows go to standard output as a table, JSON lines or CSV. The query sees the events at its start. Columns are those of
+the data source; with --payload-schema, JSON payloads are columns too.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Sql:
 
     query: str = option("The question, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
                         metavar="SQL")  # fmt: skip
-    logs: str = option("The logs that are tables: names and patterns, with commas between them.", default="*",
+    logs: str = option("The logs to register as tables: names and patterns, separated by commas.", default="*",
                        metavar="LOGS")  # fmt: skip
     payload_schema: tuple[str, ...] = option(
-        "What payloads of a log hold, such as 'orders=order string, total double'; then they are columns.",
+        "Payload columns of a log, such as 'orders=order string, total double'.",
         default=(), metavar="LOG=COLUMNS",
     )  # fmt: skip
-    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
-    format: Literal["table", "ndjson", "csv"] = option("How rows are shown.", default="table")
-    rows_max: int = option("At most so many rows are shown.", default=1000, minimum=1, maximum=1_000_000)
+    archive: str | None = option("The Delta table with the trimmed events.", default=None, metavar="PATH")
+    format: Literal["table", "ndjson", "csv"] = option("Output format of rows.", default="table")
+    rows_max: int = option("Maximum number of rows shown.", default=1000, minimum=1, maximum=1_000_000)
 
     def __post_init__(self) -> None:
         """Raises InvalidInput."""
         if not self.query.strip():
-            raise InvalidInput("a question is expected, none given", "--query")
+            raise InvalidInput("expected a SQL query, got none", "--query")
         self.schemas()
 
     def schemas(self) -> dict[str, str]:
@@ -52,7 +52,7 @@ class Sql:
         for given in self.payload_schema:
             log, equals, columns = given.partition("=")
             if not equals or not log or not columns.strip():
-                raise InvalidInput(f"LOG=COLUMNS is expected, {given!r} given", "--payload-schema")
+                raise InvalidInput(f"expected LOG=COLUMNS, got {given!r}", "--payload-schema")
             found[log] = columns
         return found
 
@@ -71,7 +71,7 @@ def plan(options: Sql, run: Run) -> list[str]:
     with run.server.client() as client:
         count = len(client.logs())
     return [
-        f"make tables of the logs {options.logs} on {run.server.url}, which has {count:,}",
+        f"register the logs {options.logs} on {run.server.url}, which has {count:,}",
         f"ask {options.query}",
         f"show at most {options.rows_max:,} rows, as {options.format}",
     ]
@@ -93,7 +93,7 @@ def run(spark: SparkSession, options: Sql, run: Run) -> Summary:
         print(line)
     sys.stdout.flush()
     if is_more:
-        run.say(f"sql: there are more than {options.rows_max:,} rows; --rows-max shows more")
+        run.say(f"sql: there are more than {options.rows_max:,} rows; increase --rows-max to show more")
     return run.summary(rows=min(len(rows), options.rows_max), is_all=not is_more)
 
 
@@ -110,7 +110,7 @@ def _check_who(run: Run) -> None:
     if (known.token, known.user, known.password) != (server.token, server.user, server.password):
         variables = "HEADWATER_FLIGHT_URL, and HEADWATER_TOKEN or HEADWATER_USER and HEADWATER_PASSWORD"
         raise InvalidInput(
-            f"set the variables {variables} instead: Spark keeps what views are made of", "--user, --token"
+            f"set the variables {variables} instead: Spark stores the definitions of views", "--user, --token"
         )
 
 
@@ -118,7 +118,7 @@ def _asked(frame: DataFrame, rows_max: int, format: str) -> tuple[list[tuple[Any
     """Rows and the names of their columns, which may repeat in a join. Raises InvalidInput if JSON cannot."""
     twice = [name for number, name in enumerate(frame.columns) if name in frame.columns[:number]]
     if twice and format == "ndjson":
-        raise InvalidInput(f"two columns are called {twice[0]!r}, as no members of an object are; use AS", "--query")
+        raise InvalidInput(f"two columns are called {twice[0]!r}, which JSON does not allow; use AS", "--query")
     found = frame.limit(rows_max).toArrow()
     return list(zip(*[column.to_pylist() for column in found.columns], strict=True)), found.column_names
 

@@ -23,8 +23,8 @@ _NO_WORKER = ("Python worker failed to connect back", "Timed out while waiting f
 _DEAD_WORKER = ("Python worker exited unexpectedly", "ExecutorLostFailure")
 _JAVA_ENDS = ("SparkContext was shut down", "stopped SparkContext", "SparkContext has been shutdown")
 JAVA_ENDED = "the Java process of Spark ended"
-DEAD_WORKER = "a worker of Spark ended in the middle of its work; it may have been killed, for want of memory, say"
-NO_WORKER = "a Python worker of Spark did not start within its 10 s; the machine may have too much to do"
+DEAD_WORKER = "a Spark worker died; it may have been killed for lack of memory"
+NO_WORKER = "a Python worker of Spark did not start within 10 s; the machine may be overloaded"
 
 
 class PipelineFailed(EventLogError):

@@ -167,8 +167,8 @@ class Run:
     def until(self) -> str:
         """When it ends, as a line of a plan."""
         if self.is_once:
-            return "end after the events that are there now"
-        return f"go on, a batch every {self.every_s:g} s"
+            return "stop after the current events"
+        return f"continue, with a batch every {self.every_s:g} s"
 
     def named(self, target: str) -> str | None:
         """The name under which the server shows the stream's progress: the given name, or by default its target.
@@ -281,7 +281,7 @@ class Run:
         with contextlib.ExitStack() as stack:
             known = checkpoint or self.checkpoint
             if known is None and needs_checkpoint:
-                raise InvalidInput("a directory is needed, where the pipeline keeps how far it is", "checkpoint")
+                raise InvalidInput("a directory is required, where the pipeline stores its progress", "checkpoint")
             where = known or tempfile.mkdtemp(prefix="headwater-checkpoint-")
             if known is None:
                 stack.callback(shutil.rmtree, where, ignore_errors=True)
@@ -351,14 +351,16 @@ class Run:
                 return self._ending(query, stopped)
 
     def _say_ended(self) -> None:
-        self.say("Spark's Java process got the signal as well, so the batch was not finished; the next run does it")
+        self.say(
+            "Spark's Java process also received the signal, so the batch was not finished; the next run repeats it"
+        )
 
     def _tell_stop(self) -> bool:
         """Report once that the stop request was received. Returns whether it did so now."""
         if self._has_told or not self.stop.is_asked:
             return False
         self._has_told = True
-        self.say("stopping after this batch; once more stops at once")
+        self.say("stopping after this batch; repeat to stop immediately")
         return True
 
     def _tick(self, spark: SparkSession | None) -> None:

@@ -28,7 +28,9 @@ class ProjectionOvertaken(ProjectionError):
 
     def __init__(self, path: str, after: int, position: int) -> None:
         self.path, self.after, self.position = path, after, position
-        super().__init__(f"{path}: another run folds into it too: it is at {position}, and was at {after} for this one")
+        super().__init__(
+            f"{path}: another run also folds into it: it is at {position}, and was at {after} for this one"
+        )
 
 
 class FoldFailed(ProjectionError):

@@ -49,7 +49,7 @@ class Fold(NamedTuple):
         """The function. Raises InvalidInput."""
         module, colon, attribute = self.name.partition(":")
         if not (module and colon and attribute):
-            raise InvalidInput(f"MODULE:FUNCTION is expected, {self.name!r} given", "fold")
+            raise InvalidInput(f"expected MODULE:FUNCTION, got {self.name!r}", "fold")
         if self.directory not in sys.path:
             sys.path.insert(0, self.directory)  # commands and workers do not search their working directory
         try:
@@ -81,12 +81,12 @@ def folded(name: str, function: Function, row: Row | None, entity: str, event: S
     if state is None:
         return None
     if not isinstance(state, dict):
-        problem = f"it returned {type(state).__name__}, a dict or None is expected"
+        problem = f"it returned {type(state).__name__}; expected a dict or None"
         raise FoldFailed(name, entity, event.sequence_number, problem)
     try:
         text = _encode(state)
     except (TypeError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-        problem = f"the state that it returned is no JSON: {error}"
+        problem = f"the returned state is not JSON: {error}"
         raise FoldFailed(name, entity, event.sequence_number, problem) from error
     return Row(text, event.sequence_number, 1 if row is None else row.events + 1)
 

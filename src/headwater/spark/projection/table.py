@@ -65,7 +65,7 @@ class StateTable:
             self.definition = _definition_of(self._table.configuration)
         except (KeyError, ValueError):
             raise NotAProjection(str(path), "the Delta table there is not a projection") from None
-        self._table.warn_if_unproved("fold the log into a new table to have one that is proved")
+        self._table.warn_if_unproved("fold the log into a new table to get a verified one")
 
     @staticmethod
     def create(path: Path, definition: Definition) -> StateTable:
@@ -74,12 +74,12 @@ class StateTable:
             if not is_table(path):
                 _create(path, definition)
         except OSError as error:
-            raise NotAProjection(str(path), f"no table can be made there: {error.strerror}") from error
+            raise NotAProjection(str(path), f"cannot create a table there: {error.strerror}") from error
         table = StateTable(path)
         for name, asked, there in zip(Definition._fields, definition, table.definition, strict=True):
             if asked != there:
                 raise NotAProjection(
-                    str(path), f"it was made with {name} {there!r}, not {asked!r}; begin a new table for that"
+                    str(path), f"it was created with {name} {there!r}, not {asked!r}; start a new table for that"
                 )
         table._table.sync_log()  # a killed run may have committed without doing so
         return table
@@ -113,7 +113,7 @@ class StateTable:
             if self._table.commit(self._actions(files), {_TRANSACTION: upto}):
                 break
         else:
-            raise ProjectionError(f"{self.path}: the table takes no commit; another program writes all the time")
+            raise ProjectionError(f"{self.path}: cannot commit to the table because of concurrent commits")
         self._table.refresh()
         if self.version % CHECKPOINT_COMMITS == 0:
             self._table.sum_up()
@@ -144,7 +144,7 @@ def _definition_of(properties: Mapping[str, str]) -> Definition:
 
 def _create(path: Path, definition: Definition) -> None:
     if foreign_name(path) is not None:
-        raise NotAProjection(str(path), "a new projection needs an empty directory, and there are other files")
+        raise NotAProjection(str(path), "a new projection needs an empty directory, but there are other files")
     path.mkdir(parents=True, exist_ok=True)
     properties = {_PREFIX + name: str(value) for name, value in definition._asdict().items()}
     name, about = f"{definition.log}-{definition.tag}", f"projection of log {definition.log} by tag {definition.tag}"

@@ -206,7 +206,7 @@ def _probe(program: str) -> str | _Unfit:
         return _Unfit(f"does not run: {getattr(error, 'strerror', None) or error}")
     version = java_version(plainly)
     if plain_code != 0 or version is None:
-        return _Unfit(f"is no Java that works: {_first_line(plainly)}")
+        return _Unfit(f"is not a working Java: {_first_line(plainly)}")
     return _Unfit(f"is Java {version}" if version < JAVA_MIN else f"refuses {VECTOR_MODULE}: {_first_line(said)}")
 
 
@@ -248,8 +248,8 @@ def _packaged_home() -> Path:
             if (directory := parent()) is not None:
                 return _made_home(runtime, directory / name)
     raise JavaNotFound(
-        f"no home can be made for the packaged Java, neither in {_cache_directory()} nor in {tempfile.gettempdir()}; "
-        "set XDG_CACHE_HOME to a directory that can be written"
+        f"cannot create a home for the packaged Java in {_cache_directory()} or {tempfile.gettempdir()}; "
+        "set XDG_CACHE_HOME to a writable directory"
     )
 
 

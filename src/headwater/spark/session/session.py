@@ -79,7 +79,7 @@ def check_options(options: Mapping[str, str]) -> None:
     """Raises InvalidInput for a name that cannot be Spark's."""
     for name in options:
         if not re.fullmatch(r"spark\.\S+", name):
-            raise InvalidInput(f"the name of an option of Spark begins with `spark.`, {name!r} given", "options")
+            raise InvalidInput(f"the name of a Spark option must start with `spark.`, got {name!r}", "options")
 
 
 def require_driver(spark: SparkSession, what: str) -> None:

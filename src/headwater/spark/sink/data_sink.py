@@ -48,7 +48,7 @@ PIECES_MAX = 2**20
 def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceWriter:
     """The writer for `frame.write`. Raises InvalidOption, InvalidInput."""
     if overwrite:
-        raise InvalidInput("a log only grows: it takes append, not overwrite", "mode")
+        raise InvalidInput("a log only supports append, not overwrite", "mode")
     checked = sink_options(options, schema, is_stream=False)
     if checked.writer is None:
         # A writer of one batch, known only to this frame's write: the log need not remember it afterwards.
@@ -59,7 +59,7 @@ def batch_writer(options: Mapping[str, str], schema: StructType, overwrite: bool
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
     """The writer for `frame.writeStream`. Raises InvalidOption, InvalidInput."""
     if overwrite:
-        raise InvalidInput("a log only grows: it takes append or update, not complete", "outputMode")
+        raise InvalidInput("a log only supports append or update, not complete", "outputMode")
     return StreamSink(sink_options(options, schema, is_stream=True))
 
 
@@ -108,7 +108,7 @@ class StreamSink(DataSourceStreamArrowWriter):
         assert context is not None, "only Spark's tasks write"
         query, batch = (context.getLocalProperty(name) for name in ("sql.streaming.queryId", "streaming.sql.batchId"))
         if query is None or batch is None:
-            raise InvalidInput("Spark does not say which query and batch this is; this sink is for streaming queries")
+            raise InvalidInput("Spark does not provide the query and batch; this sink requires a streaming query")
         # The query's id is included even if a writer is named: a new checkpoint counts its batches from 0 again, and
         # rows written by another checkpoint under the same name would hide them.
         writer = query if self._options.writer is None else f"{self._options.writer}/{query}"

@@ -26,7 +26,7 @@ IGNORED_COLUMNS = ("log", "sequence_number", "recorded_at", "partition")
 """Columns that a read adds and the target assigns: ignored, so that what was read can be written."""
 ROUTING_COLUMNS = {
     "log": "one write goes to one log, the option log; select the rows of each log, and write them one after the other",
-    "partition": "the log chooses it by group_key; or give the option partition, for all rows",
+    "partition": "the log derives it from group_key; set the option partition for all rows",
 }
 """Refused, unless the frame was read from a log: Kafka users would expect them to route each row."""
 READ_COLUMN = "sequence_number"
@@ -58,13 +58,13 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, is_stream: boo
     passed = {name: value for name, value in given.items() if not (is_stream and name.lower() in SPARKS_OWN)}
     values = read_options(passed, _OPTIONS, purpose)
     if len(logs := {values[name] for name in ("log", "path") if name in values}) != 1:
-        raise InvalidOption("one log is needed: .option('log', NAME), or its name as the path", "log")
+        raise InvalidOption("one log is required: .option('log', NAME), or its name as the path", "log")
     if is_stream:
         for name in ("condition", "batchId"):
             if name in values:
-                raise InvalidOption("only a batch write takes it; inside foreachBatch there is one", name)
+                raise InvalidOption("only a batch write supports it, for example inside foreachBatch", name)
     elif "batchId" in values and "writerId" not in values:
-        raise InvalidOption("it counts the batches of a writer; give writerId too", "batchId")
+        raise InvalidOption("it numbers the batches of a writer; also give writerId", "batchId")
     return SinkOptions(
         address_of(values),
         logs.pop(),
@@ -86,9 +86,9 @@ def columns_of(schema: StructType) -> tuple[str | None, ...]:
         if name not in names:
             raise InvalidInput(f"there is no column {name}; the frame has {', '.join(names) or 'none'}", "columns")
     for name in ROUTING_COLUMNS.keys() & set(names) if READ_COLUMN not in names else ():
-        raise InvalidInput(f"it does not route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
+        raise InvalidInput(f"it cannot route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
     if len(set(names)) < len(names):
-        raise InvalidInput(f"a column is there twice among {', '.join(names)}", "columns")
+        raise InvalidInput(f"a column occurs twice among {', '.join(names)}", "columns")
     return tuple([None if name in IGNORED_COLUMNS else name for name in names])
 
 
@@ -103,8 +103,8 @@ def _check_column(given: str, type: DataType) -> None:
     if found.startswith(("varchar", "char")):
         found = "string"
     if found not in allowed:
-        hint = "; make text of it with to_json" if name == "data" else ""
-        raise InvalidInput(f"{' or '.join(allowed)} is expected, {found} given{hint}", f"column {given}")
+        hint = "; convert it with to_json" if name == "data" else ""
+        raise InvalidInput(f"expected {' or '.join(allowed)}, got {found}{hint}", f"column {given}")
 
 
 _TYPES = {

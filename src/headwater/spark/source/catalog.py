@@ -63,7 +63,7 @@ def register(
             raise InvalidInput(f"no log {log!r} is registered{nearest(log, found) if found else ''}", "payload_schemas")
     tables = _named(found)
     if not re.fullmatch(r"\w{1,100}", database, re.ASCII):
-        raise InvalidInput(f"letters, digits and _ are expected, {show(database)} given", "database")
+        raise InvalidInput(f"expected letters, digits and _, got {show(database)}", "database")
     columns = {log: _columns(schemas.get(log)) for log in found}
     views = _Views(spark, database)
     views.prepare()
@@ -112,7 +112,9 @@ class _Views:
     def make(self, table: str, log: str, options: Mapping[str, str], columns: str, *, is_typed: bool) -> None:
         """`is_typed`: it has its own columns. Raises InvalidInput if something else has that name."""
         if table in self._before and self._before[table] is None:
-            raise InvalidInput(f"{self._database}.{table} is there, and no view of a log; name another", "database")
+            raise InvalidInput(
+                f"{self._database}.{table} exists and is not a view of a log; choose another name", "database"
+            )
         below = f"`{self._below}`.`{f'events_of_{table}' if is_typed else 'events'}`"
         if is_typed:
             self._sql(f"DROP TABLE IF EXISTS {below}")  # its columns may have changed
@@ -170,7 +172,8 @@ def _checked(url: str | None, options: Mapping[str, object]) -> dict[str, str]:
     for name in options:
         if name.lower() in {each.lower() for each in _SECRET}:
             remedy = (
-                "a view shows it; set HEADWATER_TOKEN, or HEADWATER_USER and HEADWATER_PASSWORD, before Spark starts"
+                "a view would expose it; set HEADWATER_TOKEN, or HEADWATER_USER and "
+                "HEADWATER_PASSWORD, before Spark starts"
             )
             raise InvalidOption(remedy, name)
         if name.lower() not in names:
@@ -184,6 +187,8 @@ def _named(logs: list[str]) -> dict[str, str]:
     tables: dict[str, str] = {}
     for log in sorted(logs):
         if (other := tables.setdefault(table_name(log), log)) != log:
-            problem = f"{other!r} and {log!r} are both called {table_name(log)} in SQL; register them in two databases"
+            problem = (
+                f"{other!r} and {log!r} are both named {table_name(log)} in SQL; register them in different databases"
+            )
             raise InvalidInput(problem, "logs")
     return tables

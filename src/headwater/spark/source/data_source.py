@@ -70,7 +70,7 @@ def given_to_table(options: Mapping[str, str], known: tuple[Option, ...]) -> dic
     given = {name.removeprefix(_PREFIX): value for name, value in lowered.items() if name.startswith(_PREFIX)}
     for option in known:
         if option.is_secret and option.name.lower() in given:
-            remedy = "a table shows it; set HEADWATER_TOKEN, or HEADWATER_USER and HEADWATER_PASSWORD, instead"
+            remedy = "a table would expose it; set HEADWATER_TOKEN, or HEADWATER_USER and HEADWATER_PASSWORD, instead"
             raise InvalidOption(remedy, option.name)
     return given
 

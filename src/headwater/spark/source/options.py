@@ -173,18 +173,18 @@ def _compression(given: str) -> str | None:
 
 
 _PLACES = f'earliest, latest, a number from 1 to {SEQUENCE_NUMBER_MAX}, or an object such as {{"orders": 17}}'
-_TIME = 'ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970, or an object of such, {"orders": "2026-11-21"},'
+_TIME = 'ISO 8601 such as 2026-11-21T12:00:00Z, or ms since 1970, or an object of these, {"orders": "2026-11-21"}'
 _COUNT = number(1)
-_LOG_NAMES = "names or patterns of logs, such as orders or orders-*, with commas between them,"
+_LOG_NAMES = "names or patterns of logs, such as orders or orders-*, separated by commas"
 
 SHARED = (
     *CONNECTION,
     Option("log", _LOG_NAMES, _logs),
     Option("path", _LOG_NAMES, _logs),
     Option("paths", _LOG_NAMES, _paths),
-    Option("partitions", f"numbers from 0 to {PARTITIONS_MAX - 1} with commas between them", _partitions),
+    Option("partitions", f"numbers from 0 to {PARTITIONS_MAX - 1} separated by commas", _partitions),
     Option("query", "a query", parse_query),
-    Option("columns", "names of columns with commas between them", lambda given: check_columns(names(given))),
+    Option("columns", "names of columns separated by commas", lambda given: check_columns(names(given))),
     Option("includeMetadata", "true or false", boolean),
     Option("payloadSchema", "columns such as `order string, total double`, in DDL, JSON or JSON Schema", payload_type),
     Option("startingPosition", _PLACES, _places),
@@ -233,7 +233,7 @@ _FIELDS = {
 
 def batch_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a batch read. Raises InvalidOption."""
-    _refuse(given, STREAM_ONLY, "it is for streams; a batch read ends at endingPosition")
+    _refuse(given, STREAM_ONLY, "only for streams; a batch read ends at endingPosition")
     options = _options(read_options(given, READING, "a read of format headwater"))
     _refuse_place(options.start, "latest", "startingPosition", "a batch read that starts there reads nothing")
     return options
@@ -241,7 +241,7 @@ def batch_options(given: Mapping[str, str]) -> ReadOptions:
 
 def stream_options(given: Mapping[str, str]) -> ReadOptions:
     """The options of a streaming read. Raises InvalidOption."""
-    _refuse(given, BATCH_ONLY, "it is for batch reads; use query and partitions to filter a stream")
+    _refuse(given, BATCH_ONLY, "only for batch reads; use query and partitions to filter a stream")
     options = _options(read_options(given, READING, "a stream of format headwater"))
     low, high = options.trigger_events_min, options.trigger_events_max
     if low is not None and high is not None and low > high:
@@ -262,13 +262,13 @@ def columns_asked(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The columns that `columns`, `includeMetadata` and `payloadSchema` select. Raises InvalidOption."""
     is_typed = "payloadSchema" in values
     if "columns" in values and "includeMetadata" in values:
-        raise InvalidOption("columns says already which columns are read; give one of the two", "includeMetadata")
+        raise InvalidOption("columns already selects the columns; give only one of the two", "includeMetadata")
     if "columns" in values:
         columns: tuple[str, ...] = values["columns"]
         if is_typed and PAYLOAD not in columns:
-            raise InvalidOption(f"column {PAYLOAD}, which payloadSchema is about, is not among them", "columns")
+            raise InvalidOption(f"column {PAYLOAD}, required by payloadSchema, is not among them", "columns")
         if not is_typed and (typed := [name for name in columns if name in TYPED]):
-            raise InvalidOption(f"column {typed[0]} is there where payloadSchema says what it holds", "columns")
+            raise InvalidOption(f"column {typed[0]} conflicts with payloadSchema", "columns")
         return columns
     all = [each for name in COLUMNS for each in (TYPED if is_typed and name == "data" else (name,))]
     return tuple([name for name in all if values.get("includeMetadata", True) or name not in METADATA])
@@ -279,11 +279,11 @@ def _options(values: dict[str, Any]) -> ReadOptions:
     for edge, bound in (("starting", "start"), ("ending", "end")):
         place, time = f"{edge}Position", f"{edge}Timestamp"
         if place in values and time in values:
-            raise InvalidOption(f"{place} is given too; one of the two decides", time)
+            raise InvalidOption(f"{place} is also given; give only one of the two", time)
         if place in values or time in values:
             given[bound] = values.get(place) or values[time]
     if "start_if_none" in given and "startingTimestamp" not in values:
-        raise InvalidOption("it goes with startingTimestamp, which is not given", "startingTimestampStrategy")
+        raise InvalidOption("requires startingTimestamp", "startingTimestampStrategy")
     if given.get("end") and given["end"].by_log:
         given["end"] = Bound("latest", given["end"].by_log)
     options = ReadOptions(address_of(values), _log_names(values), columns_asked(values), **given)
@@ -296,12 +296,12 @@ def _log_names(values: Mapping[str, Any]) -> tuple[str, ...]:
     given = [name for name in ("log", "path", "paths") if name in values]
     if not given:
         raise InvalidOption(
-            f"it says what to read: {_LOG_NAMES} are expected, none given; a table of Spark's catalog keeps its "
+            f"expected {_LOG_NAMES}, got none; a table of Spark's catalog keeps its "
             "options only if it was created without a list of columns",
             "log",
         )
     if len(given) > 1:
-        raise InvalidOption("the argument of load says already what to read", "log")
+        raise InvalidOption("the argument of load already names the logs", "log")
     return values[given[0]]  # type: ignore[no-any-return]
 
 
@@ -327,4 +327,4 @@ def _refuse_reverse(options: ReadOptions) -> None:
             raise InvalidOption(f"it is later than endingTimestamp{of}", "startingTimestamp")
         if isinstance(first, int) and isinstance(last, int) and first > last:
             of = f" of log {log!r}" if log else ""
-            raise InvalidOption(f"{first} given, which is above endingPosition{of}, {last}", "startingPosition")
+            raise InvalidOption(f"{first} given, which is above endingPosition {last}{of}", "startingPosition")

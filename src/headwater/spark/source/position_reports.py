@@ -50,5 +50,7 @@ class PositionReports:
 
     def _warn(self, error: EventLogError) -> None:
         if not self._has_warned:
-            logger.warning("stream %r: the server does not show its lag, the stream goes on: %s", self._stream, error)
+            logger.warning(
+                "stream %r: cannot report its position to the server; the stream continues: %s", self._stream, error
+            )
         self._has_warned = True

@@ -40,10 +40,10 @@ class DataLoss(EventLogError):
     def __init__(self, log: str, first: int, last: int, first_retained: int, archive: str | None) -> None:
         self.log, self.first, self.last, self.first_retained, self.archive = log, first, last, first_retained, archive
         where = f"neither in the log nor in the archive {archive!r}" if archive else "no more in the log"
-        remedy = "name the table that has them as the option archive" if not archive else "start later"
+        remedy = "set the option archive to the table that has them" if not archive else "start later"
         super().__init__(
             f"log {log!r}: events from {first} to {last} are {where}; {remedy}, or set "
-            f"failOnDataLoss=false to go on at {first_retained} without them"
+            f"failOnDataLoss=false to continue at {first_retained} without them"
         )
 
 
@@ -53,9 +53,9 @@ class LogRecreated(EventLogError):
     def __init__(self, log: str, found: str, expected: str) -> None:
         self.log, self.found, self.expected = log, found, expected
         super().__init__(
-            f"log {log!r} is not the one that this query has read: it was deleted and created anew, or restored from a "
+            f"log {log!r} is not the log that this query has read: it was deleted and recreated, or restored from a "
             f"backup (incarnation {found}, the checkpoint has {expected}); start a new query with a new checkpoint and "
-            "startingPosition, or set failOnDataLoss=false to go on in the new one after the number that was reached"
+            "startingPosition, or set failOnDataLoss=false to continue in the new one after the reached number"
         )
 
 
@@ -73,12 +73,12 @@ def decode_offset(given: Any) -> Offset:
     """The offset that Spark stored. Raises OffsetUnreadable."""
     version = given.get("v") if isinstance(given, dict) else None
     if version != OFFSET_VERSION:
-        raise OffsetUnreadable(f"version {OFFSET_VERSION} of an offset is expected, {show(given)} given")
+        raise OffsetUnreadable(f"expected version {OFFSET_VERSION} of an offset, got {show(given)}")
     try:
         return {log: Consumed(str(at["incarnation"]), int(at["position"])) for log, at in given["logs"].items()}
     except (AttributeError, KeyError, TypeError, ValueError):
         raise OffsetUnreadable(
-            f'{{"v", "logs": {{log: {{"incarnation", "position"}}}}}} is expected, {show(given)} given'
+            f'expected {{"v", "logs": {{log: {{"incarnation", "position"}}}}}}, got {show(given)}'
         ) from None
 
 
@@ -106,7 +106,7 @@ def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:
             log, read = strangers[0], ", ".join(logs) or "none"
             is_time = isinstance(bound.by_log[log], Moment)
             what, name = ("time", f"{edge}Timestamp") if is_time else ("position", f"{edge}Position")
-            raise InvalidOption(f"a {what} is given for {log!r}, the logs that are read are: {read}", name)
+            raise InvalidOption(f"a {what} is given for {log!r}, the logs read are: {read}", name)
 
 
 def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
@@ -117,7 +117,7 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
         if first > extent.head and options.start_if_none == "error":
             raise InvalidOption(
                 f"nothing was recorded in log {log!r} since then; set startingTimestampStrategy=latest to start "
-                "with what comes next",
+                "with the next event",
                 "startingTimestamp",
             )
         return first - 1
@@ -131,7 +131,7 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
 
 
 def _beyond(place: int, log: str, extent: Extent, edge: str) -> InvalidOption:
-    problem = f"{place} given, but the head of log {log!r} is {extent.head}; a time is given as {edge}Timestamp"
+    problem = f"{place} given, but the head of log {log!r} is {extent.head}; give a time as {edge}Timestamp"
     return InvalidOption(problem, f"{edge}Position")
 
 
@@ -165,7 +165,7 @@ def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
     if isinstance(first, str) or isinstance(last, str):
         return
     where = "startingTimestamp" if isinstance(first, Moment) else "startingPosition"
-    raise InvalidOption(f"of log {log!r} it is {after + 1}, and the end that is given is {upto}", where)
+    raise InvalidOption(f"of log {log!r} it is {after + 1}, and the given end is {upto}", where)
 
 
 def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:

@@ -55,11 +55,11 @@ def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]]
     try:
         lender = client.lender(ticket, os.getuid())
         if not lender.socket:
-            _note_refusal(client.url, "the server lends none")
+            _note_refusal(client.url, "the server shares none")
             return None
         message, descriptors = segment_sharing.take(lender)
         if not message:
-            logger.info("a slice of log %s is read over Flight: its segments are not lent", ticket.log)
+            logger.info("a slice of log %s is read over Flight: its segments are not shared", ticket.log)
             return None
         loan = _loan(message, descriptors)
         parts = borrowed(loan, descriptors)

@@ -43,12 +43,12 @@ class Selection:
     log: str = option("The log.", metavar="LOG")
     to: str
     """The output of the events; each pipeline defines it."""
-    query: str | None = option("Only events that match, as `headwater query` takes it.", default=None, metavar="QUERY")
-    start: str = option("The first event: earliest, a number, or a time of recording (ISO 8601, or ms:MILLISECONDS).",
+    query: str | None = option("Only events that match; see `headwater query --help`.", default=None, metavar="QUERY")
+    start: str = option("The first event: earliest, a number, or a recording time (ISO 8601, or ms:MILLISECONDS).",
                         default=EARLIEST, metavar="POSITION")  # fmt: skip
-    end: str = option("The last event: latest or a number; or a time of recording, which is not included.",
+    end: str = option("The last event: latest or a number; or a recording time, which is not included.",
                       default=LATEST, metavar="POSITION")  # fmt: skip
-    archive: str | None = option("The Delta table that has what was trimmed.", default=None, metavar="PATH")
+    archive: str | None = option("The Delta table with the trimmed events.", default=None, metavar="PATH")
 
     def __post_init__(self) -> None:
         _bound(self.start, "--start")
@@ -72,7 +72,7 @@ class Selection:
             upto -= 1
         first = first_retained(self.log, extent, archive)
         if isinstance(_bound(self.start, "--start"), int) and after + 1 < first:
-            raise InvalidInput(f"{self.start} given, the first event that is there is {first}", "--start")
+            raise InvalidInput(f"{self.start} given, but the first event is {first}", "--start")
         return Bounds(after, max(upto, after), extent.incarnation)
 
     def steps(self, client: BulkClient, bounds: Bounds) -> Steps:
@@ -111,7 +111,7 @@ def _bound(given: str, flag: str) -> str | int | Moment:
         return number_or_time(given)
     except (ValueError, InvalidInput):
         allowed = f"earliest, latest, {NUMBER_OR_TIME}"
-        raise InvalidInput(f"{allowed} is expected, {show(given)} given", flag) from None
+        raise InvalidInput(f"expected {allowed}, got {show(given)}", flag) from None
 
 
 def _number(client: BulkClient, log: str, extent: Extent, archive: Archive | None, given: str, flag: str) -> int:
@@ -123,8 +123,8 @@ def _number(client: BulkClient, log: str, extent: Extent, archive: Archive | Non
     if isinstance(bound, str):
         return first_retained(log, extent, archive) if bound == EARLIEST else extent.head
     if bound < 1:
-        raise InvalidInput(f"{bound} given, 1 or more is expected", flag)
+        raise InvalidInput(f"expected 1 or more, got {bound}", flag)
     if bound > extent.head:
         hint = f"for a time in milliseconds write ms:{bound}"
-        raise InvalidInput(f"{bound} given, the head of log {log!r} is {extent.head}; {hint}", flag)
+        raise InvalidInput(f"{bound} given, but the head of log {log!r} is {extent.head}; {hint}", flag)
     return bound

@@ -72,12 +72,12 @@ def _read_log(client: BulkClient, options: ReadOptions, query: Query, ticket: Ti
     except LogNotFound as error:
         if not options.may_lose(ticket.log):
             raise
-        logger.warning("%s; the rest of this batch of it is lost", error)
+        logger.warning("%s; the rest of its events in this batch are lost", error)
     except PositionOfOtherIncarnation as error:
         recreated = LogRecreated(ticket.log, error.incarnation, ticket.incarnation or "")
         if options.fails_on_loss:
             raise recreated from error
-        logger.warning("%s; the rest of this batch of it is lost", recreated)
+        logger.warning("%s; the rest of its events in this batch are lost", recreated)
 
 
 def _read_whole(client: BulkClient, options: ReadOptions, query: Query, ticket: Ticket) -> Iterator[pa.RecordBatch]:

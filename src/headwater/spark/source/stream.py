@@ -287,7 +287,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise LogNotFound(log)
         if log not in self._lost:
             self._lost.add(log)
-            logger.warning("log %r is gone, with those of its events that were not read; the stream goes on", log)
+            logger.warning("log %r was deleted with its unread events; the stream continues", log)
 
     def _after(self, log: str, at: Consumed | None, extent: Extent) -> int:
         """The number after which the stream resumes in a log; a new log is read from its start."""

@@ -113,7 +113,8 @@ class TrustedClock:
         with self._changing:
             left_s = max(0, self.patience_ms - (self._elapsed() - (self._held_since or 0))) // 1000
         return (
-            f"the clock jumped ahead by {_duration(self._ahead)}: events keep the time before it. If it is right now, "
+            f"the clock jumped ahead by {_duration(self._ahead)}: events get the trusted "
+            f"time instead. If the clock is right, "
             f"accept it (headwater clock --accept), or wait {left_s} s; if it is wrong, set it"
         )
 
@@ -179,7 +180,7 @@ class TrustedClock:
     def _hold(self, shown: int, since: int, ahead: int, held_from: int) -> None:
         self._held_since, self._held_from, self._ahead = since, held_from, ahead
         logger.warning(
-            "the clock jumped ahead by %s, to %s: events keep the time before it, until it has stayed so for %s, "
+            "the clock jumped ahead by %s, to %s: events get the trusted time until the clock was stable for %s "
             "or is accepted (headwater clock --accept)",
             _duration(ahead), show_ms(shown), _duration(self.patience_ms),
         )  # fmt: skip
@@ -283,6 +284,6 @@ def poisoned(name: str, recorded_at: int, now: int) -> str | None:
         return None
     return (
         f"log {name}: its newest event is recorded at {show_ms(recorded_at)}, in the future: until then "
-        f"retention by age drops nothing, and look-ups by time miss new events. Stop the server, and repair it: "
+        f"retention by age drops nothing and look-ups by time miss new events. Stop the server and repair it: "
         f"headwater check --repair-clock {name}"
     )

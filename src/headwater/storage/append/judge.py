@@ -128,7 +128,7 @@ class LogJudge(Judge):
         if now < self._clock_read:
             self._statistics.clock_steps += 1
             logger.warning(
-                "the clock went back %d ms; events keep the last time until it catches up", self._clock_read - now
+                "the clock went back %d ms; events get the last time until it catches up", self._clock_read - now
             )
         self._clock_read = now
         self._now = max(now, self._recorded_at)
@@ -195,7 +195,7 @@ class LogJudge(Judge):
             if self._is_behind(request):
                 return Verdict(None, [])
             if not segment.are_distinct or self._index.ids.has_any(segment.hashes):
-                raise segment.refusal("an id of its events is, or may be, in the log")
+                raise segment.refusal("an id of its events is or may be in the log")
             if first + segment.count - 1 > SEQUENCE_NUMBER_MAX:
                 raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
         except core.EventLogError as error:

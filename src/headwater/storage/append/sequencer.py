@@ -456,7 +456,7 @@ class Sequencer:
                 self._answer(self._taken(flights))
                 for flight in flights:
                     flight.requests.clear()
-                return self._stop_appending(f"what is appended cannot be read here any more ({error})")
+                return self._stop_appending(f"new events cannot be read here any more ({error})")
             except OSError as error:
                 logger.critical("log %s: writing failed, the content of the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
@@ -570,5 +570,5 @@ def _is_small(flight: _Flight) -> bool:
 
 def end_process(reason: str) -> None:
     """End the process at once: acknowledged events are on disk, and nothing more can be promised."""
-    os.write(2, f"headwater: {reason}; ending at once, restart to recover\n".encode())
+    os.write(2, f"headwater: {reason}; exiting; restart to recover\n".encode())
     os.abort()

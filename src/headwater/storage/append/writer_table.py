@@ -120,8 +120,9 @@ class WriterTable:
         if count < allowed * MANY:
             return None
         return (
-            f"it knows {count} exactly-once writers of {allowed} (limits.writers_max); new ones are refused then, "
-            "unless one was silent for 7 days; raise the limit, or use fewer names (one for each job, not for each run)"
+            f"it has {count} exactly-once writers of {allowed} (limits.writers_max); "
+            f"at the limit, new ones are refused "
+            "unless one was silent for 7 days; raise the limit or use fewer names (one per job, not per run)"
         )
 
     def get(self, writer: str) -> WriterState | None:
@@ -290,8 +291,8 @@ def entry_bytes(writer: str) -> int:
 
 def _not_ended(state: WriterState) -> InvalidInput:
     problem = (
-        f"{show(state.writer)} has not ended: it is at batch {state.batch}; only a writer whose batch {BATCH_MAX} is "
-        "complete and durable can be forgotten: commit that batch first, or leave the writer as it is"
+        f"{show(state.writer)} is unfinished: it is at batch {state.batch}; only a writer whose batch {BATCH_MAX} is "
+        "complete and durable can be removed: commit that batch first, or keep the writer"
     )
     return InvalidInput(problem, "writer")
 
@@ -510,6 +511,6 @@ WRITERS_FILE = CheckedFile(
     newest=WRITERS_FORMAT,
     checked_from=WRITERS_FORMAT,
     earlier=_earlier,
-    remedy="restore a backup (headwater restore), or accept that batches whose events are gone may come again "
+    remedy="restore a backup (headwater restore), or accept that batches whose events are gone may be appended again "
     "(headwater check --accept-loss)",
 )

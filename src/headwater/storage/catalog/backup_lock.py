@@ -39,7 +39,7 @@ class NoBackup:
             return False
         except OSError as error:
             logger.warning(
-                "%s: %s; nothing is unlinked until it can be locked", self._directory / BACKUP_LOCK, error.strerror
+                "%s: %s; no files are removed until it can be locked", self._directory / BACKUP_LOCK, error.strerror
             )
             return False
         return True

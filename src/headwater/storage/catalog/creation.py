@@ -59,16 +59,16 @@ def make_copies(
         if known_identity(state, log) is None:
             continue  # from a version without a journal
         if log.is_dir() and not (log / FRAMES).is_dir():
-            set_aside(log, "it is not whole")  # its creation was interrupted
+            set_aside(log, "it is incomplete")  # its creation was interrupted
         if not log.is_dir():
             on_missing(f"{log} is missing")
             make_log_directory(log, meta_of(state, log))
         elif is_renewed(state, log):  # what the copy alone has is of the old one
-            give_up(log, "it is a new incarnation at its home, since a loss was accepted")
+            give_up(log, "its home has a new incarnation, because a loss was accepted")
             meta_of(state, log).write(log)
     for paths in unknown_directories(directory, state).values():
         for path in paths:
-            set_aside(path, "its home does not have this log any more")
+            set_aside(path, "its home no longer has this log")
 
 
 def is_renewed(state: StateStore, log: Path) -> bool:

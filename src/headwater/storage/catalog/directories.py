@@ -73,7 +73,7 @@ def missing_directory(
 ) -> StorageCorrupted:
     """The error for a log in the state whose directory is missing."""
     remedy = (
-        f"put it back, restore a backup (headwater restore), or give the log up, so that one of its name begins anew "
+        f"put it back, restore a backup (headwater restore), or give the log up, so that a new log can use its name "
         f"(headwater check --accept-loss {name})"
     )
     if others := [path.name for path in unknown.get(name, ())]:
@@ -96,10 +96,10 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
         raise _not_to_adopt(directory, name, sorted(set(unknown) & set(stopped_logs(directory, state))))
     if len(found) > 1:
         what = f"{', '.join(path.name for path in found)} may be that of log {name}"
-        raise StorageCorrupted(str(directory / LOGS), what, "leave the one that is there")
+        raise StorageCorrupted(str(directory / LOGS), what, "keep the existing one")
     meta = read_meta(found[0])
     if meta.name != name:
-        problem = f"it is of a log {meta.name!r}, as {META_NAME} says, not {name!r}"
+        problem = f"it belongs to log {meta.name!r}, as {META_NAME} says, not {name!r}"
         raise StorageCorrupted(str(found[0]), problem, f"headwater check --adopt {meta.name}")
     settings = entry.settings if entry is not None else LogSettings(partitions=meta.partitions)
     state.put(LOG_KIND, name, msgspec.json.encode(LogEntry(found[0].name, settings)))
@@ -107,8 +107,8 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
 
 
 def _not_to_adopt(directory: Path, name: str, others: Sequence[str]) -> StorageCorrupted:
-    problem = f"{name!r} given, but no directory is that of log {name}"
-    remedy = f"{', '.join(others)} can be adopted" if others else "there is no directory that the state does not know"
+    problem = f"no directory belongs to log {name}"
+    remedy = f"{', '.join(others)} can be adopted" if others else "the state knows every directory"
     return StorageCorrupted(str(directory / LOGS), problem, remedy)
 
 
@@ -130,7 +130,7 @@ def beyond(number: int) -> int:
 
 
 def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
-    problem = f"the state knows no log {name}, but its directory is there; a new one would begin at 1 beside it"
+    problem = f"the state has no log {name}, but its directory exists; a new log would start at 1 again"
     remedy = (
         f"adopt it, with settings that drop nothing (headwater check --adopt {name}), restore a backup (headwater "
         f"restore), or move the directory away if the log was deleted"

@@ -28,7 +28,7 @@ def verify(file: FilePostings) -> None:
     try:
         file.verify()
     except ValueError as error:
-        remedy = "no segment is removed until the log is reopened, which makes the file again"
+        remedy = "no segment is removed until the log is reopened, which recreates the file"
         raise StorageCorrupted(str(file.path), str(error), remedy) from None
 
 
@@ -72,14 +72,14 @@ def fetch_history(directory: Path, frames: ReplicatedLog, meta: Meta) -> None:
 def _fetch(directory: Path, frames: ReplicatedLog, first: int, last: int) -> None:
     path = directory / HISTORY / postings_name(first, last)
     found = frames.home.batch(frames.key, _name(first, last))
-    with refusing(directory, "the postings of trimmed events cannot be stored"):
+    with refusing(directory, "cannot store the postings of trimmed events"):
         for _, pieces in () if found is None else found.parts():
             write_whole(path, *pieces)
         try:
             FilePostings(path).verify()
         except (FileNotFoundError, ValueError):  # pieces were dropped since the home was asked for their batch
             path.unlink(missing_ok=True)
-            raise StorageUnavailable(f"{directory}: its home drops postings at this moment; try again") from None
+            raise StorageUnavailable(f"{directory}: its home is dropping postings; try again") from None
 
 
 def _ranges(frames: ReplicatedLog) -> list[tuple[int, int]]:

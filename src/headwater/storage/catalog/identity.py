@@ -81,7 +81,7 @@ def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
     except StorageCorrupted as error:
         if identity is None:
             raise
-        return _made_anew(state, identity), f"{error.problem}: {META_NAME} is made anew from the journal"
+        return _made_anew(state, identity), f"{error.problem}: {META_NAME} is rebuilt from the journal"
     if identity is None:
         return meta, None
     for name in _FIXED:
@@ -92,7 +92,7 @@ def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
     for name in _GROWING:
         said, known = getattr(meta, name), getattr(identity, name)
         if said != known[: len(said)]:
-            raise _disagree(directory, meta, f"{name} is not the same in {META_NAME} and in the state")
+            raise _disagree(directory, meta, f"{name} differs between {META_NAME} and the state")
         changes[name] = known
     if meta.has_marks and not identity.has_marks:
         raise _disagree(directory, meta, f"has_marks is true in {META_NAME}, but false in the state")
@@ -118,7 +118,7 @@ def meta_of(state: StateStore, directory: Path) -> Meta:
     """The META of a log directory from the state alone. Raises StorageCorrupted: it has none."""
     identity = known_identity(state, directory)
     if identity is None:
-        raise StorageCorrupted(str(directory), "the state does not know whose it is", "use a newer headwater")
+        raise StorageCorrupted(str(directory), "it is unknown to the state", "use a newer headwater")
     return _made_anew(state, identity)
 
 
@@ -131,4 +131,4 @@ def _made_anew(state: StateStore, identity: LogIdentity) -> Meta:
 
 def _disagree(directory: Path, meta: Meta, problem: str) -> StorageCorrupted:
     remedy = _REMEDY.format(name=meta.name)
-    return StorageCorrupted(str(directory), f"{problem}: one of them is not what was written", remedy)
+    return StorageCorrupted(str(directory), f"{problem}: one of them was changed", remedy)

@@ -73,7 +73,7 @@ def renew_after_loss(directory: Path, state: StateStore, home: Home, losses: int
         meta = meta_of(state, path)
         home.skip(meta.segments_id, beyond(max(heads[name], meta.floor)))  # first: see `ReplicatedLog.follow`
         renew(state, path, meta, heads[name])
-        logger.warning("log %s is a new incarnation: events behind %d may be lost, as was accepted", name, heads[name])
+        logger.warning("log %s is a new incarnation: events after %d may be lost, as accepted", name, heads[name])
     renew_floors(state, max(heads.values(), default=0))
     record_identifier(state, home)
     state.put(HOME_KIND, LOSSES, b"%d" % losses)

@@ -32,7 +32,7 @@ LOCATION_NAME = "LOCATION"
 """The file, in the data directory."""
 LOCATION_FORMAT = 1
 _REMEDY = (
-    "`headwater backup BACKUP --data {0}`, then `headwater restore BACKUP DIR`, make a directory DIR of it whose logs "
+    "`headwater backup BACKUP --data {0}`, then `headwater restore BACKUP DIR`, create a directory DIR whose logs "
     "are new incarnations"
 )
 
@@ -102,14 +102,14 @@ def _known(directory: Path) -> Location | None:
     except WrittenByNewer:
         raise
     except (EventLogError, OSError) as error:
-        logger.warning("%s; where the directory was is not known", error)
+        logger.warning("%s; the former path of the directory is unknown", error)
         return None
 
 
 def _served_too(directory: Path, source: Location | None) -> str:
-    made = "" if source is None else f"it was made from {source.path}, and "
-    problem = f"{made}another process on this machine serves the same directory, or a copy"
-    return f"{directory}: {problem}; stop that one, or keep both: {_REMEDY.format(directory)}"
+    made = "" if source is None else f"it was copied from {source.path}, and "
+    problem = f"{made}another process on this machine serves the same directory or a copy"
+    return f"{directory}: {problem}; stop it, or keep both: {_REMEDY.format(directory)}"
 
 
 def _told(directory: Path, known: Location, identity: str) -> str:
@@ -118,9 +118,9 @@ def _told(directory: Path, known: Location, identity: str) -> str:
     except OSError:
         is_there = False
     if is_there:
-        what = f"it is a copy of {known.path}, which is still there: served both, they give the same numbers"
+        what = f"it is a copy of {known.path}, which still exists: if both are served, they assign the same numbers"
     else:
-        what = f"it was moved here from {known.path}, or copied: a copy gives the same numbers as the first one"
+        what = f"it was moved here from {known.path}, or copied: a copy assigns the same numbers as the original"
     return f"{directory}: {what}; to keep both, {_REMEDY.format(directory)}"
 
 
@@ -146,7 +146,7 @@ def _hold(identity: str) -> bool:
             except OSError as error:
                 if error.errno == errno.EADDRINUSE:
                     return False
-                logger.warning("%s: other processes cannot see that it is served: %s", identity, error.strerror)
+                logger.warning("%s: other processes cannot detect that it is served: %s", identity, error.strerror)
         _names[identity] = name, times + 1
         return True
 
@@ -187,5 +187,5 @@ _FILE = CheckedFile(
     Location,
     newest=LOCATION_FORMAT,
     checked_from=LOCATION_FORMAT,
-    remedy="the next start makes the file again",
+    remedy="the next start recreates the file",
 )

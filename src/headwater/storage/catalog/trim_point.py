@@ -50,7 +50,7 @@ def check_witness(state: StateStore, meta: Meta, directory: Path) -> None:
         if said > borne_out:
             raise StorageCorrupted(
                 str(directory),
-                f"{name} is {said} in META.json, but {borne_out} in the state: one of them is not what was written",
+                f"{name} is {said} in META.json, but {borne_out} in the state: one of them was changed",
                 "put back the state that belongs to this log, or restore a backup (headwater restore), or accept that "
                 f"what META.json calls trimmed is gone (headwater check --accept-loss {meta.name})",
             )
@@ -80,7 +80,7 @@ def agreed(directory: Path, state: StateStore, incarnation: str) -> Trimmed:
     """The trim point on which META on disk and the state agree. Raises StorageCorrupted, StorageUnavailable."""
     meta = read_meta(directory)
     if meta.incarnation != incarnation:
-        raise StorageCorrupted(str(directory), "META.json is that of another log", RESTORE)
+        raise StorageCorrupted(str(directory), "META.json belongs to another log", RESTORE)
     check_witness(state, meta, directory)
     return trimmed(meta)
 
@@ -109,7 +109,7 @@ def _check_neighbours(segment: Segment, following: Segment, upto: int, log_id: b
     for each in (segment, following):
         Segment(each.path, log_id)  # as on disk now: its header must have this log's id and its own first number
     if not upto <= segment.last < following.first:
-        raise segment.corrupted(f"it ends with event {segment.last}, and {following.path.name} comes behind it")
+        raise segment.corrupted(f"it ends with event {segment.last}, and {following.path.name} follows it")
 
 
 def trimmed_in(state: StateStore, meta: Meta) -> Trimmed:

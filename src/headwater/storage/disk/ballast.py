@@ -69,10 +69,10 @@ def give_up(directory: Path) -> bool:
         except FileNotFoundError:  # another thread was faster
             continue
         except OSError as error:
-            logger.warning("%s: the ballast cannot be given up: %s", path, error.strerror)
+            logger.warning("%s: cannot release ballast: %s", path, error.strerror)
             return False
         left = len(_files(directory))
-        logger.warning("%s: the disk is full; 1 MiB of the ballast is given up, %d MiB are left", directory, left)
+        logger.warning("%s: the disk is full; released 1 MiB of ballast, %d MiB remain", directory, left)
         deadline = time.monotonic() + WAITING_S
         while _free(directory) <= before and time.monotonic() < deadline:
             time.sleep(0.05)

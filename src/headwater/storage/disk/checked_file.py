@@ -82,11 +82,11 @@ class CheckedFile(Generic[T]):
         """Decode the bytes of a file, read from that path. Raises as `read`."""
         fits = checksum_fits(content)
         if fits is False:
-            raise self.damaged(path, "the checksum does not fit")
+            raise self.damaged(path, "the checksum does not match")
         try:
             format = json_decoder(_Lead).decode(content).format
             if format > self.newest:
-                raise WrittenByNewer(path, f"format {format}, this one knows {self.newest}")
+                raise WrittenByNewer(path, f"format {format}, this version supports {self.newest}")
             if fits:
                 return json_decoder(self._type).decode(content)
             if self._earlier is None or format >= self._checked_from:
@@ -148,7 +148,9 @@ def check_lead(content: bytes | mmap | memoryview, magic: bytes, header_bytes: i
     if len(content) < LEAD_BYTES + header_bytes:
         raise ValueError(f"{path}: too short")
     if (found := _LEAD.unpack_from(content)[0]) != magic:
-        raise ValueError(f"{path}: it begins with {found!r}, {magic!r} is expected: of another release, or damaged")
+        raise ValueError(
+            f"{path}: it begins with {found!r}, expected {magic!r}: written by another release, or damaged"
+        )
 
 
 def crc_in_lead(content: bytes | mmap | memoryview) -> int:
@@ -159,4 +161,4 @@ def crc_in_lead(content: bytes | mmap | memoryview) -> int:
 def check_rest(content: bytes | mmap, path: Path) -> None:
     """Raises ValueError if the checksum in the lead does not match the rest, which is read in place."""
     if google_crc32c.value(np.frombuffer(content, np.uint8)[LEAD_BYTES:]) != crc_in_lead(content):
-        raise ValueError(f"{path}: the checksum does not fit")
+        raise ValueError(f"{path}: the checksum does not match")

@@ -26,7 +26,7 @@ TRIED_BYTES_MAX = 4 * 1024 * 1024
 """Available space of this size is enough to end a refusal: larger appends are refused one by one."""
 BLOCK_BYTES = 4096
 TRIAL = "room.tmp"
-_CANNOT_TELL = "nobody can tell how much room there is"
+_CANNOT_TELL = "free space cannot be determined"
 
 
 class Standing(NamedTuple):

@@ -92,9 +92,9 @@ class LockLost(StorageUnavailable):
     def __init__(self, path: str, problem: str) -> None:
         """`path` is that of LOCK; `problem` says what is wrong with it."""
         super().__init__(
-            f"{path} {problem} while this process held it: another process may use the data directory, so nothing more "
-            "is written to it; find out what removed the file, and start one server on the directory",
-            reason="the server has lost the lock of its data directory and writes nothing more",
+            f"{path} {problem} while this process held it: another process may use the data directory, so "
+            "writing has stopped; find out what removed the file and start one server on the directory",
+            reason="the server lost the lock of its data directory and has stopped writing",
         )
 
 
@@ -104,9 +104,9 @@ class LockUnseen(StorageUnavailable):
     def __init__(self, path: str, problem: str) -> None:
         """`path` is that of LOCK; `problem` is the system's error."""
         super().__init__(
-            f"{path} cannot be looked at ({problem}): nothing is written until it can; see to the disk and to the "
-            "modes of the directories above it",
-            reason=f"the lock of the data directory cannot be looked at: {problem}",
+            f"{path} cannot be checked ({problem}): writing has stopped until it can; check the disk and the "
+            "permissions of the parent directories",
+            reason=f"cannot check the lock of the data directory: {problem}",
         )
         self.problem = problem
 
@@ -127,7 +127,7 @@ class HeldLock:
         self._losing = threading.Lock()
         self._on_lost: Callable[[LockLost], None] | None = None
         if descriptor is None:
-            problem = "%s: its file system locks no directories, so only the file tells which process has this one"
+            problem = "%s: its file system cannot lock directories, so only the lock file protects this one"
             logger.warning(problem, self._path)
 
     @property
@@ -164,7 +164,7 @@ class HeldLock:
         except LockUnseen as error:
             if self._descriptor is not None:
                 return error
-            problem = f"cannot be looked at any more ({error.problem})"
+            problem = f"can no longer be checked ({error.problem})"
         if problem is not None:
             self._lose(problem)
         return None
@@ -265,8 +265,8 @@ def hold_itself(directory: Path, operation: int = fcntl.LOCK_EX) -> int | None:
         return lock_itself(directory, operation | fcntl.LOCK_NB)
     except BlockingIOError:
         raise InUse(
-            f"{directory}: in use by another process, though its {LOCK} is free: that file was removed, or the "
-            "directory has another name too; stop that process, which `fuser -v` on the directory names"
+            f"{directory}: in use by another process, although its {LOCK} is free: that file was removed, or the "
+            "directory has a second name; stop the other process (`fuser -v` on the directory shows it)"
         ) from None
 
 
@@ -283,11 +283,11 @@ def hold(file: IO[str], directory: Path) -> None:
         file.close()
         raise InUse(
             f"{directory}: in use by another process (pid {holder}): a data directory belongs to one process; stop it, "
-            "or run one server (`headwater serve`) and let every program use it through headwater.client"
+            "or run one server (`headwater serve`) and have all programs use headwater.client"
         ) from None
     except OSError as error:
         file.close()
-        remedy = "; mount its file system with locks, or use a local disk" if error.errno in _NO_LOCKS else ""
+        remedy = "; mount its file system with locking, or use a local disk" if error.errno in _NO_LOCKS else ""
         raise DirectoryUnavailable(f"{directory / LOCK}: {error.strerror}; it cannot be locked{remedy}") from None
 
 

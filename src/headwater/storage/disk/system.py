@@ -31,7 +31,7 @@ NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 SMALL_BYTES = 4096
 """The least space of a small file."""
 _REMEDIES = {
-    errno.EIO: "the disk is failing: look at it, and have a backup",
+    errno.EIO: "the disk is failing: check it and make a backup",
     errno.EROFS: "the disk is mounted read-only: it may be failing",
     errno.ENOMEM: "the system is out of memory, or of maps (vm.max_map_count)",
     errno.EMFILE: "raise the server's limit of open files (ulimit -n)",
@@ -278,7 +278,9 @@ def tighten(path: Path) -> int:
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
         if mode & _OTHERS and mode & stat.S_ISGID and path.is_dir():
-            problem = "%s: others have access to it (mode %04o), left so for its setgid bit; files in it are private"
+            problem = (
+                "%s: others have access to it (mode %04o), kept because of its setgid bit; files in it are private"
+            )
             logger.warning(problem, path, mode)
         elif mode & _OTHERS:
             path.chmod(mode & ~_OTHERS)
@@ -287,7 +289,7 @@ def tighten(path: Path) -> int:
         pass  # it will be created with the right mode
     except OSError as error:
         wanted = mode & ~_OTHERS
-        problem = "%s: others have access to it (mode %04o): %s; it holds secrets, make it %04o"
+        problem = "%s: others have access to it (mode %04o): %s; it contains secrets, set it to %04o"
         logger.warning(problem, path, mode, error.strerror, wanted)
     return 0
 

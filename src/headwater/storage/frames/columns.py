@@ -105,9 +105,9 @@ class Frames:
                      is_news.tolist(), strict=True)  # fmt: skip
         for index, could_be, offset, length, crc, needs_news in checks:
             if not could_be:
-                return index, BadFrame("its header makes no sense")
+                return index, BadFrame("its header is invalid")
             if extend(crc_seed, slice_of(offset + _LEAD_BYTES, length - _LEAD_BYTES)) != crc:
-                return index, BadFrame("the checksum does not fit")
+                return index, BadFrame("the checksum does not match")
             if needs_news:
                 raise UnknownFeature(int(self.headers["version"][index]), int(self.headers["required"][index]))
         return None

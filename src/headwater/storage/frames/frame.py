@@ -120,7 +120,7 @@ class Frame:
     def verify(self) -> None:
         """Raises BadFrame if the checksum does not match or the frame is empty."""
         if extended_crc(self._crc_seed, self._buffer[LEAD.size :]) != self.crc:
-            raise BadFrame("the checksum does not fit")
+            raise BadFrame("the checksum does not match")
         if not self.count:
             raise BadFrame("the frame has no events")
 

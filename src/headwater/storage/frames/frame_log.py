@@ -62,7 +62,7 @@ class NotAdopted(StorageUnavailable):
     """A staged file cannot become a segment as it is. Nothing has changed: its rows are appended instead."""
 
     def __init__(self, path: Path, why: str) -> None:
-        super().__init__(f"{path}: it cannot be taken as a segment: {why}")
+        super().__init__(f"{path}: it cannot be used as a segment: {why}")
 
 
 def nobody() -> None:

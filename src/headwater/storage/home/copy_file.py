@@ -85,5 +85,5 @@ _FILE = CheckedFile(
     CopyMark,
     newest=COPY_FORMAT,
     checked_from=COPY_FORMAT,
-    remedy="name an empty directory for the copy: all of it is in its home",
+    remedy="use an empty directory for the copy: all its data is in its home",
 )

@@ -26,9 +26,9 @@ class HomeChanged(StorageUnavailable):
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"{problem}; so nothing is appended: bring back the database that has it all, or refill this one from the "
+            f"{problem}; so appends are refused: bring back the complete database, or refill this one from the "
             "copy of a server (headwater home refill)",
-            reason="what was committed may be missing where it was committed to; an operator must look",
+            reason="committed events may be missing from the home; an operator must check it",
         )
 
 
@@ -39,13 +39,13 @@ class HomeWentBack(HomeChanged):
         self.log, self.copy_head, self.home_head = log, copy_head, home_head
         problem = f"ends with {copy_head}, its home with {home_head}"
         if copy_head == home_head:
-            problem = f"and its home have other events up to {copy_head}"
+            problem = f"and its home have different events up to {copy_head}"
         self.problem = f"the copy {log} {problem}"
         super().__init__(f"the home went back: {self.problem}")
 
 
 REMEDY = (
-    "have commits wait for every standby in synchronous_standby_names, and reload; or go on without: headwater home "
+    "make commits wait for every standby in synchronous_standby_names and reload, or continue without: headwater home "
     "promotion ask"
 )
 """The remedy if commits do not wait for the standbys that the owner of a home declared."""
@@ -72,8 +72,8 @@ class HomeMoved(HomeChanged):
 
     def __init__(self, known: str, found: str) -> None:
         self.what = (
-            f"{self.MARK}: the identifier is {found} here, and {known} in its journal; data committed to the other one "
-            "since may be missing here"
+            f"{self.MARK}: the identifier is {found} here, and {known} in its journal; data committed to the other "
+            "cluster since may be missing here"
         )
         super().__init__(self.what)
 

@@ -53,7 +53,7 @@ class Homed:
     def give_up(self, directory: Path, why: str) -> None:
         """Frames of that copy are about to be set aside or cut. Raises StorageUnavailable: it `keeps_all`; OSError."""
         if self.keeps_all:
-            raise StorageUnavailable(f"{directory.name}: {why}; it was left as it is")
+            raise StorageUnavailable(f"{directory.name}: {why}; it was left unchanged")
         self.on_gap(why)
 
 
@@ -66,9 +66,9 @@ class CopyBehind(StorageUnavailable):
 
     def __init__(self, log: str, copy_head: int, home_head: int) -> None:
         super().__init__(
-            f"the copy {log} ends with {copy_head}, its home with {home_head}: what was committed without an answer is "
-            "there; it is fetched when the copy is opened anew",
-            reason="an earlier append, whose outcome was not known, is taken up first; try again",
+            f"the copy {log} ends with {copy_head}, its home with {home_head}: the home has commits whose "
+            "answer was lost; they are fetched when the copy is reopened",
+            reason="an earlier append with an unknown outcome is completed first; try again",
         )
 
 
@@ -246,7 +246,7 @@ class ReplicatedLog(SegmentLog):
         try:
             self._keep(frames)
         except (EventLogError, OSError) as error:
-            self._homed.on_gap(f"a committed frame could not be kept: {error}")
+            self._homed.on_gap(f"cannot store a committed frame: {error}")
             self._on_lost(error)
             raise NotKept(f"{self._directory}: {error}") from error
 
@@ -268,15 +268,15 @@ class ReplicatedLog(SegmentLog):
                 frame = Frame(memoryview(content), 0, self.crc_seed)
                 frame.verify()
             except BadFrame as bad:
-                problem = f"the frame behind event {last} is damaged in the home ({bad})"
+                problem = f"the frame after event {last} is damaged in the home ({bad})"
                 raise StorageCorrupted(self.key, problem, "restore the database from its backup") from None
             if crc and frame.previous_crc != crc:
                 if frame.first > last + 1:
-                    raise CopyOutlived(f"{self._directory} ends with {last}, its home begins with {frame.first}")
+                    raise CopyOutlived(f"{self._directory} ends with {last}, its home starts with {frame.first}")
                 raise self._went_back(last)
             if not crc and frame.first > self.floor + 1:
                 if not may_begin_later:
-                    raise CopyOutlived(f"{self._directory} has nothing, its home begins with {frame.first}")
+                    raise CopyOutlived(f"{self._directory} has nothing, its home starts with {frame.first}")
                 self.floor = frame.first - 1
             run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content]))
             size, last, crc = size + frame.length, frame.last, frame.crc

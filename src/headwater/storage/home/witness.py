@@ -48,7 +48,7 @@ class _Held(msgspec.Struct, frozen=True):
 
 
 _FILE = CheckedFile(
-    HELD_NAME, _Held, newest=HELD_FORMAT, checked_from=HELD_FORMAT, remedy="remove it: its server writes another one"
+    HELD_NAME, _Held, newest=HELD_FORMAT, checked_from=HELD_FORMAT, remedy="remove it: its server creates a new one"
 )
 
 

@@ -235,7 +235,7 @@ class LogBacklog:
                 return
             self._problem = (
                 f"log {self._name}: its events could not be indexed {self._failures} times in a row ({error}); appends "
-                "are refused until it succeeds, and it is tried again each second: make room on the disk if it is "
+                "are refused until indexing succeeds, which is retried every second: free disk space if the disk is "
                 "full, or run headwater check to find damage"
             )
             self.backlog._stuck.add(self)

@@ -57,7 +57,7 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta, backlog: LogBack
     sealed = Sealed(directory)
     for segment in frames.segments[:-1]:
         if not sealed.has(segment):
-            logger.info("log %s: indexing %s again", meta.name, segment.path.name)
+            logger.info("log %s: rebuilding the index of %s", meta.name, segment.path.name)
             seal(directory, segment.path.name, segment.last)
     replay_after, files = _usable_postings(directory, frames, meta)
     index = Index(replay_after, has_partitions=meta.partitions > 1, files=files, backlog=backlog)

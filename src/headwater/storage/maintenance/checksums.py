@@ -55,7 +55,7 @@ def _lead(image: DiskImage) -> Iterator[None]:
     check_lead(image.content, _MAGICS[image.path.suffix], 0, image.path)
     expected = crc_in_lead(image.content)
     if (yield from _crc(image, LEAD_BYTES, image.size)) != expected:
-        raise ValueError("the checksum does not fit")
+        raise ValueError("the checksum does not match")
 
 
 def _part(image: DiskImage) -> Iterator[None]:
@@ -66,14 +66,14 @@ def _part(image: DiskImage) -> Iterator[None]:
         return
     is_closed = image.content[end - len(PART_MAGIC) : end] == PART_MAGIC
     if not is_closed or crc != int.from_bytes(image.content[end:], "little"):
-        raise ValueError("the checksum does not fit")
+        raise ValueError("the checksum does not match")
 
 
 def _table(image: DiskImage) -> Iterator[None]:
     """A table of staged frames, and its segment files."""
     yield from image.fill(image.size)
     if not checksum_fits(bytes(image.content)):
-        raise ValueError("the checksum does not fit")
+        raise ValueError("the checksum does not match")
     try:
         table = read_table(image.path.parent, image.path.stem)
     except (EventLogError, FileNotFoundError) as error:
@@ -88,7 +88,7 @@ def _table(image: DiskImage) -> Iterator[None]:
                 start, end = frame.offset + table.room, frame.offset + frame.length
                 yield from staged.fill(start)
                 if (yield from _crc(staged, start, end, 0)) != frame.crc:
-                    raise ValueError(f"{segment.name}: the checksum of the frame at {frame.offset} does not fit")
+                    raise ValueError(f"{segment.name}: the checksum of the frame at {frame.offset} does not match")
         image.bytes_read += staged.bytes_read
 
 
@@ -114,7 +114,7 @@ def _state(image: DiskImage) -> Iterator[None]:
 def _witness(image: DiskImage) -> Iterator[None]:
     yield from image.fill(image.size)
     if not any(slots_in(bytes(image.content))):
-        raise ValueError("neither of its two slots can be read")
+        raise ValueError("neither of its two slots is readable")
 
 
 def _crc(image: DiskImage, start: int, end: int, crc: int = 0) -> Generator[None, None, int]:

@@ -146,7 +146,7 @@ class Follower:
         history, heads = self._homed.home.kept_heads()
         heads = dict(heads)
         if JOURNAL_KEY not in heads:
-            raise StorageUnavailable("the home has no journal any more")
+            raise StorageUnavailable("the home no longer has a journal")
         self.seen = max(head.term for head in heads.values())
         self._copies.state.follow(heads.pop(JOURNAL_KEY), self._unheeded)
         self._heed()
@@ -181,7 +181,7 @@ class Follower:
                 return
             except (EventLogError, OSError) as error:  # retried
                 if (told := str(error)) != self._told:
-                    logger.warning("the home cannot be followed: %s", told)
+                    logger.warning("cannot follow the home: %s", told)
                 self._told = told
 
     def _follow_log(self, key: str, head: Head, takes_over: bool) -> None:
@@ -211,14 +211,14 @@ class Follower:
     def _pass_over(self, name: str, log: StoredLog) -> None:
         """Skip a log until its index has room again; the others go on now."""
         known = self.stuck.get(name)
-        why = log.backlog.problem or "its index does not keep up; the log goes on by itself when it does"
+        why = log.backlog.problem or "its index is behind; the log continues when it has caught up"
         self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)
 
     def _stick(self, name: str, error: StorageCorrupted) -> None:
         why = f"{error.problem}; {error.remedy}"
         known = self.stuck.get(name)
         if known is None or known.why != why:
-            logger.error("log %s cannot be followed, the others are: %s", name, error)
+            logger.error("cannot follow log %s; the others are followed: %s", name, error)
         self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)
 
     def _tell_logs(self, kinds: frozenset[str]) -> None:

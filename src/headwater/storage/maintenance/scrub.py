@@ -80,7 +80,7 @@ _PLACE = CheckedFile(
     ScrubPlace,
     newest=PLACE_FORMAT,
     checked_from=PLACE_FORMAT,
-    remedy="remove it: the scrub begins again",
+    remedy="remove it: the scrub starts again",
 )
 
 
@@ -193,7 +193,7 @@ class Scrub:
         try:
             _PLACE.write(self._directory, self.place)
         except OSError as error:
-            logger.warning("%s: the place of the scrub cannot be stored: %s", self._directory / PLACE_NAME, error)
+            logger.warning("%s: cannot store the progress of the scrub: %s", self._directory / PLACE_NAME, error)
             self._stored_at += RETRY_S
 
     def _proved(self, file: FileToProve) -> Proof | None:
@@ -203,7 +203,7 @@ class Scrub:
         except Closed:
             return None
         except StorageUnavailable as error:
-            logger.warning("%s: it cannot be proved: %s", file.path, error)
+            logger.warning("%s: cannot verify it: %s", file.path, error)
             return Proof(is_done=True, is_known=False)
 
     def _next(self) -> FileToProve | None:
@@ -246,7 +246,7 @@ class Scrub:
     def _finish_mending(self, path: Path, proof: Proof) -> None:
         assert self._mending is not None, "it was begun"
         try:
-            is_mended, why = self._mending.finish(proof), "the fetched file is not whole, or the log was closed"
+            is_mended, why = self._mending.finish(proof), "the fetched file is incomplete, or the log was closed"
         except (EventLogError, OSError) as error:
             is_mended, why = False, str(error)
         if not is_mended:
@@ -262,7 +262,7 @@ class Scrub:
 
     def _mend_later(self, path: Path, why: str) -> None:
         self._to_mend[path] = time.monotonic() + RETRY_S
-        logger.warning("%s: it cannot be mended from the home now: %s; it is tried again", path, why)
+        logger.warning("%s: cannot repair it from the home now: %s; retrying", path, why)
 
     def _is_due(self) -> bool:
         began_at = self.place.began_at
@@ -275,7 +275,7 @@ class Scrub:
         try:
             return self._files.described(path, self.place.after if follows else (0, 0))
         except (EventLogError, FileNotFoundError) as error:
-            logger.debug("%s is not proved: %s", path, error)  # META is damaged, and is proved separately
+            logger.debug("cannot verify %s: %s", path, error)  # META is damaged, and is proved separately
             return None
 
     def _finish(self, file: FileToProve, proof: Proof) -> None:
@@ -306,7 +306,7 @@ class Scrub:
         self.store()
         for each in known:
             if each not in found:
-                logger.info("%s: it is whole again (%s)", path, each.problem)
+                logger.info("%s: it is intact again (%s)", path, each.problem)
                 self._tell(NotificationType.SCRUB_MENDED, each, source=source)
                 if segment is not None:
                     segment.trust(each.first, each.last)
@@ -336,7 +336,7 @@ class Scrub:
             damaged=len(place.damaged),
             durationMs=place.ended_at - place.began_at,
         )
-        logger.info("the scrub has ended: %s", shown(place))
+        logger.info("the scrub pass has finished: %s", shown(place))
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self._directory).as_posix()
@@ -356,7 +356,7 @@ def shown(place: ScrubPlace) -> str:
     """Describe the progress or result of a pass."""
     amount = f"{place.files} files and {place.bytes} bytes were read"
     if place.unproved_bytes:
-        amount += f", {place.unproved_bytes} of them from the page cache, which proves nothing of the disk"
+        amount += f", {place.unproved_bytes} of them from the page cache, which does not verify the disk"
     return f"{amount}; {len(place.damaged)} damaged places are known"
 
 
@@ -373,7 +373,7 @@ def told(damaged: DamagedFile, *, has_home: bool) -> str:
     if f"/{INDEX}/" in damaged.path:
         return f"{what} ({damaged.problem}); the next start rebuilds it"
     if has_home and damaged.first:
-        return f"{what} ({damaged.problem}); a server that runs fetches them from the home"
+        return f"{what} ({damaged.problem}); a running server fetches them from the home"
     return f"{what} ({damaged.problem}); restore a backup (headwater restore)"
 
 
@@ -386,5 +386,5 @@ def read_place(directory: Path) -> ScrubPlace:
     except WrittenByNewer:
         raise
     except (EventLogError, OSError) as error:
-        logger.warning("%s; the scrub begins again", error)
+        logger.warning("%s; the scrub starts again", error)
         return ScrubPlace()

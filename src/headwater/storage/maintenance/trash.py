@@ -74,12 +74,12 @@ def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
     path = logs / directory
     called = _DIRECTORY.fullmatch(directory)
     if called is None or path.parent != logs:
-        raise _doubtful(path, "no log can have such a directory")
+        raise _doubtful(path, "it is not a log directory")
     if segment_paths(path / FRAMES):
         if not name:
-            raise _doubtful(path, "there are events in it, though the state says that it was never finished")
+            raise _doubtful(path, "it contains events, although its creation never finished according to the state")
         if (found := read_meta(path).name) != name.decode(errors="replace") or called[1] != found:
-            raise _doubtful(path, f"it is that of log {found!r}, though the state says that it is that of another")
+            raise _doubtful(path, f"it belongs to log {found!r}, but belongs to another according to the state")
     for each in list(path.iterdir()) if path.exists() else ():
         if each.is_dir():
             shutil.rmtree(each, ignore_errors=True)
@@ -91,4 +91,4 @@ def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
 
 
 def _doubtful(path: Path, problem: str) -> StorageCorrupted:
-    return StorageCorrupted(str(path), f"not removed: {problem}", "look at it; if it is not needed, remove it by hand")
+    return StorageCorrupted(str(path), f"not removed: {problem}", "check it and remove it by hand if it is not needed")

@@ -85,7 +85,7 @@ class IndexWorker:
                     self._end()
                 if self._is_closed:
                     raise Closed("worker")
-            return Answer("the worker process died again and again")
+            return Answer("the worker process died repeatedly")
 
     def rest(self) -> None:
         """End the process, as there is no work for a while; the next job starts another one."""

@@ -329,7 +329,7 @@ class MappedLog:
         try:
             found = os.stat(path)
         except FileNotFoundError:
-            raise StorageUnavailable(f"{path}: it is not there any more; the log was deleted") from None
+            raise StorageUnavailable(f"{path}: it no longer exists; the log was deleted") from None
         return found.st_mtime_ns, found.st_ino
 
     def _check_open(self) -> None:
@@ -341,9 +341,9 @@ def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:
     names = tuple(SCHEMA.names if columns is None else columns)
     for name in names:
         if name not in SCHEMA.names:
-            raise InvalidInput(f"{name!r} given, known are {', '.join(SCHEMA.names)}", "columns")
+            raise InvalidInput(f"expected one of {', '.join(SCHEMA.names)}, got {name!r}", "columns")
     if not names or len(set(names)) < len(names):
-        raise InvalidInput(f"{list(names)} given, one column at least is needed, and each once at most", "columns")
+        raise InvalidInput(f"expected at least one column, each at most once, got {list(names)}", "columns")
     return names
 
 

@@ -87,7 +87,7 @@ def lent(parts: Sequence[Followed], after: int, upto: int) -> Lent | None:
     except OSError as error:
         for descriptor in opened:
             os.close(descriptor)
-        raise refusal_of(error, Path(error.filename or "memory"), "the log cannot be lent") from error
+        raise refusal_of(error, Path(error.filename or "memory"), "the log's segments cannot be shared") from error
     told = [
         LentSegment(
             str(part.segment.path),
@@ -110,7 +110,7 @@ def borrowed(loan: Loan, descriptors: Sequence[int]) -> list[Followed]:
     try:
         if len(descriptors) != len(loan.segments) + 1:
             expected = len(loan.segments) + 1
-            raise StorageUnavailable(f"{expected} descriptors are expected with a loan, {len(descriptors)} came")
+            raise StorageUnavailable(f"expected {expected} descriptors of shared segments, got {len(descriptors)}")
         frames = sum(segment.frames for segment in loan.segments)
         places = np.frombuffer(_read_all(descriptors[-1], 2 * frames * _INTS.itemsize), _INTS)
         parts, at = [], 0
@@ -121,7 +121,7 @@ def borrowed(loan: Loan, descriptors: Sequence[int]) -> list[Followed]:
             at = end
         return parts
     except (OSError, ValueError) as error:
-        raise StorageUnavailable(f"what was lent cannot be mapped: {error}") from error
+        raise StorageUnavailable(f"cannot map the shared segments: {error}") from error
     finally:
         for descriptor in descriptors:
             os.close(descriptor)
@@ -153,7 +153,7 @@ class BorrowedSegment:
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """See `mapped_segment.Mapped`."""
         problem = f"events {first} to {last} are damaged ({reason})"
-        return StorageCorrupted(str(self.path), problem, "look at it where the server is (headwater check)")
+        return StorageCorrupted(str(self.path), problem, "run headwater check on the server")
 
 
 def _between(part: Followed, low: int, high: int) -> Followed:
@@ -186,7 +186,7 @@ def _bytes(numbers: Ints) -> bytes:
 def _read_all(descriptor: int, size: int) -> bytes:
     """The whole file. Raises ValueError if its size differs."""
     if (there := os.fstat(descriptor).st_size) != size:
-        raise ValueError(f"{size} bytes of places are expected, {there} came")
+        raise ValueError(f"expected {size} bytes of positions, got {there}")
     with open(descriptor, "rb", closefd=False) as file:
         file.seek(0)  # the writer left it at the end
         return file.read()

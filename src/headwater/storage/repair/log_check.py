@@ -67,9 +67,7 @@ def _check_part(path: Path, manifest: BatchManifest | None, problems: list[str],
     may_be_plain = manifest is not None and manifest.format < MANIFEST_FORMAT
     try:
         if manifest is None and is_plain(path):
-            notes.append(
-                f"{path}: there is no checksum behind it (0.1.0 wrote none): its writer is told to stage again"
-            )
+            notes.append(f"{path}: it has no checksum (0.1.0 wrote none): its writer has to stage it again")
         else:
             check_part(path, may_be_plain=may_be_plain)
     except WrittenByNewer:
@@ -225,7 +223,7 @@ def _check_segment(
     if durable >= scan.bad_number:
         report.problems.append(str(scan.damage(durable)))
     elif ends_at is None and (scan.bad is not None or not scan.is_zero_behind()):
-        report.notes.append(f"{path.name}: a torn tail behind event {segment.last}; the next start cuts it")
+        report.notes.append(f"{path.name}: a torn tail after event {segment.last}; the next start cuts it")
     report.frames += len(segment.firsts)
     for frame in frames_of(segment):
         report.events += frame.count
@@ -250,16 +248,16 @@ def _check_places(directory: Path, segment: Segment, meta: Meta, report: LogChec
     try:
         places = FramePlaces(path)
     except (OSError, ValueError) as error:
-        report.notes.append(f"{error}; the next start makes it anew")
+        report.notes.append(f"{error}; the next start rebuilds it")
         return
     hashes = np.zeros(segment.last - segment.first + 1, np.uint64)
     for frame in frames_of(segment):
         at = frame.first - segment.first
         hashes[at : at + frame.count] = hashes_of_frame(frame, meta.id_seed)
     if list(places.firsts) != list(segment.firsts) or list(places.offsets) != list(segment.offsets):
-        report.problems.append(f"{path.name}: the places of frames are not those of the segment")
+        report.problems.append(f"{path.name}: the frame positions do not match the segment")
     if not np.array_equal(places.id_hashes, hashes):
-        report.problems.append(f"{path.name}: the hashes of ids are not those of the segment")
+        report.problems.append(f"{path.name}: the id hashes do not match the segment")
 
 
 def _check_history(directory: Path, report: LogCheck) -> None:
@@ -277,12 +275,12 @@ def _check_postings(directory: Path, meta: Meta, paths: Sequence[Path], last: in
             postings = FilePostings(path)
             postings.verify()
         except (OSError, ValueError) as error:
-            report.notes.append(f"{error}; the next start makes it anew")
+            report.notes.append(f"{error}; the next start rebuilds it")
             continue
         if postings.first >= first and postings.last <= last:
             expected = _postings_of(paths, meta, postings.first, postings.last)
             if {text: list(numbers) for _, text, numbers in postings.entries()} != expected:
-                report.problems.append(f"{path.name}: the postings are not those of the events")
+                report.problems.append(f"{path.name}: the postings do not match the events")
 
 
 def _check_ids(directory: Path, report: LogCheck) -> None:
@@ -290,7 +288,7 @@ def _check_ids(directory: Path, report: LogCheck) -> None:
         try:
             id_files.load(path)
         except (OSError, ValueError) as error:
-            report.notes.append(f"{error}; the next start makes it anew")
+            report.notes.append(f"{error}; the next start rebuilds it")
 
 
 def _postings_of(paths: Sequence[Path], meta: Meta, first: int, last: int) -> dict[bytes, list[int]]:

@@ -24,10 +24,9 @@ MANIFEST_FORMAT = 3
 FORMAT_SUMMED = 3
 """From this format on it has sums."""
 UNPROVED = (
-    "the backup was made by an earlier headwater, without checksums of its files: that none is missing or was changed "
-    "cannot be proved"
+    "the backup was made by an earlier version without file checksums, so missing or changed files cannot be detected"
 )
-_REMEDY = "take another backup"
+_REMEDY = "make another backup"
 
 
 class BackupManifest(msgspec.Struct):
@@ -100,7 +99,7 @@ def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
         return
     for name in files_in(directory):
         if name not in manifest.files:
-            yield f"{directory / name}: the file is not one of the backup's"
+            yield f"{directory / name}: the file does not belong to the backup"
     for name, expected in manifest.files.items():
         try:
             found = sum_of(directory / name)

@@ -143,7 +143,7 @@ def _earlier(content: bytes) -> Meta:
 
 def _check_between(name: str, value: int, low: int, high: int) -> None:
     if not low <= value <= high:
-        raise ValueError(f"{name}: {value} given, {low} to {high} is allowed")
+        raise ValueError(f"{name}: expected {low} to {high}, got {value}")
 
 
 def _check_fits(name: str, value: str, pattern: re.Pattern[str]) -> None:
@@ -165,7 +165,7 @@ META_FILE = CheckedFile(
     earlier=_earlier,
     remedy=(
         "restore a backup (headwater restore); without one, move the log's directory away, then give the log up "
-        "(headwater check --accept-loss LOG), so that one of its name begins anew"
+        "(headwater check --accept-loss LOG), so that a new one can use its name"
     ),
     indent=2,
 )

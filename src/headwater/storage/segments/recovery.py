@@ -212,7 +212,7 @@ def recover(
         raise scan.damage(durable)
     if scan.bad is None and scan.is_zero_behind():
         return segment
-    logger.warning("%s: cutting a torn tail behind event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
+    logger.warning("%s: cutting a torn tail after event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
     return cut(segment, log_id, disk)
 
 
@@ -223,7 +223,7 @@ def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
         try:
             disk.allocate(file.fileno(), segment.size)
         except OSError as error:  # its frames stay readable; the next append begins a new segment
-            logger.warning("%s: no room behind the last event: %s", segment.path, error)
+            logger.warning("%s: no space after the last event: %s", segment.path, error)
         os.fsync(file.fileno())
     mended = Segment(segment.path, log_id)
     mended.adopt_scanned(segment)
@@ -342,7 +342,7 @@ class SegmentScan:
             raise WrittenByNewer(self.segment.path, error.form) from None
         frame.verify()
         if frame.first <= self.segment.last:
-            raise BadFrame(f"it begins with event {frame.first}, after event {self.segment.last}")
+            raise BadFrame(f"it starts with event {frame.first}, after event {self.segment.last}")
         if self.is_lost(frame.first, frame.last):
             raise BadFrame("its loss was accepted")
         before = self.segment if self.segment.events else self._before

@@ -216,7 +216,7 @@ class Segment:
         frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
         frame.verify()
         if frame.first != self.firsts[index]:
-            raise BadFrame(f"it begins with event {frame.first}, {self.firsts[index]} is expected")
+            raise BadFrame(f"it starts with event {frame.first}, expected {self.firsts[index]}")
         if index and frame.previous_crc != LEAD.unpack_from(self.buffer, self.offsets[index - 1])[1]:
             self._check_chain(index, frame)
         return frame
@@ -366,7 +366,7 @@ class Segment:
             os.truncate(self.fd if self.fd >= 0 else self.path, kept)
             self.allocated = kept
         except OSError as error:  # it only takes more space than it needs
-            logger.warning("%s: cannot be cut to its used part: %s", self.path, error)
+            logger.warning("%s: cannot truncate it to its used part: %s", self.path, error)
 
     def close(self) -> None:
         """Stop writing; the map is freed when its last reader releases it."""
@@ -383,7 +383,7 @@ class Segment:
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
             raise self.header_damaged("the header of the segment is damaged")
         if version > SEGMENT_VERSION:
-            raise WrittenByNewer(self.path, f"segment format {version}, this one knows {SEGMENT_VERSION}")
+            raise WrittenByNewer(self.path, f"segment format {version}, this version supports {SEGMENT_VERSION}")
         if found_id != self._log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
         return int(crc_seed), int(whole_upto)

@@ -50,7 +50,7 @@ PREPARED, ADOPTED = "prepared", "adopted"
 """Name prefixes of unfinished files. Each opening uses its own names: another process may still rename its files."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
 _first = attrgetter("first")
-_CANNOT_PREPARE = "the next segment cannot be made"
+_CANNOT_PREPARE = "cannot create the next segment"
 
 
 class SegmentLog(FrameLog):
@@ -333,9 +333,9 @@ class SegmentLog(FrameLog):
     def _write_heads(self, fd: int, staged: AdoptedFile, first: int) -> None:
         found = os.fstat(fd)
         if (found.st_dev, found.st_ino) != staged.inode or found.st_size != staged.end:
-            raise NotAdopted(staged.path, "it is another file than the one that was looked at")
+            raise NotAdopted(staged.path, "it is not the file that was checked")
         if found.st_nlink != 1:
-            raise NotAdopted(staged.path, "it has another name besides")
+            raise NotAdopted(staged.path, "it has another hard link")
         try:
             make_private(fd, self._directory)  # like files made here
             header = segment_header(self._log_id, first, self.crc_seed, whole_upto=staged.frames[-1][1].last)
@@ -401,7 +401,7 @@ class SegmentLog(FrameLog):
         try:
             preparing.start()
         except RuntimeError as error:  # no thread available: it is made when needed
-            logger.warning("the next segment is not prepared ahead: %s", error)
+            logger.warning("cannot preallocate the next segment: %s", error)
         else:
             self._preparing = preparing
 
@@ -411,7 +411,7 @@ class SegmentLog(FrameLog):
             self._prepare(self._next_size())
         except (DiskFull, OSError) as error:
             if isinstance(error, DiskFull) or error.errno in NO_SPACE:
-                logger.warning("no room for the next segment: %s", error)
+                logger.warning("no space for the next segment: %s", error)
             else:
                 logger.error("no next segment: %s", refusal_of(error, self._directory, _CANNOT_PREPARE))
         except EventLogError as error:

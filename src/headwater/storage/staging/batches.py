@@ -116,7 +116,7 @@ class Staging:
         check_writer(writer)
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
             if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= BATCH_MAX:
-                raise InvalidInput(f"{show(value)} given, 0 to {BATCH_MAX} is allowed", name)
+                raise InvalidInput(f"expected 0 to {BATCH_MAX}, got {show(value)}", name)
         from ...formats.arrow.schema import check_schema
 
         check_schema(schema)
@@ -162,7 +162,7 @@ class Staging:
         try:
             yield
         except FileNotFoundError as error:
-            raise StorageUnavailable(f"{error.filename}: it is not there any more; the log was deleted") from None
+            raise StorageUnavailable(f"{error.filename}: it no longer exists; the log was deleted") from None
         except OSError as error:
             raise refusal_of(error, self.directory, "nothing can be staged", size) from error
 
@@ -178,7 +178,7 @@ class OpenStage:
             if (directory / MANIFEST_NAME).exists():
                 return
             if (directory / GIVEN_UP_NAME).exists():
-                raise InvalidInput("it was given up; stage under another number", "batch")
+                raise InvalidInput("it was discarded; stage under another number", "batch")
             directory.mkdir(parents=True, exist_ok=True)
             self._temporary = directory / f"{id}.{os.urandom(4).hex()}.tmp"
             parts = staging._segments(directory, id, writer)
@@ -268,7 +268,7 @@ def read_manifest(directory: Path) -> BatchManifest | None:
     except FileNotFoundError:
         return None
     if directory.parts[-2:] != (writer_hash(manifest.writer), str(manifest.batch)):
-        raise MANIFEST_FILE.damaged(directory / MANIFEST_NAME, "it is that of another batch")
+        raise MANIFEST_FILE.damaged(directory / MANIFEST_NAME, "it belongs to another batch")
     return manifest
 
 
@@ -291,7 +291,7 @@ def check_stages(directory: Path, stages: Sequence[str]) -> None:
         if not _is_stage(stage) or not (part_path(directory, stage).exists() or has_segments(directory, stage)):
             raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
         if stage in seen:
-            raise InvalidInput(f"{show(stage)} is there twice", f"stages[{index}]")
+            raise InvalidInput(f"{show(stage)} occurs twice", f"stages[{index}]")
         seen.add(stage)
 
 

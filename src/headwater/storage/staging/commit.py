@@ -152,11 +152,11 @@ def discard_staged(log: LocalLog, directory: Path, writer: str, batch: int, *, g
 
 def _check_arguments(batch: int, stages: Sequence[str], on_duplicate: str) -> None:
     if not isinstance(batch, int) or isinstance(batch, bool) or not 0 <= batch <= BATCH_MAX:
-        raise InvalidInput(f"{show(batch)} given, 0 to {BATCH_MAX} is allowed", "batch")
+        raise InvalidInput(f"expected 0 to {BATCH_MAX}, got {show(batch)}", "batch")
     if on_duplicate not in ("fail", "skip"):
-        raise InvalidInput(f'{show(on_duplicate)} given, "fail" or "skip" is allowed', "on_duplicate")
+        raise InvalidInput(f'expected "fail" or "skip", got {show(on_duplicate)}', "on_duplicate")
     if isinstance(stages, str):
-        raise InvalidInput(f"a list of stages is expected, {show(stages)} given", "stages")
+        raise InvalidInput(f"expected a list of stages, got {show(stages)}", "stages")
 
 
 def _applied(log: LocalLog, writer: str, batch: int) -> Committed | None:
@@ -271,7 +271,7 @@ def _commit_all(
 ) -> Committed:
     """Append the rows of a frozen batch that are not in the log yet, then remove its files."""
     if condition is not None:
-        raise InvalidInput("the commit of that batch began without a condition", "condition")
+        raise InvalidInput("the commit of that batch started without a condition", "condition")
     folder = batches.batch_directory(directory, manifest.writer, manifest.batch)
     state = log.writer(manifest.writer)
     rows = state.rows if state is not None and state.batch == manifest.batch else 0

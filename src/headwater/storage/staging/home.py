@@ -85,7 +85,7 @@ class StagedAtHome:
                 os.fsync(file.fileno())
             for each in (folder, *folder.parents[:3]):
                 sync_directory(each)
-        logger.info("%s: a commit that another server began is gone on with", folder)
+        logger.info("%s: continuing a commit that another server started", folder)
         return True
 
     def begun(self, writer: str) -> list[int]:
@@ -103,7 +103,7 @@ class StagedAtHome:
         try:
             self._home.forget_batch(self._key, _name(folder))
         except EventLogError as error:
-            logger.warning("%s: its copy in the home stays for now: %s", folder, error)
+            logger.warning("%s: cannot remove its copy from the home yet: %s", folder, error)
 
     def drop(self, folder: Path) -> None:
         """Give up its commit, so that no server resumes it. Raises StorageUnavailable, NotPrimary."""

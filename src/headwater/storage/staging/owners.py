@@ -44,7 +44,7 @@ def claim(log_directory: Path, writer: str, user: str) -> str | None:
     path = _path(log_directory, writer)
     if (found := _read(path)) is not None or not user:
         return None if found is None else found.user
-    with refusing(log_directory, "the writer's name cannot be kept"), exclusively(log_directory):
+    with refusing(log_directory, "cannot store the writer's name"), exclusively(log_directory):
         if (found := _read(path)) is not None:  # another process was faster
             return found.user
         path.parent.mkdir(exist_ok=True)
@@ -92,10 +92,10 @@ def _read(path: Path) -> _Owner | None:
     try:
         content = path.read_bytes()
         if not checksum_fits(content):
-            raise ValueError("the checksum does not fit")
+            raise ValueError("the checksum does not match")
         return json_decoder(_Owner).decode(content)
     except FileNotFoundError:
         return None
     except ValueError as error:
-        remedy = "remove the file: the name is then that of the next user who writes under it"
+        remedy = "remove the file: the name then belongs to the next user who writes with it"
         raise StorageCorrupted(str(path), f"unreadable: {error}", remedy) from None

@@ -19,7 +19,7 @@ from ...formats.files.summed_file import SummedFile
 PART_SUFFIX = ".arrow"
 PART_MAGIC = b"HWSTAGE1"
 """Follows the Arrow file; the last four bytes are the CRC32C of everything before them."""
-STAGE_AGAIN = "discard the batch, and stage it again (rows that are in the log already come again in the same order)"
+STAGE_AGAIN = "discard the batch and stage it again (rows already in the log must come in the same order)"
 _TRAILER_BYTES = len(PART_MAGIC) + 4
 _PIECE_BYTES = 1024 * 1024
 """The bytes to verify at once: other threads run in between."""
@@ -55,13 +55,13 @@ def check_part(path: Path, *, may_be_plain: bool = False) -> None:
     with _mapped(path) as content:
         if _is_plain(content):
             if not may_be_plain:
-                raise damaged_part(path, "there is no checksum behind it (0.1.0 wrote none)")
+                raise damaged_part(path, "it has no checksum (0.1.0 wrote none)")
             return
         crc = 0
         for start in range(0, content.size - 4, _PIECE_BYTES):
             crc = google_crc32c.extend(crc, content.slice(start, min(_PIECE_BYTES, content.size - 4 - start)))
         if crc != int.from_bytes(content.slice(content.size - 4).to_pybytes(), "little"):
-            raise damaged_part(path, "the checksum does not fit")
+            raise damaged_part(path, "the checksum does not match")
 
 
 def is_plain(path: Path) -> bool:

@@ -205,16 +205,16 @@ def _check_bodies(directory: Path, table: Table) -> None:
         content = mapped_segment(path, segment)
         for frame in segment.frames:
             if extended_crc(0, body_of(content, frame, table.room)) != frame.crc:
-                raise damaged_part(path, f"the checksum of the frame at {frame.offset} does not fit")
+                raise damaged_part(path, f"the checksum of the frame at {frame.offset} does not match")
 
 
 def mapped_segment(path: Path, segment: StagedSegment) -> pa.Buffer:
     """Map a whole file. Raises StorageCorrupted if it is missing or its length differs."""
     try:
         if path.stat().st_size != segment.end:
-            raise damaged_part(path, f"it has {path.stat().st_size} bytes, and was staged with {segment.end}")
+            raise damaged_part(path, f"it has {path.stat().st_size} bytes, but was staged with {segment.end}")
     except FileNotFoundError:
-        raise damaged_part(path, "it is not there") from None
+        raise damaged_part(path, "it is missing") from None
     with pa.memory_map(str(path)) as file:
         return file.read_buffer()
 

@@ -50,8 +50,8 @@ class Patient:
             return future.result()
         if future.cancel():
             raise StorageUnavailable(
-                f"{self._name}: an earlier change is not answered yet",
-                reason="where changes are committed to does not answer; try again later",
+                f"{self._name}: an earlier change is not confirmed yet",
+                reason="the home does not answer; try again later",
             )
         self._unknown.add(future)
         future.add_done_callback(self._landed)
@@ -77,7 +77,7 @@ class Patient:
         if (error := future.exception()) is None:
             self._has_landed.set()
         else:
-            logger.warning("%s: a change whose outcome was not known: %s", self._name, error)
+            logger.warning("%s: a change with an unknown outcome: %s", self._name, error)
         self._unknown.discard(future)
 
     def _run(self) -> None:

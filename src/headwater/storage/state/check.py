@@ -72,9 +72,9 @@ def _notes(directory: Path, state: StateStore) -> Iterator[str]:
         yield f"{path}: the state does not know this directory; remove it if you need nothing from it"
     witness = witness_path(directory / STATE_NAME)
     if not witness.exists():
-        yield f"{STATE_NAME} is of 0.1.0, which has no checksums in it; the next start adds them"
+        yield f"{STATE_NAME} was written by 0.1.0, without checksums; the next start adds them"
     elif None in read_slots(witness):
-        yield f"{witness.name}: one of its two slots cannot be read; the next change writes it anew"
+        yield f"{witness.name}: one of its two slots cannot be read; the next change rewrites it"
 
 
 def copy_files(source: Path, target: Path) -> None:
@@ -92,7 +92,7 @@ def copy_files(source: Path, target: Path) -> None:
                     shutil.copyfile(each, copy)
         if [_stamp(each) for each, _ in pairs] == before:
             return
-    raise StorageUnavailable(f"{source}: it changes all the time; try again when nobody changes it")
+    raise StorageUnavailable(f"{source}: it keeps changing; try again when there are no changes")
 
 
 def _pairs(source: Path, target: Path) -> list[tuple[Path, Path]]:

@@ -56,7 +56,7 @@ def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | Re
     """
     refuse_foreign(directory)
     refuse_missing(directory)
-    with refusing(directory, "the data directory cannot be made"):
+    with refusing(directory, "cannot create the data directory"):
         make_directory(directory)
     if is_locked:
         return open_journaled(directory, fatal=_told)
@@ -87,8 +87,8 @@ def refuse_missing(directory: Path) -> None:
     """Raises StorageCorrupted if a data directory has logs but no state, or one that is being replaced."""
     path = directory / STATE_NAME
     if (directory / ACCEPTED).exists():
-        remedy = "do that again, and it will be finished: headwater check --accept-state-loss"
-        raise StorageCorrupted(str(path), f"{ACCEPTED} was to take its place, but that was interrupted", remedy)
+        remedy = "finish it with headwater check --accept-state-loss"
+        raise StorageCorrupted(str(path), f"{ACCEPTED} was to replace it, but that was interrupted", remedy)
     if not path.exists() and not (directory / JOURNAL).exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
@@ -137,7 +137,7 @@ def lock_directory(directory: Path) -> HeldLock:
 def refuse_partial(directory: Path) -> None:
     """Raises StorageUnavailable if a directory is an unfinished backup or restore."""
     if (directory / PARTIAL).exists():
-        raise StorageUnavailable(f"{directory}: a backup or restore that was interrupted; remove it, and begin again")
+        raise StorageUnavailable(f"{directory}: an interrupted backup or restore; remove it and start again")
 
 
 def has_data(directory: Path) -> bool:
@@ -184,7 +184,8 @@ def refuse_foreign(directory: Path) -> None:
         raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
     if is_foreign:
         raise StorageUnavailable(
-            f"{directory}: no data directory (it holds {show(others[0])}); --data names one, or an empty directory"
+            f"{directory}: no data directory (it holds {show(others[0])}); give a data "
+            f"directory or an empty directory with --data"
         )
 
 

@@ -20,7 +20,7 @@ from .last_confirmed import REMEDY, make_witness, read_witness
 
 STATE_NAME = "state.sqlite"
 """The file, in the data directory."""
-_CANNOT_USE = "what the server must remember cannot be read or written"
+_CANNOT_USE = "the server's state cannot be read or written"
 PLAIN_SCHEMA_VERSION = 1
 """The schema of 0.1.0: no guards and no witness."""
 ACCEPTED = "state.accepted"
@@ -74,18 +74,20 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
     confirmed = read_witness(witness).serial if witness.exists() else 0  # before the state, which others may change
     if not path.exists() or not path.stat().st_size:
         if confirmed and not has_journal:
-            raise StorageCorrupted(str(path), f"it is gone, but change {confirmed} of it was confirmed", REMEDY)
+            raise StorageCorrupted(str(path), f"it is missing, but change {confirmed} of it was confirmed", REMEDY)
         return Proven(0)
     _roll_back(path)
     with translating(path), closing(rows.read_only(path)) as connection:
         version = rows.schema_version(connection)
         if version > rows.SCHEMA_VERSION:
-            raise WrittenByNewer(path, f"schema {version}, this one knows {rows.SCHEMA_VERSION}")
+            raise WrittenByNewer(path, f"schema {version}, this version supports {rows.SCHEMA_VERSION}")
         if version >= rows.GUARDED_VERSION:
             serial = _prove_guarded(path, connection, has_journal)
             return Proven(version, serial, rows.journal_of(connection))
         if confirmed:
-            problem = f"it is of schema {version}, but change {confirmed} of a newer one was confirmed: all is lost"
+            problem = (
+                f"it has schema {version}, but change {confirmed} with a newer schema was confirmed: everything is lost"
+            )
             raise StorageCorrupted(str(path), problem, REMEDY)
         return Proven(_prove_plain(path, connection))
 
@@ -117,7 +119,7 @@ def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
         raise StorageCorrupted(str(path), "; ".join(problems), REMEDY)
     tables = _tables(connection)
     if tables not in ([], ["entry"]):
-        raise StorageCorrupted(str(path), f"tables {', '.join(tables)} are there, but no schema version", REMEDY)
+        raise StorageCorrupted(str(path), f"tables {', '.join(tables)} exist, but there is no schema version", REMEDY)
     return PLAIN_SCHEMA_VERSION if tables else 0
 
 

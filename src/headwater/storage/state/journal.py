@@ -239,7 +239,7 @@ class Journal:
         """Drop the records below that number. Raises DiskFull, StorageUnavailable."""
         meta = self.meta.changed(first_retained=below, known_from=below)
         self.check_lock()
-        with refusing(self.directory, "the beginning of the journal cannot be forgotten"):
+        with refusing(self.directory, "cannot remove the start of the journal"):
             with_ballast(self.directory.parent, partial(meta.write, self.directory))
             self.meta = meta
             self.frames.trim(below)
@@ -269,7 +269,7 @@ class Journal:
             self._disk.check()
             self.meta.write(self.directory)
         except (StorageUnavailable, OSError) as error:
-            logger.warning("%s: its end could not be stored: %s", self.directory, error)
+            logger.warning("%s: cannot store its end: %s", self.directory, error)
 
 
 @contextmanager
@@ -395,7 +395,7 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
     """
     meta = read_meta(directory)
     if meta.first_retained > after + 1:
-        problem = f"it begins with record {meta.first_retained}, and {after + 1} is wanted"
+        problem = f"it starts with record {meta.first_retained}, and {after + 1} is required"
         raise StorageCorrupted(str(directory), problem, REMEDY)
     segments = [Segment(path, bytes.fromhex(meta.segments_id)) for path in segment_paths(directory / FRAMES)]
     before: Segment | None = None

@@ -83,7 +83,7 @@ class Snapshotting:
         first, end, digest, entries = self.to_prove
         try:
             if digest_of(self._journal, first, end, entries) != digest:
-                problem = f"the records {first} to {end} do not make the state that its image has: nothing is unlinked"
+                problem = f"the records {first} to {end} do not give the state of its image: no files are removed"
                 raise StorageCorrupted(str(self._journal.directory), problem, REMEDY)
         except BaseException:
             self.to_prove = None
@@ -96,7 +96,7 @@ class Snapshotting:
         first, self.to_prove = self.to_prove.first, None
         self._journal.forget(first)
         self._begin_above = self._journal.bytes * 2 + GROWTH_BYTES_MIN
-        logger.info("%s: it begins with record %d now", self._journal.directory, first)
+        logger.info("%s: it now starts with record %d", self._journal.directory, first)
 
 
 def record_of(entry: Entry) -> EntryRecord:
@@ -148,7 +148,7 @@ def replay(image: SqliteState, written: Iterable[Written]) -> int:
             image.apply(pending.values(), last, had_users)
             pending.clear()
         if isinstance(record, JournalSnapshot) and record.digest != image.digest:
-            problem = f"up to record {last} of the journal it makes other entries than those that were there then"
+            problem = f"up to record {last} of the journal it gives different entries than at the time"
             raise StorageCorrupted(str(image.path), problem, REMEDY)
     if last != image.serial:
         image.apply(pending.values(), last, had_users)

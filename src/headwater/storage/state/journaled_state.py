@@ -51,7 +51,7 @@ def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Con
                 where = self.journal.directory
                 logger.critical("%s: writing failed, the content of the disk is unknown: %s", where, error)
                 self._fatal(f"the state: writing failed: {error}")
-                raise refusal_of(error, self.journal.directory, "the journal cannot be written") from error
+                raise refusal_of(error, self.journal.directory, "cannot write the journal") from error
 
     return safe
 
@@ -112,7 +112,7 @@ class JournalState(StateStore):
         self, kind: str, key: str, value: bytes, expected_version: int | None = None, *, is_durable: bool = True
     ) -> int:
         if not (isinstance(kind, str) and isinstance(key, str) and isinstance(value, bytes)):
-            raise TypeError(f"{kind!r}, {key!r} and {type(value).__name__} given, two texts and bytes are allowed")
+            raise TypeError(f"expected two strings and bytes, got {kind!r}, {key!r} and {type(value).__name__}")
         version = self._expect(kind, key, expected_version) + 1
         records: list[Record] = [EntryRecord(kind, key, version, value)]
         if kind == USER_KIND and not self._had_users:
@@ -221,7 +221,7 @@ class JournalState(StateStore):
                 self._pending.clear()
         except EventLogError as error:  # nothing is lost: the journal has it
             if not self._has_warned:
-                logger.error("%s; it follows when it can", error)
+                logger.error("%s; retrying", error)
             self._has_warned = True
             return
         self._pending_bytes, self._is_applied, self._has_warned = 0, True, False
@@ -297,7 +297,7 @@ class JournalState(StateStore):
             if self._is_applied and self.image.digest == snapshot.digest:
                 self.journal.forget(snapshot.first)
         except EventLogError as error:  # it only stays longer than needed
-            logger.warning("%s: its beginning is kept until the next snapshot: %s", self.journal.directory, error)
+            logger.warning("%s: its start is kept until the next snapshot: %s", self.journal.directory, error)
 
     def _write(self, records: Sequence[Record], is_durable: bool = True) -> None:
         if self.journal.is_following:

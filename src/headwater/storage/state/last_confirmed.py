@@ -82,12 +82,12 @@ def read_witness(path: Path) -> Testimony:
     except FileNotFoundError:
         raise StorageCorrupted(str(path), "the file is missing", REMEDY) from None
     if not told:
-        raise StorageCorrupted(str(path), "neither of its two slots can be read", REMEDY)
+        raise StorageCorrupted(str(path), "neither of its two slots is readable", REMEDY)
     return max(told)
 
 
 REMEDY = (
-    "restore a backup (headwater restore), or take what is left of the state for all there was: "
+    "restore a backup (headwater restore), or accept the remaining state as complete: "
     "headwater check --accept-state-loss"
 )
 """The remedy if the state cannot be trusted."""

@@ -56,7 +56,7 @@ def accept_state_loss(directory: Path) -> list[str]:
     refuse_foreign(directory)
     if not any((directory / name).exists() for name in (STATE_NAME, JOURNAL, LOGS, ACCEPTED)):
         raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
-    with closing(lock_directory(directory)), refusing(directory, "a new state cannot be made"):
+    with closing(lock_directory(directory)), refusing(directory, "cannot create a new state"):
         if not (directory / ACCEPTED).exists():
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)  # from an interrupted start
             try:
@@ -68,7 +68,7 @@ def accept_state_loss(directory: Path) -> list[str]:
             sync_directory(directory)
         told = _put_in_place(directory, directory / ACCEPTED)
         SqliteState(directory / STATE_NAME).close()
-        return [*told.given_up, f"whatever else was lost; the old files are in {directory / told.aside}"]
+        return [*told.given_up, f"everything else was lost; the old files are in {directory / told.aside}"]
 
 
 def _prepare(directory: Path, new: Path) -> None:
@@ -151,7 +151,7 @@ def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str],
         for order in ("ASC", "DESC"):  # rows unreachable from one end may be reachable from the other
             try:
                 if (version := schema_version(connection)) > SCHEMA_VERSION:
-                    raise WrittenByNewer(path, f"schema {version}, this one knows {SCHEMA_VERSION}")
+                    raise WrittenByNewer(path, f"schema {version}, this version supports {SCHEMA_VERSION}")
                 if is_plain(connection):
                     return {entry[:2]: entry for entry in plain_entries(connection)}, [], None, hurt
                 for row in all_rows(connection, order):

@@ -36,7 +36,7 @@ from .sqlite_state import SqliteState
 logger = logging.getLogger("headwater.storage")
 
 UNFINISHED_IMAGE = "state-new.sqlite"
-_CANNOT_MAKE = "the state cannot be opened"
+_CANNOT_MAKE = "cannot open the state"
 
 
 def open_journaled(
@@ -56,7 +56,7 @@ def open_journaled(
     """
     if homed is None and home_of(directory) is not None:
         raise StorageUnavailable(
-            f"{directory} is the copy of a home, which alone may change it: ask its primary, or start it with --home",
+            f"{directory} is the copy of a home and can only change through it: use its primary, or start with --home",
             reason="this is a copy; ask the primary",
         )
     opening = _Opening(directory, disk or Disk(), clock or shown_ms)
@@ -90,7 +90,7 @@ class _Opening:
             problems.append(f"{error.path}: {error.problem}")
             if proven is None or proven.serial < confirmed or not proven.journal:
                 if proven is not None and not proven.journal:
-                    problems.append(f"{self._image_path} is not the image of this journal, but of none")
+                    problems.append(f"{self._image_path} is not the image of any journal")
                 elif proven is not None:
                     problem = f"ends with {proven.serial}, but change {confirmed} was confirmed: some are lost"
                     problems.append(f"{self._image_path} {problem}")
@@ -114,7 +114,7 @@ class _Opening:
             journal = self._copied_journal(homed)
         except (CopyOutlived, StorageCorrupted) as error:
             homed.give_up(self._journal_path, str(error))
-            logger.warning("%s; the journal is fetched whole", error)
+            logger.warning("%s; fetching the whole journal", error)
             self._aside([self._journal_path])
             make_copy(self._journal_path, homed.home, self._clock)
             journal = self._copied_journal(homed)
@@ -148,12 +148,12 @@ class _Opening:
         problem, home = None, home_of(self._directory)
         if home is not None:
             if home != homed.home.incarnation:
-                problem = f"it is of the home {home[:64]!r}, this one is {homed.home.incarnation}"
+                problem = f"it belongs to the home {home[:64]!r}, this one is {homed.home.incarnation}"
         elif self._journal_path.exists() or self._image_path.exists() or any((self._directory / LOGS).glob("*")):
-            problem = "it has logs of its own"
+            problem = "it has its own logs"
         if problem is not None:
             raise StorageUnavailable(
-                f"{self._directory} is no copy of this home: {problem}; name an empty directory for the copy"
+                f"{self._directory} is not a copy of this home: {problem}; use an empty directory for the copy"
             )
 
     def _proven(self) -> tuple[Proven | None, list[str]]:
@@ -180,7 +180,7 @@ class _Opening:
                     image.close()
                     problems.append(f"{error.path}: {error.problem}")
             elif proven is not None:
-                problems.append(f"{self._image_path} ends before the journal begins")
+                problems.append(f"{self._image_path} ends before the journal starts")
             return self._image_from(journal, problems)
         except BaseException:
             journal.close()
@@ -198,7 +198,7 @@ class _Opening:
         sync_directory(self._directory)
         self._remove_unfinished_image()
         self.mended.append(
-            f"{'; '.join(problems)}: it is made anew from the journal, which has all that was confirmed{aside}"
+            f"{'; '.join(problems)}: rebuilding it from the journal, which has every confirmed change{aside}"
         )
         return SqliteState(self._image_path, has_journal=True)
 
@@ -206,7 +206,7 @@ class _Opening:
         """A journal rebuilt from the image, which has everything confirmed."""
         aside = self._aside([self._journal_path])
         self.mended.append(
-            f"{'; '.join(problems)}: it is made anew from {STATE_NAME}, which has all that was confirmed{aside}"
+            f"{'; '.join(problems)}: rebuilding it from {STATE_NAME}, which has every confirmed change{aside}"
         )
         return self._journal_from(SqliteState(self._image_path, has_journal=True, proven=proven))
 
@@ -233,7 +233,7 @@ class _Opening:
             os.rename(path, aside / path.name)
         sync_directory(aside)
         sync_directory(self._directory)
-        return f"; what was there is in {aside}"
+        return f"; the old files are in {aside}"
 
     def _remove_unfinished_image(self) -> None:
         for each in files_of(self._directory / UNFINISHED_IMAGE):

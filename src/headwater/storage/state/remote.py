@@ -114,17 +114,21 @@ class StateSocket:
             call = msgpack_decoder(_Call).decode(_receive(peer, CALL_BYTES_MAX))
             _send(peer, msgspec.msgpack.encode(self._answer(call)))
         except Exception as error:  # a bad peer only loses its own call
-            logger.warning("%s: a call was given up: %s", self._path, error)
+            logger.warning("%s: a call was abandoned: %s", self._path, error)
 
     def _answer(self, call: _Call) -> _Answer:
         if call.name not in _CALLS:
-            return _refused(StorageUnavailable(f"the server knows no call {call.name!r}; use its own version"))
+            return _refused(
+                StorageUnavailable(f"the server knows no call {call.name!r}; use the same version as the server")
+            )
         try:
             result = getattr(self._state, call.name)(*call.positional, **call.named)
         except EventLogError as error:
             return _refused(error)
         except Exception as error:  # whatever the call contains, the server goes on
-            return _refused(StorageUnavailable(f"the server cannot take the call: {error}; use its own version"))
+            return _refused(
+                StorageUnavailable(f"the server cannot take the call: {error}; use the same version as the server")
+            )
         return _Answer(list(result) if call.name == "items" else result)
 
 
@@ -169,7 +173,7 @@ class RemoteState(StateStore):
     def _call(self, name: str, kind: type[_T], *positional: Any, **named: Any) -> _T:
         call = msgspec.msgpack.encode(_Call(name, list(positional), named))
         if len(call) > CALL_BYTES_MAX:
-            raise StorageUnavailable(f"a call of {len(call)} bytes, at most {CALL_BYTES_MAX} are allowed")
+            raise StorageUnavailable(f"the call has {len(call)} bytes, at most {CALL_BYTES_MAX} are allowed")
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as peer:
             peer.settimeout(PATIENCE_S * 2)
             try:
@@ -181,7 +185,7 @@ class RemoteState(StateStore):
                 problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
                 raise StorageUnavailable(
                     f"{self._path.parent}: in use by another process, which does not answer on {SOCKET} ({problem}): "
-                    "it starts, stops, or is of another version; try again, or stop it first"
+                    "it is starting, stopping, or has another version; try again, or stop it first"
                 ) from None
         if answer.error:
             raise _error(answer)
@@ -234,7 +238,7 @@ def _exactly(peer: socket.socket, length: int) -> bytes:
     while length:
         part = peer.recv(min(length, 1 << 20))
         if not part:
-            raise ConnectionError("it ended in the middle")
+            raise ConnectionError("it was cut off")
         parts.append(part)
         length -= len(part)
     return b"".join(parts)

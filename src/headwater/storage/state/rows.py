@@ -114,7 +114,7 @@ def examine(connection: sqlite3.Connection) -> Examined:
             return Examined(_NOTHING, 0, problems)
         schema = [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema ORDER BY name")]
         if schema != [ENTRIES, SUMMARY]:
-            return Examined(_NOTHING, 0, ["the tables are not declared as they should be"])
+            return Examined(_NOTHING, 0, ["the tables are not declared as expected"])
         return _examine_rows(connection)
     finally:
         connection.execute("ROLLBACK")
@@ -129,7 +129,7 @@ def all_rows(connection: sqlite3.Connection, order: str = "ASC") -> Iterable[tup
 
 def damage_of(kind: object, key: object) -> str:
     """The description of an unsound row."""
-    return f"the entry of kind {kind!r} and key {key!r} is not what was put"
+    return f"the entry of kind {kind!r} and key {key!r} is not what was stored"
 
 
 _NOTHING = summary_of(0, 0, 0)
@@ -148,7 +148,7 @@ def _examine_rows(connection: sqlite3.Connection) -> Examined:
     if len(found) != 1 or not found[0].is_sound:
         return Examined(_NOTHING, count, [*problems, "the summary is damaged"])
     if not problems and found[0].digest != summary_of(0, total, 0).digest:
-        problems.append("some entries are missing, or have come back: the rows are not those that were last written")
+        problems.append("some entries are missing or outdated: the rows are not the ones last written")
     return Examined(found[0], count, problems)
 
 

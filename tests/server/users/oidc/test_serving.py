@@ -166,7 +166,7 @@ def test_while_the_issuer_is_down_a_token_is_not_wrong(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--oidc-issuer", "http://id.example.org", "--oidc-audience", "x"], "an https:// URL is allowed"),
+        (["--oidc-issuer", "http://id.example.org", "--oidc-audience", "x"], "expected an https:// URL"),
         (["--oidc-issuer", "https://id.example.org"], "oidc.audience: missing"),
         (["--oidc-issuer", "https://i.example.org", "--oidc-audience", "x", "--oidc-algorithms", "HS256"], "RS256"),
     ],

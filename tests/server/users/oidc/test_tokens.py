@@ -339,7 +339,7 @@ def test_an_issuer_takes_an_audience_and_the_extra(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("url", ["http://id.example.org", "ftp://x", "https://", "https://a:b@x/", "id.example.org", 7])
 def test_keys_come_over_https_or_from_loopback(url: object) -> None:
-    with pytest.raises(ValueError, match="given, a"):
+    with pytest.raises(ValueError, match="expected a"):
         secure_url(url)
     assert secure_url("http://127.0.0.1:80/x") and secure_url("https://id.example.org/realms/a")
 
@@ -347,5 +347,5 @@ def test_keys_come_over_https_or_from_loopback(url: object) -> None:
 def test_roles_are_read_from_a_list_and_from_a_variable() -> None:
     assert roles("writers=read,append:o-*,admins=all:*") == ("writers=read,append:o-*", "admins=all:*")
     for wrong in (["writers"], ["=read:x"], ["a=fly:x"]):
-        with pytest.raises(ValueError, match="given, "):
+        with pytest.raises(ValueError, match="expected "):
             roles(wrong)

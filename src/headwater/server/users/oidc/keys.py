@@ -55,7 +55,7 @@ class IssuerKey:
         if not algorithm.startswith(FAMILIES[str(self.key.key_type)]):
             return f"algorithm {algorithm!r} is not of a key of type {self.key.key_type}"
         if self.algorithm not in (None, algorithm):
-            return f"algorithm {algorithm!r} given, only {self.algorithm!r} is allowed with this key"
+            return f"expected algorithm {self.algorithm!r} for this key, got {algorithm!r}"
         return None
 
 
@@ -101,18 +101,18 @@ class IssuerKeys:
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             self._problem = cut(f"{type(error).__name__}: {error}", 300)
             known = fields(issuer=self._settings.issuer, problem=self._problem, keys=len(self._keys))
-            logger.warning("the issuer's keys cannot be fetched; those that are known go on", extra=known)
+            logger.warning("cannot fetch the issuer's keys; the known ones stay valid", extra=known)
         finally:
             self._task = None
 
     async def _keys_url(self) -> str:
         if self._settings.keys_url is not None:
             return self._settings.keys_url
-        assert self._settings.issuer is not None, "without an issuer there are no keys"
+        assert self._settings.issuer is not None, "no issuer is configured"
         issuer = self._settings.issuer.removesuffix("/")
         found = _decoded(await self._fetch(f"{issuer}/.well-known/openid-configuration"))
         if found.get("issuer") != self._settings.issuer:  # OpenID Connect Discovery, 4.3
-            raise ValueError(f"its discovery document is of issuer {show(found.get('issuer'))}")
+            raise ValueError(f"its discovery document names the issuer {show(found.get('issuer'))}")
         return secure_url(found.get("jwks_uri"))
 
 
@@ -125,7 +125,7 @@ def keys_of(document: bytes) -> dict[str | None, IssuerKey]:
             kid = each.get("kid")
             found[kid if isinstance(kid, str) else None] = key
     if not found:
-        raise ValueError("its document of keys has none that can be used (RSA of 2048 to 8192 bits, EC, Ed25519)")
+        raise ValueError("its JWKS document has no usable key (RSA of 2048 to 8192 bits, EC, Ed25519)")
     return found
 
 

@@ -28,7 +28,7 @@ def secure_url(value: object) -> str:
     except ValueError:
         is_secure = is_whole = False
     if not (is_secure and is_whole):
-        raise ValueError(f"{show(given)} given, an https:// URL is allowed (on loopback http:// as well)")
+        raise ValueError(f"expected an https:// URL (http:// only on loopback), got {show(given)}")
     return given
 
 
@@ -46,7 +46,7 @@ def roles_of(given: tuple[str, ...]) -> Mapping[str, tuple[Grant, ...]]:
     for each in given:
         role, equals, grant = each.partition("=")
         if not equals or not role.strip():
-            raise ValueError(f"{show(each)} given, ROLE=RIGHTS:PATTERN is allowed, like writers=read,append:orders-*")
+            raise ValueError(f"expected ROLE=RIGHTS:PATTERN such as writers=read,append:orders-*, got {show(each)}")
         try:
             grants[role.strip()] = (*grants.get(role.strip(), ()), read_grant(grant.strip()))
         except InvalidInput as error:
@@ -72,7 +72,7 @@ def algorithms(value: object) -> tuple[str, ...]:
     """Parses a list of signature algorithms."""
     found = texts(value)
     if not found or not set(found) <= set(ALGORITHMS):
-        raise ValueError(f"{show(value)} given, a list of {', '.join(ALGORITHMS)} is allowed")
+        raise ValueError(f"expected a list of {', '.join(ALGORITHMS)}, got {show(value)}")
     return found
 
 
@@ -84,37 +84,37 @@ _text: Reader[str | None] = text
 class Oidc:
     """Logins by tokens (JWT) of an OpenID Connect issuer, besides users with passwords."""
 
-    issuer: str | None = setting(None, _url, "issuer whose tokens log in (its URL); takes the extra [oidc]")
+    issuer: str | None = setting(None, _url, "URL of the issuer whose tokens are accepted; requires the extra [oidc]")
     """The issuer whose tokens log in: its URL, as in their `iss`. Its keys are found by
     `ISSUER/.well-known/openid-configuration`. Turns [logins by tokens](../guides/operations.md#tokens-of-an-issuer) on;
     needs the extra `[oidc]`.
     """
-    audience: str | None = setting(None, _text, "what the claim aud of a token must name; needed with oidc.issuer")
+    audience: str | None = setting(None, _text, "required value of the aud claim; required with oidc.issuer")
     """What the claim `aud` of a token must be, or contain. There is no default: a token made for another service must
     not log in here.
     """
-    keys_url: str | None = setting(None, _url, "where the issuer's keys are (JWKS), if its discovery does not say it")
+    keys_url: str | None = setting(
+        None, _url, "URL of the issuer's keys (JWKS), if its discovery document does not have it"
+    )
     """Where the issuer's keys are (JWKS). Default: as the issuer's discovery document says."""
-    user_claim: str = setting("sub", text, "claim that has the user's name")
+    user_claim: str = setting("sub", text, "claim with the user name")
     """The claim with the user's name: `sub`, or one such as `preferred_username` or `azp`, if `sub` is not a valid user
     name.
     """
-    rights_claim: str = setting("headwater", text, "claim that has the user's grants or roles")
+    rights_claim: str = setting("headwater", text, "claim with the user's grants or roles")
     """The claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
     `realm_access.roles` is the claim `roles` in the claim `realm_access`, unless a claim has that whole name.
     """
-    roles: tuple[str, ...] = setting((), roles, "what the values of oidc.rights_claim stand for: ROLE=GRANT")
+    roles: tuple[str, ...] = setting((), roles, "grants for values of oidc.rights_claim: ROLE=GRANT")
     """The grants of roles in the claim: `writers=read,append:orders-*`; repeat a role for each grant. With any role,
     values are names of roles, and others are ignored; without, they are grants.
     """
     algorithms: tuple[str, ...] = setting(
-        ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"signatures that count, of {', '.join(ALGORITHMS)}"
+        ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"accepted signature algorithms, from {', '.join(ALGORITHMS)}"
     )
-    leeway_ms: int = setting(
-        30_000, duration_ms(0, 300_000), "how far the issuer's clock may be off, for exp, nbf and iat"
-    )
+    leeway_ms: int = setting(30_000, duration_ms(0, 300_000), "tolerated clock difference for exp, nbf and iat")
     keys_age_ms: int = setting(
-        3_600_000, duration_ms(10_000, 7 * 86_400_000), "how old keys may be before they are fetched again"
+        3_600_000, duration_ms(10_000, 7 * 86_400_000), "maximum age of keys before they are fetched again"
     )
     """How old keys may be before they are fetched again, besides when a token names an unknown key. If the issuer does
     not answer, the last keys stay in use.

@@ -91,9 +91,9 @@ class TokenLogins:
         try:
             user = self._user(self._claims(credentials.secret))
             if user.name in names:
-                raise WrongToken(f"user {user.name} has an account here, and can only log in with that")
+                raise WrongToken(f"user {user.name} has an account here and must log in with it")
             if credentials.name not in ("", user.name):
-                raise WrongToken(f"it is of user {user.name}, and was given as the password of another")
+                raise WrongToken(f"it belongs to user {user.name}, but was given as the password of another user")
         except WrongToken as refused:
             logger.warning("a token was refused", extra=fields(problem=cut(str(refused), 200)))
             return None
@@ -125,7 +125,7 @@ class TokenLogins:
             header = jwt.get_unverified_header(token)
             algorithm, kid = header.get("alg"), header.get("kid")
             if algorithm not in self._settings.algorithms:
-                raise WrongToken(f"algorithm {algorithm!r} is none of oidc.algorithms")
+                raise WrongToken(f"algorithm {algorithm!r} is not in oidc.algorithms")
             if (key := self.keys.find(kid)) is None:
                 raise KeyUnknown
             if (problem := key.why_not(algorithm)) is not None:
@@ -167,7 +167,7 @@ class TokenLogins:
                 try:
                     found.append(read_grant(each))
                 except InvalidInput as error:
-                    logger.warning("a grant of a token is ignored", extra=fields(problem=error))
+                    logger.warning("ignored a grant of a token", extra=fields(problem=error))
         return tuple(dict.fromkeys(found))
 
     def _remember(self, digest: bytes, user: User) -> None:
@@ -201,13 +201,13 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 def check_settings(settings: Oidc) -> None:
     """Raises InvalidConfiguration: logins by tokens lack a setting."""
     if settings.audience is None:
-        problem = "missing; it is what tokens for this server have in aud, and needed with oidc.issuer"
+        problem = "missing; required with oidc.issuer: the value of aud in tokens for this server"
         raise InvalidConfiguration(problem, "oidc.audience")
     try:
         import cryptography
         import jwt
     except ImportError:
-        problem = f"logins by tokens need the extra [oidc], which is not installed: {how_to_install('oidc')}"
+        problem = f"logins with tokens require the extra [oidc], which is not installed: {how_to_install('oidc')}"
         raise InvalidConfiguration(problem, "oidc.issuer") from None
     del jwt, cryptography
 

@@ -27,7 +27,7 @@ def check_target(target: str) -> Path:
     check_local(target, "--to", "a directory")
     path = Path(target).absolute()
     if path.exists():
-        raise InvalidInput(f"{path} is there already; an export makes a new directory", "--to")
+        raise InvalidInput(f"{path} already exists; an export creates a new directory", "--to")
     return path
 
 
@@ -76,7 +76,7 @@ class NewDirectory:
                 raise
             is_taken = False
         if is_taken:
-            raise InvalidInput(f"another export makes {self.target} at present", "--to")
+            raise InvalidInput(f"another export is writing {self.target} now", "--to")
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,7 +1,7 @@
-"""Write the events of a log into a directory of Parquet, NDJSON or CSV files.
+"""Export the events of a log to a directory of Parquet, NDJSON or CSV files.
 
-The directory appears when it is complete, with a manifest that says which events it covers. Each format holds all
-that an event has: `headwater pipeline import` makes the same events of it, but for CSV with columns of payloads.
+The directory appears when it is complete, with a manifest of the exported events. Every format is lossless: `headwater
+pipeline import` recreates the same events, except from CSV with payload columns.
 """
 
 from __future__ import annotations
@@ -32,30 +32,28 @@ MANIFEST_VERSION = 1
 class Export(Selection):
     """What to write, and where to."""
 
-    to: str = option("The directory to make.", metavar="DIR")
-    format: Literal["parquet", "ndjson", "csv"] = option("What its files hold.", default="parquet")
+    to: str = option("The directory to create.", metavar="DIR")
+    format: Literal["parquet", "ndjson", "csv"] = option("Format of the files.", default="parquet")
     partition_by: Literal["none", "date", "type"] = option(
-        "A directory for each day of recording, or for each type.", default="none"
+        "One directory per recording day or per event type.", default="none"
     )
-    flatten: bool = option("Payloads of JSON as columns too, `payload_NAME`.", default=False)
+    flatten: bool = option("Also write fields of JSON payloads as columns `payload_NAME`.", default=False)
     payload_schema: str | None = option("Their columns, such as 'total double, lines array<string>'.  [default: found "
                                         "by looking at all payloads]", default=None, metavar="COLUMNS")  # fmt: skip
     compression: Literal["zstd", "snappy", "gzip", "none"] | None = option(
         "Of the files.  [default: zstd for Parquet, else none]", default=None
     )
-    events_per_step: int = option("So many events are written between two looks at whether to stop.",
+    events_per_step: int = option("Number of events between checks for a stop request.",
                                   default=2_000_000, minimum=1)  # fmt: skip
 
     def __post_init__(self) -> None:
         Selection.__post_init__(self)
         if self.flatten and self.format == "ndjson":
-            raise InvalidInput(
-                "lines of NDJSON have the payload as it is; flatten goes with parquet and csv", "--flatten"
-            )
+            raise InvalidInput("NDJSON contains the payload unchanged; use flatten with parquet or csv", "--flatten")
         if self.payload_schema is not None and not self.flatten:
-            raise InvalidInput("it goes with --flatten", "--payload-schema")
+            raise InvalidInput("requires --flatten", "--payload-schema")
         if self.format != "parquet" and self.compression not in (None, "none", "gzip"):
-            raise InvalidInput(f"{self.format} takes gzip or none, {self.compression!r} given", "--compression")
+            raise InvalidInput(f"{self.format} supports gzip or none, got {self.compression!r}", "--compression")
 
     @property
     def packing(self) -> str:
@@ -145,7 +143,7 @@ class _Writing:
             return None
         if options.payload_schema is not None:
             return payload_schema(options.payload_schema)
-        self._run.say("export: looking at the payloads for their columns")
+        self._run.say("export: scanning the payloads for their columns")
         events = options.events(self._spark, self._run, bounds, columns="data")
         return self._run.step(self._spark, lambda: found_schema(events))
 

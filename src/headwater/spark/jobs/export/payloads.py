@@ -23,7 +23,7 @@ def payload_schema(ddl: str) -> StructType:
     except InvalidInput:
         raise
     except Exception as error:
-        problem = f"columns such as `total double, lines array<string>` are expected, {ddl!r} given"
+        problem = f"expected columns such as `total double, lines array<string>`, got {ddl!r}"
         raise InvalidInput(problem, "--payload-schema") from error
 
 
@@ -35,7 +35,7 @@ def found_schema(events: DataFrame) -> StructType:
     said = row[0] if row is not None else None
     if not said or not said.startswith("OBJECT<") or said == "OBJECT<>":
         raise InvalidInput(
-            "the payloads are no JSON objects of one kind; name columns with --payload-schema", "--flatten"
+            "the payloads are not JSON objects with a common schema; give columns with --payload-schema", "--flatten"
         )
     return _checked(StructType.fromDDL(_as_ddl(said)[len("STRUCT<") : -1]))
 
@@ -53,11 +53,11 @@ def _checked(schema: DataType) -> StructType:
     from pyspark.sql.types import StructType
 
     if not isinstance(schema, StructType):
-        raise InvalidInput("names of columns with their types are expected", "--payload-schema")
+        raise InvalidInput("expected column names with their types", "--payload-schema")
     seen: dict[str, str] = {}
     for name in schema.fieldNames():
         if (other := seen.setdefault(name.lower(), name)) != name:
-            problem = f"{other!r} and {name!r} differ in capitals only; name the columns with --payload-schema"
+            problem = f"{other!r} and {name!r} differ only in case; give columns with --payload-schema"
             raise InvalidInput(problem, "--flatten")
     return schema
 

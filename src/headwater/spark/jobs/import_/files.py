@@ -83,12 +83,14 @@ def find_files(given: Sequence[str]) -> list[Path]:
             matching = [path] if path.is_file() else [Path(name) for name in sorted(glob.glob(each, recursive=True))]
             meant = [file for file in matching if file.is_file()]
         if not meant:
-            raise InvalidInput(f"no file is found as {show(each)}{_nearest_file(path)}", "--file")
+            raise InvalidInput(f"no file matches {show(each)}{_nearest_file(path)}", "--file")
         found |= dict.fromkeys(file.absolute() for file in meant)
     by_name: dict[str, Path] = {}
     for path in found:
         if (other := by_name.setdefault(path.name, path)) != path:
-            problem = f"{other} and {path} have the same name, from which sources are made; import them one by one"
+            problem = (
+                f"{other} and {path} have the same file name, from which the source is derived; import them one by one"
+            )
             raise InvalidInput(f"{problem}, each with its own --source", "--file")
     return list(found)
 
@@ -149,7 +151,7 @@ def _parquet(file: InputFile) -> InputFile:
                 pa.array([], schema.field(name).type).cast(EVENT_SCHEMA.field(name).type)
             except pa.ArrowException:
                 given, wanted = schema.field(name).type, EVENT_SCHEMA.field(name).type
-                raise InvalidInput(f"column {name}: {wanted} is expected, {given} given") from None
+                raise InvalidInput(f"column {name}: expected {wanted}, got {given}") from None
     return replace(file, header=tuple(schema.names))
 
 

@@ -1,8 +1,8 @@
 """Load files of events into a log, in bulk.
 
-CSV, NDJSON, CloudEvents, OCEL and Parquet, packed with gzip or not, with the columns and ids of `headwater import`:
-what one of the two has imported, the other does not import again. Stopped or killed at any time, and started again, it
-goes on where it was. Rows that are no events are kept as a table, with the reason, and the others are imported.
+Reads CSV, NDJSON, CloudEvents, OCEL and Parquet, optionally compressed with gzip, with the columns and ids of
+`headwater import`, so events imported by either are not imported again by the other. It can be killed and restarted at
+any time. Invalid rows are written to a table with the reason; the others are imported.
 """
 
 from __future__ import annotations
@@ -43,39 +43,43 @@ UNEXPECTED_MAX = 100
 class Import:
     """What to load, and where to."""
 
-    file: tuple[str, ...] = option("A file, a directory, or a pattern such as 'day-*.csv'; may be repeated. All "
-                                   "machines of Spark must be able to read it.", metavar="FILE")  # fmt: skip
-    log: str = option("The log that gets the events.", metavar="LOG")
+    file: tuple[str, ...] = option("A file, a directory, or a pattern such as 'day-*.csv'. Repeatable. All "
+                                   "Spark workers must be able to read it.", metavar="FILE")  # fmt: skip
+    log: str = option("The target log.", metavar="LOG")
     format: Literal["csv", "ndjson", "cloudevents", "ocel", "parquet"] | None = option(
         "What the files hold.  [default: guessed]", default=None
     )
-    create: bool = option("Create the log if it is not there.", default=False)
+    create: bool = option("Create the log if it does not exist.", default=False)
     source: str | None = option("The source of events that name none.  [default: the file's name]", default=None)
     partition: int | None = option("The partition to append to.", default=None, minimum=0)
     type_column: str | None = option("Tables: the event type.  [default: guessed by name]", default=None,
                                      metavar="COLUMN")  # fmt: skip
     time_column: str | None = option("Tables: the event's time.  [default: guessed by name]", default=None,
                                      metavar="COLUMN")  # fmt: skip
-    time_format: str | None = option("Tables: as of strptime.  [default: ISO 8601 or seconds since 1970]",
+    time_format: str | None = option("Tables: strptime format of the time.  [default: ISO 8601 or seconds since 1970]",
                                      default=None, metavar="FORMAT")  # fmt: skip
     id_column: str | None = option("Tables: the event's id.  [default: derived from file, row and place]",
                                    default=None, metavar="COLUMN")  # fmt: skip
-    tag: tuple[str, ...] = option("Tables: a column that becomes a tag; may be repeated.", default=(),
+    tag: tuple[str, ...] = option("Tables: a column that becomes a tag. Repeatable.", default=(),
                                   metavar="COLUMN[=KEY]")  # fmt: skip
     delimiter: str | None = option("CSV.  [default: guessed from the first line]", default=None, metavar="CHARACTER")
-    quarantine: str = option("Where rows that are no events are kept, as Parquet.", default="quarantine",
+    quarantine: str = option("Where to write invalid rows, as Parquet.", default="quarantine",
                              metavar="DIR")  # fmt: skip
-    bad_rows_max: int | None = option("Stop when there are more of them.  [default: never]", default=None, minimum=0)
-    batch_size: str = option("About so much of the files is committed together, such as 32m.", default="32m",
+    bad_rows_max: int | None = option(
+        "Stop above this number of invalid rows.  [default: never]", default=None, minimum=0
+    )
+    batch_size: str = option("Approximate size of a batch, such as 32m.", default="32m",
                              metavar="SIZE")  # fmt: skip
-    work: str | None = option("Where packed files are unpacked for the time of the import.  [default: the system's "
+    work: str | None = option("Where to unpack compressed files during the import.  [default: the system's "
                               "temporary directory]", default=None, metavar="DIR")  # fmt: skip
 
     def __post_init__(self) -> None:
         if self.source is not None and len(self.file) > 1:
-            raise InvalidInput("a source is for one file: it is part of its events' identity", "--source")
+            raise InvalidInput(
+                "a source can only be given for one file: it is part of the events' identity", "--source"
+            )
         if self.delimiter is not None and len(self.delimiter) != 1:
-            raise InvalidInput(f"one character is expected, {self.delimiter!r} given", "--delimiter")
+            raise InvalidInput(f"expected one character, got {self.delimiter!r}", "--delimiter")
         for file in self.file:
             check_file(file, "--file")
         for directory, flag in ((self.quarantine, "--quarantine"), (self.work, "--work")):
@@ -89,13 +93,13 @@ class Import:
         try:
             return size(self.batch_size)
         except ValueError:
-            raise InvalidInput(f"a size such as 32m is expected, {self.batch_size!r} given", "--batch-size") from None
+            raise InvalidInput(f"expected a size such as 32m, got {self.batch_size!r}", "--batch-size") from None
 
     def files(self) -> list[InputFile]:
         """The inspected files. Raises InvalidInput."""
         found = find_files(self.file)
         if self.source is not None and len(found) > 1:
-            raise InvalidInput(f"a source is for one file, and there are {len(found)}", "--source")
+            raise InvalidInput(f"a source can only be given for one file, got {len(found)}", "--source")
         return [look_at(path, self.format, self._mapping()) for path in found]
 
     def _mapping(self) -> TableMapping:
@@ -120,8 +124,8 @@ def plan(options: Import, run: Run) -> list[str]:
     return [
         *(f"read {file.said()}" for file in files[:20]),
         *([f"and {len(files) - 20:,} more files"] if len(files) > 20 else []),
-        f"append the events to {state}, in the order of the files, those that it has already left out",
-        f"keep rows that are no events in {options.quarantine}",
+        f"append the events to {state}, in the order of the files, skipping existing ones",
+        f"write invalid rows to {options.quarantine}",
     ]
 
 
@@ -132,7 +136,7 @@ def _state(client: BulkClient, options: Import, run: Run) -> str:
     except LogNotFound:
         if not options.create:
             raise
-        return f"log {options.log!r} on {run.server.url}, which is not there and will be created"
+        return f"log {options.log!r} on {run.server.url}, which does not exist and will be created"
 
 
 def run(spark: SparkSession, options: Import, run: Run) -> Summary:
@@ -181,9 +185,9 @@ class _Loading:
         done = -1 if state is None else state.batch if state.is_complete else state.batch - 1
         self._has_events = self._had_events(state)
         if state is not None and state.is_ended:
-            self._run.say("import: all of it is done already, by an earlier run")
+            self._run.say("import: already completed by an earlier run")
         elif done >= 0:
-            self._run.say(f"import: {done + 1} batches of it are done already, by an earlier run")
+            self._run.say(f"import: {done + 1} batches were already imported by an earlier run")
         sizes = {file.name: os.path.getsize(file.path) for file in files}
         self._run.expect(sum(sizes.values()), self._options.batch_bytes())
         ending = None
@@ -256,7 +260,7 @@ class _Loading:
         """Raises InvalidInput if no row at all was an event: that is a wrong column or format, not an odd row."""
         if not self._has_events and (bad := count_bad_rows(self._quarantine, self._key)):
             raise InvalidInput(
-                f"none of {bad:,} rows is an event; look at the reasons in {self._quarantine}, give --format or "
+                f"none of {bad:,} rows is a valid event; see the reasons in {self._quarantine}, give --format or "
                 "the columns, then run it again",
                 "--file",
             )
@@ -265,7 +269,7 @@ class _Loading:
         self._unexpected += count_unexpected(self._quarantine, self._key, batch)
         if self._unexpected >= UNEXPECTED_MAX:
             raise InvalidInput(
-                f"{self._unexpected:,} rows failed for a reason that is not in the rows: report what stands in "
+                f"{self._unexpected:,} rows failed for a reason outside of the rows: report the contents of "
                 f"{self._quarantine}",
                 "--file",
             )
@@ -274,6 +278,7 @@ class _Loading:
         most = self._options.bad_rows_max
         if most is not None and (bad := count_bad_rows(self._quarantine, self._key)) > most:
             raise InvalidInput(
-                f"{bad:,} rows are no events, {most:,} are allowed; look at {self._quarantine}, then run it again",
+                f"{bad:,} rows are not events, at most {most:,} are allowed; see "
+                f"{self._quarantine}, then run the import again",
                 "--bad-rows-max",
             )

@@ -230,7 +230,7 @@ def _elements(piece: FilePiece, content: bytes) -> list[msgspec.Raw]:
     try:
         return msgspec.json.decode(content, type=list[msgspec.Raw])
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise InvalidInput(f"no array of CloudEvents in JSON: {error}", piece.file.name) from None
+        raise InvalidInput(f"not a JSON array of CloudEvents: {error}", piece.file.name) from None
 
 
 def _ocel(piece: FilePiece) -> Read:
@@ -374,7 +374,7 @@ def _plain(value: object) -> datetime | timedelta | str:
     if isinstance(value, timedelta):
         pandas_duration: Any = value
         return _iso_duration(pandas_duration.value) if pandas_duration.nanoseconds else pandas_duration.to_pytimedelta()
-    raise TypeError(f"a value of {type(value).__name__} has no form in JSON")
+    raise TypeError(f"a value of {type(value).__name__} cannot be represented in JSON")
 
 
 def _iso_duration(ns: int) -> str:

@@ -1,16 +1,15 @@
-"""Measure Cloud Native Events: numbers in windows, or how long resources were in which state.
+"""Measure Cloud Native Events: numbers in windows, or the time that resources spent in states.
 
-With --measure values: average, minimum, maximum and count of every metric of every resource, in windows of event time.
-With --measure states: for how many seconds of every window a resource was in each of its states (LOCKED, HOLDOVER,
-FREERUN and what others there are), and how often it entered them. A state lasts until the resource tells another one.
+--measure values: average, minimum, maximum and count of every metric of every resource, in windows of event time.
+--measure states: seconds of every window that a resource spent in each state (such as LOCKED, HOLDOVER, FREERUN), and
+how often it entered the state. A state lasts until the resource reports another one.
 
-The time is that of the notification. A window is reported when it is over and --late has passed, by the newest time of
-any notification; it is never reported again. A number that comes later is left out; a state that comes later, and is
-the newest of its resource, counts from the first open window on. Windows that are open at the end of a run with --once
-are reported by a later run.
+Times are those of the notifications. A window is reported once, when it is over and --late has passed by the newest
+time of any notification. Later numbers are dropped; a later state that is the newest of its resource counts from the
+first open window on. Windows left open by --once are reported by a later run.
 
-Windows are appended to a Delta table, each once, whatever happens in between; without a table they are lines of JSON on
-stdout, where some may be repeated after a crash.
+Windows are appended to a Delta table, each exactly once; without a table they are JSON lines on stdout, where some may
+repeat after a crash.
 """
 
 from __future__ import annotations
@@ -39,20 +38,20 @@ class Metrics:
     """What to measure, how finely, and where to."""
 
     log: str = option("The log with the notifications.", metavar="LOG")
-    measure: Literal["values", "states"] = option("Numbers, or the durations of states.", default="values")
+    measure: Literal["values", "states"] = option("Aggregate numbers, or durations of states.", default="values")
     window: str = option("The length of a window, such as 30s, 5m or 1h.", default="1m", metavar="DURATION")
-    late: str = option("How late a notification may come to count.", default="1m", metavar="DURATION")
-    table: str | None = option("The directory of a Delta table; a new one is made.  [default: lines of JSON on stdout]",
+    late: str = option("How late a notification may arrive and still count.", default="1m", metavar="DURATION")
+    table: str | None = option("Directory of the Delta table; created if missing.  [default: lines of JSON on stdout]",
                                default=None, metavar="DIR")  # fmt: skip
     query: str | None = option("Only events that match, such as 'tag=node:node1'.", default=None, metavar="QUERY")
-    start: str = option("Where a new checkpoint begins: earliest, latest, or a number.", default="earliest",
+    start: str = option("Where a new checkpoint starts: earliest, latest or a number.", default="earliest",
                         metavar="POSITION")  # fmt: skip
-    events_per_batch: int = option("At most so many events in a batch.", default=100_000, minimum=1)
+    events_per_batch: int = option("Maximum number of events per batch.", default=100_000, minimum=1)
 
     def __post_init__(self) -> None:
         check_log_name(self.log)
         if self.window_ms < 1:
-            raise InvalidInput(f"more than 0 is expected, {self.window!r} given", "window")
+            raise InvalidInput(f"expected a duration above 0, got {self.window!r}", "window")
         _ = self.late_ms
         if self.table is not None:
             check_directory(self.table, "table")
@@ -91,13 +90,13 @@ def plan(options: Metrics, run: Run) -> list[str]:
     which = f"events that match {options.query}" if options.query else "events"
     what = {
         "values": "average, minimum, maximum and count of each metric of each resource",
-        "states": "how long each resource was in which state",
+        "states": "time that each resource spent in each state",
     }
     where = "as lines of JSON to stdout" if options.table is None else f"to table {Path(options.table).absolute()}"
     return [
         run.server.log_line(info),
         f"read {which}, at most {options.events_per_batch:,} in a batch; "
-        f"a new checkpoint begins at {options.start}; {run.checkpoint} says whether it is new",
+        f"a new checkpoint starts at {options.start}; {run.checkpoint} shows whether it is new",
         f"{what[options.measure]}, in windows of {options.window}",
         f"write a window {where} when it is over by {options.late}",
         run.until,
@@ -153,7 +152,7 @@ class Writing:
             sys.stdout.flush()
         elif rows.num_rows:
             query = windows.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-            assert query is not None, "Spark says which query it is"
+            assert query is not None, "Spark provides the query id"
             append(Path(self._options.table).absolute(), rows, self._options.definition(), query, batch)
 
 
@@ -169,4 +168,4 @@ def _duration_ms(given: str, where: str) -> int:
     try:
         return duration_ms(given)
     except ValueError:
-        raise InvalidInput(f"a duration such as 30s, 5m or 1h is expected, {given!r} given", where) from None
+        raise InvalidInput(f"expected a duration such as 30s, 5m or 1h, got {given!r}", where) from None

@@ -28,7 +28,7 @@ def check(path: Path, definition: Mapping[str, str]) -> None:
     """Raises NotAMetricsTable if there is a table of something else, or any other file."""
     if not is_table(path):
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise NotAMetricsTable(str(path), "a new table needs an empty directory, and there are other files")
+            raise NotAMetricsTable(str(path), "a new table needs an empty directory, but there are other files")
         return
     _check_definition(path, Table(path, NotAMetricsTable), definition)
 
@@ -66,7 +66,7 @@ def _write(path: Path, rows: pa.Table, definition: Mapping[str, str], batch: int
     files = [_new_file(path, rows.cast(pa.schema(table.schema.to_arrow())))] if rows.num_rows else []
     sync([path / file.path for file in files], path)
     if not table.commit(files, {_TRANSACTION: batch}):
-        raise NotAMetricsTable(str(path), "another run writes into it too")
+        raise NotAMetricsTable(str(path), "another run also writes to it")
 
 
 def _new_file(path: Path, rows: pa.Table) -> AddAction:
@@ -85,12 +85,12 @@ def _timestamp(found: pa.Scalar) -> str:
 
 
 def _check_definition(path: Path, table: Table, asked: Mapping[str, str]) -> None:
-    table.warn_if_unproved("begin a new table, with a new checkpoint, to have one that is proved")
+    table.warn_if_unproved("start a new table with a new checkpoint to get a verified one")
     there = table.configuration
     for name, value in asked.items():
         found = there.get(_PREFIX + name)
         if found is None:
-            raise NotAMetricsTable(str(path), "the Delta table there is not one of metrics")
+            raise NotAMetricsTable(str(path), "the Delta table there is not a metrics table")
         if found != value:
-            hint = "; go on with its checkpoint, or give another table" if name == "query" else ""
-            raise NotAMetricsTable(str(path), f"it was made with {name} {found!r}, not {value!r}{hint}")
+            hint = "; continue with its checkpoint, or give another table" if name == "query" else ""
+            raise NotAMetricsTable(str(path), f"it was created with {name} {found!r}, not {value!r}{hint}")

@@ -80,7 +80,7 @@ def _begins(months: range, stride: int) -> Iterator[int]:
 
 WIDTH = 1000
 LEFT, RIGHT = 56, 8
-PART = "not whole: it is longer than what was looked at"
+PART = "incomplete: it extends beyond the selected range"
 
 
 def svg(width: int, height: int, title: str, body: str, css_class: str = "") -> str:

@@ -100,7 +100,7 @@ def settings_of(info: LogInfo) -> list[tuple[str, str]]:
     return [
         ("events are kept", " or ".join(kept) or "for ever"),
         ("partitions", f"{settings.partitions}{by}"),
-        ("ids are unique", f"over the newest {horizon:,}" if horizon else "over all that is retained"),
+        ("ids are unique", f"over the newest {horizon:,}" if horizon else "over all retained events"),
         ("largest event", words.size(settings.event_bytes_max)),
     ]
 

@@ -1,7 +1,6 @@
-"""Make a page that shows a log: one HTML file with its charts, which needs nothing else.
+"""Create a self-contained HTML page with charts of a log.
 
-Rates and types over time, tags, sizes, hours of the week, the states of resources, consumers and gaps. Open it with any
-browser, print it, or send it to somebody.
+It shows rates and types over time, tags, sizes, hours of the week, states of resources, consumers and gaps.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ class Report(Selection):
 
     to: str = option("The HTML file to write.", metavar="FILE")
     time: Literal["event", "recorded"] | None = option(
-        "Which times count.  [default: the events' own, if nearly all have one]", default=None
+        "Which times to use.  [default: event times if nearly all events have one]", default=None
     )
-    overwrite: bool = option("Replace the file if it is there.", default=False)
+    overwrite: bool = option("Replace the file if it exists.", default=False)
     states: str | None = option("The key of a tag whose values are shown over time, with event types as states.  "
                                 "[default: only Cloud Native Events]", default=None, metavar="KEY")  # fmt: skip
 
     def __post_init__(self) -> None:
         Selection.__post_init__(self)
         if self.states is not None and check_tag_key(self.states):
-            raise InvalidInput(f"the key of a tag is expected, {show(self.states)} given", "--states")
+            raise InvalidInput(f"expected the key of a tag, got {show(self.states)}", "--states")
         check_file(self.to, "--to")
         check_place(self.path, overwrite=self.overwrite)
 
@@ -62,7 +61,7 @@ EXAMPLES = (
 
 def plan(options: Report, run: Run) -> list[str]:
     """See headwater.spark.jobs."""
-    return [options.line(run), f"write a page about them to {options.path}"]
+    return [options.line(run), f"write a report to {options.path}"]
 
 
 def run(spark: SparkSession, options: Report, run: Run) -> Summary:

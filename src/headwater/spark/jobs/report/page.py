@@ -16,7 +16,7 @@ from .facts import Facts, TagFacts
 from .palette import OTHER, PLAIN, STATES, palette
 from .words import WEEKDAYS, count, duration, number, share, short, size, text
 
-AXES = {"time": "by the events’ own time", "recorded_at": "by time of recording"}
+AXES = {"time": "by event time", "recorded_at": "by recording time"}
 TABLE_ROWS = 400
 UNIQUE_TAGS, UNIQUE_SHARE = 20, 0.8
 """For a key with at least so many tags, and so many values per tag, no value is shown."""
@@ -65,7 +65,7 @@ def _header(facts: Facts) -> str:
 
 def _lead(facts: Facts) -> str:
     if not facts.events:
-        return "There is no event in it."
+        return "It has no events."
     top = facts.types[0]
     most = f"Most are <b>{short(top.type, 60)}</b> ({share(top.events, facts.events)})."
     if facts.types_total == 1:
@@ -85,7 +85,7 @@ def _furthest_behind(facts: Facts) -> str:
 
 
 def _nothing(facts: Facts) -> str:
-    return _card("Nothing to show", "<p>There are no events to make charts of.</p>") + _readers(facts) + _storage(facts)
+    return _card("Nothing to show", "<p>There are no events to chart.</p>") + _readers(facts) + _storage(facts)
 
 
 # Sections.
@@ -103,13 +103,14 @@ def _rates(facts: Facts) -> str:
     ]
     part = ""
     if shown.last_is_part:
-        rows[-1][0] += " (not whole)"
+        rows[-1][0] += " (incomplete)"
         part = (
-            f" The last {duration(bucket)}, veiled, are not whole: what was looked at ends {words.time(facts.last_ms)}."
+            f" The last {duration(bucket)}, veiled, are incomplete: the selected range "
+            f"ends {words.time(facts.last_ms)}."
         )
     outside = ""
     if facts.outside:
-        outside = f" {count(facts.outside, 'event')} without a time, or far outside of this, are not shown."
+        outside = f" {count(facts.outside, 'event')} without a time or far outside this range are not shown."
     return _card(
         "Events over time",
         legend
@@ -148,9 +149,9 @@ def _tags(facts: Facts) -> str:
             f"<p>{count(tag.tags, 'tag')}, {values}</p>{_ranking(tag.top, 26, 'no value')}</section>"
         )
     named = ", ".join(f"{short(tag.key, 26)} ({count(tag.values, 'value')})" for tag in unique)
-    more = f'<p class="more">Nearly every event has a value of its own: {named}.</p>' if unique else ""
+    more = f'<p class="more">Nearly every event has a unique value: {named}.</p>' if unique else ""
     shown = f'<div class="boxes">{"".join(boxes)}</div>' if boxes else ""
-    return _card("Tags", shown + more, "The most used keys, and their top values.")
+    return _card("Tags", shown + more, "The most frequent keys and values.")
 
 
 def _is_nearly_unique(tag: TagFacts) -> bool:
@@ -207,15 +208,15 @@ def _states(facts: Facts) -> str:
         for span in resource.spans
     ]
     left = facts.resources_total - len(facts.resources)
-    more = f" Those that changed most; {count(left, 'more resource')} not shown." if left > 0 else ""
+    more = f" The ones that changed most; {count(left, 'more resource')} not shown." if left > 0 else ""
     common = charts.common_prefix([resource.name for resource in facts.resources])
-    prefix = f" All names begin with {common}" if common else ""
+    prefix = f" All names start with {common}" if common else ""
     return _card(
         "States over time",
         _legend([(state, classes[state]) for state in states] + [(count(others, "other state"), OTHER)] * bool(others))
         + charts.timeline(facts.resources, from_ms, to_ms, classes, "The state of each resource over time")
         + _details(["resource", "state", "from (UTC)", "for"], rows),
-        f"A row for each resource.{prefix}{more}",
+        f"One row per resource.{prefix}{more}",
     )
 
 
@@ -229,8 +230,8 @@ def _readers(facts: Facts) -> str:
         f'<td class="time">{duration(max(0, facts.made_ms - consumer.seen_ms))} ago</td></tr>'
         for consumer in facts.consumers
     )
-    table = _wide_table(["consumer", "", "behind", "acknowledged", "last heard of"], rows)
-    return _card("Consumers", table, f"How many events of {facts.head:,} each has still before it.")
+    table = _wide_table(["consumer", "", "behind", "acknowledged", "last seen"], rows)
+    return _card("Consumers", table, f"Number of events of {facts.head:,} that each has not processed.")
 
 
 def _storage(facts: Facts) -> str:
@@ -240,7 +241,7 @@ def _storage(facts: Facts) -> str:
         *facts.settings,
     ]
     if facts.missing == 0:
-        pairs.append(("gaps", "none: each number from the first to the last has its event"))
+        pairs.append(("gaps", "none: every number from the first to the last has an event"))
     elif facts.missing > 0:
         some = ", ".join(f"{a:,}" if a == b else f"{a:,}–{b:,}" for a, b in facts.gaps)
         pairs.append(("gaps", f"{count(facts.missing, 'number')} without an event: {some}"))
@@ -257,7 +258,7 @@ def _storage(facts: Facts) -> str:
 
 
 def _footer(facts: Facts) -> str:
-    return f"<footer>Made {words.time(facts.made_ms)} UTC by Headwater. Times are UTC.</footer>"
+    return f"<footer>Created {words.time(facts.made_ms)} UTC by Headwater. Times are UTC.</footer>"
 
 
 # Parts.
@@ -308,6 +309,6 @@ def _details(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
     more = f'<p class="more">and {count(len(rows) - TABLE_ROWS, "more row")}</p>' if len(rows) > TABLE_ROWS else ""
     return (
-        f'<details><summary>The same as a table</summary><div class="wide"><table><thead><tr>{head}</tr></thead>'
+        f'<details><summary>Show as a table</summary><div class="wide"><table><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>{more}</details>"
     )
