@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from headwater.core import LogSettings
-from headwater.core.errors import NotPrimary, StorageCorrupted, StorageUnavailable
+from headwater.client import Server as RemoteServer
+from headwater.client import connect
+from headwater.core import Event, LogSettings
+from headwater.core.errors import EventLogError, NotPrimary, StorageCorrupted, StorageUnavailable
 from headwater.core.mark import Mark
 from headwater.homes.migration import MovedIn, move_in, move_out, origin_of
 from headwater.homes.postgres.foundation import found
@@ -24,14 +27,16 @@ from headwater.storage.home.copy_file import COPY_NAME
 from headwater.storage.maintenance.worker import IndexWorker, do
 from headwater.storage.segments import segment_log
 from headwater.storage.state import journal_snapshot
+from tests.ports import free_ports
 from tests.server.starting import start
+from tests.waiting import eventually
 
 from ..storage.builders import change, columns, event, newest
 from .postgres_server import fresh_home, shared_server
 from .test_engine import Server, add, contents
 from .test_following import Replica
 from .test_history import check_exact
-from .test_servers import command
+from .test_servers import Member, command
 
 KILLED = [
     sys.executable,
@@ -428,3 +433,42 @@ def test_one_server_becomes_three_again_in_the_same_database(url: str, tmp_path:
     server = Server(url, tmp_path / "b")
     assert contents(server.orders) == [b"0", b"1", b"2", b"3", b"4", b"5"]
     server.close()
+
+
+def test_servers_go_on_where_another_one_ended_from_one_to_two_and_back(url: str, single: Path, tmp_path: Path) -> None:
+    with ExitStack() as closing:
+
+        def joined(directory: Path, *settings: str) -> Member:
+            closing.callback((member := Member(url, directory, *settings)).close)
+            return member
+
+        token = command("user", "add", "ann", "--token", "--grant", "all:*", "--data", str(single))
+        token = token.partition("token: ")[2].split()[0]
+        moved(url, single)
+        members = [joined(single), joined(tmp_path / "b")]
+        eventually(members[0].answers)
+        eventually(members[1].answers)
+        eventually(lambda: any(each.is_primary() for each in members))
+        with connect(members[1].url, token=token) as server:
+            assert server.log("orders").append([Event("E", b"5", id="n-5")]).first == 6
+        for member in members:
+            assert member.end(signal.SIGTERM) == 0
+        assert "orders" in left(url, tmp_path / "b")
+        [port] = free_ports(1)
+        served = ("serve", "--amqp-port", "0", "--flight-enabled", "false", "--http-port", str(port))
+        alone = start([*served, "--data", str(tmp_path / "b")])
+        closing.callback(alone.terminate)
+        with connect(f"http://127.0.0.1:{port}", token=token) as server, alone:
+            eventually(lambda: answers(server))
+            log = server.log("orders")
+            assert [each.data for each in log.read()] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+            assert log.append([Event("E", b"6", id="n-6")]).first == 7
+            alone.terminate()
+            assert alone.wait(60) == 0
+
+
+def answers(server: RemoteServer) -> bool:
+    try:
+        return bool(server.log("orders").head())
+    except EventLogError:
+        return False
