@@ -127,7 +127,7 @@ class Database:
         self.folder, self._service, self._names = Path(directory) / name, service, names
         self.folder.mkdir(mode=0o755)
         self._port = names.ports[f"{name}:5432"]
-        self._bin = shutil.copytree(binaries().parent, self.folder / "install") / "bin"
+        self._bin = binaries()
         shutil.copytree(beside, self.folder / "files")
         for each in (self.folder, self.folder / "files"):
             os.chown(each, NOBODY, NOBODY)
