@@ -333,8 +333,8 @@ def test_the_steps_of_the_image_make_a_server_that_is_healthy(tmp_path: Path) ->
         copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy
         copy(ROOT / source, context / source)
     [wheel] = (pip_wheel(context, tmp_path / "wheels")).glob("headwater-*.whl")
-    assert "/wheels/headwater-*.whl)[oidc,otel]" in CONTAINERFILE
-    programs = environment(tmp_path / "environment", f"{wheel}[oidc,otel]", context / "constraints.txt")
+    assert "/wheels/headwater-*.whl)[oidc,otel,postgres]" in CONTAINERFILE
+    programs = environment(tmp_path / "environment", f"{wheel}[oidc,otel,postgres]", context / "constraints.txt")
     check = json.loads(re.search(r"CMD (\[\"python.*\])$", CONTAINERFILE, re.MULTILINE)[1])  # type: ignore[index]
     command = json.loads(instructions("ENTRYPOINT")[0]) + json.loads(instructions("CMD")[-1])
     assert command == ["headwater", "serve"]

@@ -538,6 +538,8 @@ class ServerRun:
 
     def unready(self, role: ServerRole = ServerRole.PRIMARY) -> str | None:
         """Why the server should get no work of that role at the moment, or None."""
+        if role is ServerRole.ANY and self.unready(ServerRole.REPLICA) is None:
+            return None
         if role is ServerRole.REPLICA:
             return self._gate.stale() if self._gate.state is State.READING else f"the server is {self._gate.state}"
         if self._membership is not None and (reason := self._membership.standing_by()) is not None:

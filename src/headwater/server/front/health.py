@@ -22,6 +22,8 @@ class ServerRole(StrEnum):
 
     PRIMARY = "primary"
     REPLICA = "replica"
+    ANY = "any"
+    """Either: a replica forwards requests that only the primary can answer."""
 
 
 class Page(ABC):
@@ -79,7 +81,7 @@ def role_asked(scope: Scope) -> ServerRole:
     try:
         return ServerRole(given[-1])
     except ValueError:
-        raise InvalidParameter("role", f"expected primary or replica, got {given[-1][:80]!r}") from None
+        raise InvalidParameter("role", f"expected primary, replica or any, got {given[-1][:80]!r}") from None
 
 
 async def _role(exchange: Exchange) -> ServerRole | None:
