@@ -115,8 +115,7 @@ def test_the_commands_of_the_compose_file_make_three_servers_and_a_waited_for_st
             servers[name] = Server(given, service["environment"], name, names, tmp_path / name)
             ending.enter_context(closing(servers[name]))
         check_that_each_serves_everybody(servers, "orders")
-        status = done(["home", "check"], SERVICES["a"]["environment"], names)
-        assert "it can be used" in status
+        done(["home", "check"], SERVICES["a"]["environment"], names)
 
 
 @pytest.mark.timeout(300)

@@ -21,7 +21,7 @@ from headwater.server.replicas.origin_header import FIXED, SIGNATURE
 from ...amqp.asking import EARLIEST, payloads
 from ...amqp.certificates import Authority
 from ...waiting import eventually
-from .places import PLAIN, SECRET, Place, header, primary
+from .places import PLAIN, Place, header, primary
 
 CLIENT = ("198.51.100.7", 50123)
 
@@ -201,4 +201,4 @@ def test_tls_follows_the_header(tmp_path: Path) -> None:
                 assert answer(peer) == PLAIN
                 assert [host for host, _ in place.peers] == [CLIENT[0] if first else "127.0.0.1"]
             eventually(lambda: place.peers == [])
-        assert is_refused(place, place.knock(header(secret=SECRET[:-1] + b"8")))
+        assert is_refused(place, place.knock(header(secret=b"x" * 64)))
