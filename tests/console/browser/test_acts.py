@@ -171,7 +171,7 @@ def test_an_append_that_is_sent_again_is_recognised(seen: Seen, server: RunningS
 
     page.route("**/append", lose_the_answer, times=1)
     dialog.get_by_role("button", name="Append").click()
-    dialog.get_by_text("The server does not answer").or_(dialog.get_by_text("It is away")).wait_for()
+    dialog.get_by_text("The server does not answer").or_(dialog.get_by_text("The server or the network is down")).wait_for()
     dialog.get_by_role("button", name="Append").click()
     seen.toast("is durable")
     assert json.loads(server.ask("/logs/empty/head")[1])["head"] == 1
@@ -276,7 +276,7 @@ def test_a_time_is_read_in_the_zone_in_which_times_are_shown(shared: RunningServ
                 field.fill(typed)
             assert time.gmtime(int(asked.value.url.partition("at=")[2]) / 1000).tm_hour == hour, (zone, typed)
         field.fill("31.1.2026")
-        page.get_by_text("A number or a time is expected").wait_for()
+        page.get_by_text("Expected a number or a time").wait_for()
         page.locator("h1").click()
         page.keyboard.press("u")
         page.locator("#toast").wait_for()
@@ -320,7 +320,7 @@ def test_dead_letters_are_sent_again_once_their_endpoint_is_well(opening: Openin
         with page.expect_request("**/ocloudNotifications/v2/subscriptions/1/resume") as asked:
             page.get_by_role("button", name="Send them again").click()
         assert asked.value.method == "POST"
-        seen.toast("It is tried at once")
+        seen.toast("It is retried at once")
         seen.close()
 
 

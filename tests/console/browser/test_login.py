@@ -146,12 +146,12 @@ def test_who_may_only_append_is_told_that_there_is_no_log_to_read(guarded: Runni
     seen = opening(guarded)
     log_in(seen, "carol")
     page = seen.page
-    page.get_by_text("no log that you may read").wait_for()
+    page.get_by_text("no log that you can read").wait_for()
     seen.wait("!document.querySelector('.skeleton')")
     assert "There is no log." not in page.inner_text("main")
     widths = page.evaluate("[...document.querySelectorAll('.cards.over, .cards.over .card')].map((e) => e.clientWidth)")
     assert len(widths) == 2 and widths[1] > widths[0] - 10
-    seen.open("/logs").get_by_text("no log that you may read").wait_for()
+    seen.open("/logs").get_by_text("no log that you can read").wait_for()
 
 
 def test_a_user_that_is_removed_must_log_in_again_and_what_was_typed_stays(
@@ -192,7 +192,7 @@ def test_a_console_that_may_only_look_shows_no_act_and_the_server_refuses_them(
         page.locator(".list .line[data-number='400']").wait_for()
         assert page.get_by_role("button", name="Append").count() == 0
         page.locator(".tabs").get_by_role("link", name="Storage").click()
-        page.get_by_text("a console that may act").wait_for()
+        page.get_by_text("a console that is not read-only").wait_for()
         seen.expected.append("403")
         status = page.evaluate(
             """() => fetch('/logs/flights', {method: 'DELETE', headers: {'Headwater-Console': '1'}})

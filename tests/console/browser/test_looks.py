@@ -178,7 +178,7 @@ def test_an_event_leads_only_to_events_that_there_are(server: RunningServer, see
         client.log("flights").append([Event("Late")])
     page.get_by_title("After in the log").click()
     page.locator("h1", has_text="401").wait_for()
-    seen.open("/logs/flights/0").get_by_text("There is no event of this number").wait_for()
+    seen.open("/logs/flights/0").get_by_text("There is no event with this number").wait_for()
 
 
 def test_a_form_that_is_too_large_to_be_shown_has_its_command(server: RunningServer, seen: Seen) -> None:

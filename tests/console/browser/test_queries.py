@@ -190,7 +190,7 @@ def test_an_export_of_an_answer_that_broke_off_makes_no_file(seen: Seen) -> None
         dialog = page.get_by_role("dialog", name="Export")
         dialog.get_by_label("Form").select_option(form)
         dialog.get_by_role("button", name="Save a file").click()
-        dialog.get_by_text("A part of it came").wait_for()
+        dialog.get_by_text("Only a part arrived").wait_for()
         dialog.get_by_role("button", name="Cancel").click()
     seen.page.unroute_all(behavior="wait")
 
@@ -337,7 +337,7 @@ def test_an_event_in_its_forms_is_what_the_api_has(seen: Seen, server: RunningSe
     assert status == 200 and [event] == json.loads(text)
     page = seen.open("/logs/empty/2")
     page.get_by_role("tab", name="Data").click()
-    page.get_by_text("3 B that are no UTF-8").wait_for()
+    page.get_by_text("3 B that are not UTF-8").wait_for()
     assert "ff 00 80" in page.locator("pre.hex").inner_text()
 
 

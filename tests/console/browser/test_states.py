@@ -310,7 +310,7 @@ NEEDS = """async ([world, numbers, happened]) => {
 
 def test_what_needs_somebody_says_what_since_when_and_what_it_causes(shared: RunningServer, opening: Opening) -> None:
     page = opening(shared).open("/")
-    page.get_by_text("Nothing needs you").wait_for()
+    page.get_by_text("Nothing needs attention").wait_for()
 
     def needs(happened: tuple[Any, ...] = (), numbers: Any = None, **world: Any) -> list[list[Any]]:
         found: list[list[Any]] = page.evaluate(NEEDS, [{**EMPTY, **world}, numbers, list(happened)])
