@@ -412,7 +412,7 @@ class PostgresHome(Home):
         return KeptHeads(history, heads)
 
     def _doubt(self, connection: HomeConnection, waited_for: str) -> str | None:
-        """Why a standby may lack what was read while commits waited for those; None: they have it, as declared."""
+        """Why a standby may lack these heads, read while commits waited for `waited_for`; None: they have them."""
         standing = self._known(lease.standing(connection.psycopg))  # behind the commit that waited, as in `commit`
         if standing.is_weakened:
             return standing.obstacle
