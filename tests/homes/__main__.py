@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="this schedule alone")
     parser.add_argument("--broken", action="append", default=[], help="rules to break, see mutants.py")
-    parser.add_argument("--kind", choices=["", "forgets", "silent", "witness"], default="")
+    parser.add_argument("--kind", choices=["", "forgets", "silent", "witness", "weakened"], default="")
     asked = parser.parse_args()
     seeds = (
         range(asked.first, asked.first + asked.schedules) if asked.seed is None else range(asked.seed, asked.seed + 1)

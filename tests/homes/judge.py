@@ -160,6 +160,14 @@ class Judge:
             if len(who) > 1:
                 self.find("one winner", f"{log}: {key} was won by {sorted(who)}")
         self._lost(ids, marks)
+        if home.keeps_all:
+            self._read(ids)
+
+    def _read(self, ids: Counter[tuple[str, str]]) -> None:
+        """What somebody read at a copy is there, as what was acknowledged."""
+        for _, log, event_id in self._number:
+            if not ids[log, event_id]:
+                self.find("read and lost", f"{log}: {event_id} was in a copy")
 
     def _lost(self, ids: Counter[tuple[str, str]], marks: Counter[tuple[str, Any]]) -> None:
         home = self.world.home

@@ -295,7 +295,7 @@ class ModelHome:
 
     def waits(self, statement: str, args: tuple[Any, ...]) -> bool:
         """Whether this statement gets no answer now, since what it writes waits for the standby."""
-        if not self.standby_is_away or statement == "read":
+        if not (self.standby_is_away and self.waits_for_standby) or statement == "read":
             return False
         if statement != "commit":
             return True
@@ -349,7 +349,9 @@ class ModelHome:
     # Reading
 
     def read(self, incarnation: int, ends: Mapping[str, tuple[int, int]]) -> tuple[Any, ...]:
-        """Where all logs end, and all frames after those ends."""
+        """Where all logs end, and all frames after those ends: what the standbys have that commits wait for."""
+        if self.is_weakened and "follows-weakened" not in self.broken:
+            return ("weakened", None)
         frames: list[Frame] = []
         forked: list[str] = []
         if incarnation != self.incarnation:

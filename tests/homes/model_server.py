@@ -346,7 +346,10 @@ class ModelServer:
         fence = self.fence if self.catching_up is not None else {}
         term = self.catching_up
 
-        def answered(_: str, found: Found) -> None:
+        def answered(_: str, found: Found | None) -> None:
+            if found is None:
+                self.tell(events.HomeChangeSeen())
+                return
             self._found(found)
             if self.catching_up is not None and "reached-by-any-answer" in self.broken:
                 self._reach(self.fence, found)
@@ -545,8 +548,9 @@ class ModelServer:
             del self.pending[log]
             self.waiting.setdefault(log, [])[:0] = pending.requests
 
-            def found(_: str, answer: Found) -> None:
-                self._found(answer)
+            def found(_: str, answer: Found | None) -> None:
+                if answer is not None:
+                    self._found(answer)
                 self._commit(log)
 
             self.ask(found, self.world.home.read, self.copy.incarnation, dict(self.copy.ends))

@@ -74,6 +74,9 @@ MUTANTS = {
     "terms-unasked": Mutant("a home is believed that does not know a term which a copy has seen", "fenced", "silent"),
     "names-uncompared": Mutant("a commit does not compare the standbys that are named", "lost", "weakened"),
     "names-unread": Mutant("the standbys that are named are not read again behind a commit", "lost", "weakened"),
+    "follows-weakened": Mutant(
+        "a copy takes what is there while commits do not wait as declared", "read and lost", "weakened"
+    ),
     "no-mark": Mutant("who is ahead of its home does not say so in the home", "", "silent"),
     "lease-by-name": Mutant("the home knows the holder by its server's name, not by the nonce", ""),
     "reached-by-any-answer": Mutant(

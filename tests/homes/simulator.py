@@ -282,7 +282,7 @@ class World:
 
     def _standby_goes(self, _: ModelServer) -> None:
         """A synchronous standby is away for a while; the home may crash meanwhile, and the standby be promoted."""
-        if not self.home.keeps_all or self.home.standby_is_away:
+        if not self.home.waits_for_standby or self.home.standby_is_away:
             return
         self.home.standby_is_away = True
         delay = 0.5 + 6.0 * self.rng.random()
@@ -294,7 +294,7 @@ class World:
 
     def _weaken(self) -> None:
         """Somebody takes the standby's name out, perhaps since it does not answer; it may be promoted then."""
-        self.home.standby_is_away = self.rng.random() < 0.7
+        self.home.standby_is_away |= self.rng.random() < 0.7
         delay = 1.5 * self.rng.random()
         self.at(delay, self.home.weaken)
         delay += 0.1 + 8.0 * self.rng.random()

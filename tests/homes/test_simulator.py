@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.homes.roles.lease import LeaseTimes
+
 from .mutants import MUTANTS
 from .simulator import run
 
@@ -24,6 +26,12 @@ def test_what_was_answered_is_kept_when_commits_do_not_wait_any_more():
     results = [run(seed, kind="weakened") for seed in range(SCHEDULES // PARTS)]
     assert {result.seed: result.findings for result in results if result.findings} == {}
     assert sum(result.counts.get("unknown", 0) for result in results) > 100
+
+
+@pytest.mark.parametrize("kind", ["", "weakened"])
+def test_no_promise_depends_on_how_soon_a_request_is_repeated(kind, monkeypatch):
+    monkeypatch.setattr(LeaseTimes, "patience_s", property(lambda times: times.held_s / 2))
+    assert {seed: found for seed in (*range(50), 300) if (found := run(seed, kind=kind).findings)} == {}
 
 
 def test_schedules_have_in_them_what_they_are_for():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import psycopg
 import pytest
 
-from headwater.core.errors import OutcomeUnknown
+from headwater.core.errors import OutcomeUnknown, StorageUnavailable
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.schema import make_tables, set_promotion
 from headwater.storage.frames.frame_log import Head, HeadMoved, nobody
@@ -22,25 +22,28 @@ from .test_home import KEY, PATIENCE_S, frames
 
 WAITS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
 
+QUEUES = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'transactionid'"
+
 
 class Scene:
     """A home whose commits wait for the standby db_1, in a term that began so."""
 
-    def __init__(self, closing: ExitStack) -> None:
+    def __init__(self, stack: ExitStack) -> None:
         self.database = Postgres()
-        closing.callback(self.database.close)
+        stack.callback(self.database.close)
         self.standby = Postgres(standby_of=self.database, name="db_1")
-        closing.callback(self.standby.close)
+        stack.callback(self.standby.close)
         self.connection = psycopg.connect(self.database.url, autocommit=True)
-        closing.callback(self.connection.close)
+        stack.callback(self.connection.close)
         make_tables(self.connection)
         self.name("db_1")
         set_promotion(self.connection, "waited-for")
         self.home = PostgresHome(self.database.url)
-        closing.callback(self.home.close)
+        stack.callback(self.home.close)
         self.home.begin_term()
         self.home.create(KEY, 0)
-        self.work = closing.enter_context(ThreadPoolExecutor())
+        self.work = stack.enter_context(ThreadPoolExecutor())
+        self._stack = stack
 
     def name(self, names: str) -> None:
         """Have commits wait for those standbys, by the configuration that is read again."""
@@ -52,6 +55,10 @@ class Scene:
         """What the database answers, outside of the home."""
         [[found]] = self.connection.execute(query).fetchall()
         return found
+
+    def replica(self) -> PostgresHome:
+        """The same home, as another server has it."""
+        return self._stack.enter_context(closing(PostgresHome(self.database.url)))
 
     @property
     def head(self) -> Head:
@@ -67,8 +74,8 @@ class Scene:
 
 @pytest.fixture
 def scene() -> Iterator[Scene]:
-    with ExitStack() as closing:
-        yield Scene(closing)
+    with ExitStack() as stack:
+        yield Scene(stack)
 
 
 def test_a_commit_is_unknown_whose_standbys_changed_while_it_waited(scene: Scene) -> None:
@@ -149,3 +156,45 @@ def test_another_declaration_begins_another_term(scene: Scene) -> None:
     assert scene.head.term.number == number + 1
     with pytest.raises(HeadMoved):
         scene.home.commit(KEY, frames(scene.head), scene.head._replace(term=scene.home.term), nobody)
+
+
+def end_of(home: PostgresHome) -> int:
+    """Where a replica that follows this home finds the log to end."""
+    return home.kept_heads().heads[KEY].number
+
+
+def test_a_replica_fetches_nothing_that_the_standby_may_lack(scene: Scene) -> None:
+    scene.commit()
+    replica, another = scene.replica(), scene.replica()
+    assert end_of(replica) == 1
+    scene.standby.pause()
+    committing = scene.work.submit(scene.commit)
+    eventually(lambda: scene.value(WAITS))
+    scene.name("")
+    with pytest.raises(StandbysChanged):
+        committing.result(PATIENCE_S)
+    assert scene.head.number == 2  # it can be read
+    for each in (replica, another):
+        with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+            end_of(each)
+    set_promotion(scene.connection, "ask")
+    assert [end_of(replica), end_of(another)] == [2, 2]
+
+
+def test_a_replica_fetches_nothing_whose_wait_was_cut_short_by_a_change_of_standbys(scene: Scene) -> None:
+    scene.commit()
+    replica = scene.replica()
+    assert end_of(replica) == 1
+    scene.standby.pause()
+    scene.work.submit(scene.commit)
+    eventually(lambda: scene.value(WAITS))
+    scene.connection.execute("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+    eventually(lambda: scene.head.number == 2)
+    looking = scene.work.submit(end_of, replica)
+    eventually(lambda: scene.value(QUEUES))  # behind the writer, who waits again
+    scene.name("")
+    with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+        looking.result(PATIENCE_S)
+    scene.standby.go_on()
+    scene.name("db_1")
+    assert end_of(replica) == 2

@@ -27,6 +27,7 @@ from ...storage.home.port import (
     HomeChanged,
     KeptHeads,
     StandbysChanged,
+    standbys_changed,
 )
 from . import lease, marked_term, members, servers, staged
 from .commit import COMMIT, COMMIT_WAITED, WAITED, commit_values
@@ -34,7 +35,7 @@ from .connections import HomeConnection, Prepared
 from .extents import NOTHING, Extent, counted
 from .growth import Growth, growth
 from .hosts import WritableHosts
-from .lease import IDENTIFIER, SYNCHRONOUS, TIMELINE, Granted, LeaseStanding, Renewal
+from .lease import IDENTIFIER, TIMELINE, WAITED_FOR, Granted, LeaseStanding, Renewal
 from .members import Member
 from .schema import Finding, findings, identity_of, pooling, tried
 from .servers import ServerReport
@@ -45,11 +46,12 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 16 * 1024 * 1024
 PAGE_FRAMES = 4096
+_MAY_BE_LACKED = "commits do not wait for the declared standbys, so no new events are fetched; an operator must look"
 FORGET_FRAMES = 1000
 """So many are deleted by one statement."""
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
 _HEADS = f"""
-SELECT {SYNCHRONOUS}, CASE WHEN pg_is_in_recovery() THEN 0 ELSE {TIMELINE} END, {IDENTIFIER},
+SELECT {WAITED_FOR}, CASE WHEN pg_is_in_recovery() THEN 0 ELSE {TIMELINE} END, {IDENTIFIER},
     key, head, crc, term, nonce
 FROM headwater.log
 """
@@ -391,15 +393,31 @@ class PostgresHome(Home):
     def kept_heads(self) -> KeptHeads:
         """See Home. Where a standby is waited for, one more commit is, if there is news: it covers all before it.
 
-        What can be read may be what such a wait was cut short for, by an administrator or a crash of the database.
+        What can be read may be what such a wait was cut short for, by an administrator or a crash of the database. So
+        there is no answer to news while commits do not wait as the owner declared: the standby that is promoted may
+        lack it.
         """
         with self._statements.asking() as connection:
             rows = connection.psycopg.execute(_HEADS).fetchall()
             heads = {key: _as_head(row) for _, _, _, key, *row in rows}
-            if any(row[0] for row in rows) and heads != self._kept_heads:
+            waited_for, history = (rows[0][0], History(*rows[0][1:3])) if rows else ("", NO_HISTORY)
+            is_news = heads != self._kept_heads
+            if is_news and waited_for:
                 self._statements.confirm(connection)
-            self._kept_heads = heads
-        return KeptHeads(History(*rows[0][1:3]) if rows else NO_HISTORY, heads)
+            is_standby = history.timeline == 0
+            doubt = self._doubt(connection, waited_for) if is_news and not is_standby else None
+        if doubt is not None:
+            raise HomeUnavailable(f"{self._name}: {doubt}", reason=_MAY_BE_LACKED)
+        self._kept_heads = heads
+        return KeptHeads(history, heads)
+
+    def _doubt(self, connection: HomeConnection, waited_for: str) -> str | None:
+        """Why a standby may lack these heads, read while commits waited for `waited_for`; None: they have them."""
+        standing = self._known(lease.standing(connection.psycopg))  # behind the commit that waited, as in `commit`
+        if standing.is_weakened:
+            return standing.obstacle
+        now = standing.waited_for
+        return None if now is None or now == waited_for else standbys_changed(waited_for, now)
 
     def create(self, key: str, head: int) -> None:
         def made(connection: HomeConnection, is_unknown: bool) -> bool:

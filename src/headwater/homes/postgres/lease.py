@@ -48,11 +48,6 @@ WHERE datname = current_database() AND usename = current_user AND pid <> pg_back
 """
 IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
 """The database cluster that this is: another one after a logical restore, or after pg_upgrade."""
-SYNCHRONOUS = (
-    "(current_setting('synchronous_standby_names') <> ''"
-    " AND current_setting('synchronous_commit') NOT IN ('off', 'local'))"
-)
-"""Whether a standby is waited for at each commit."""
 WAITED_FOR = (
     "(CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN ''"
     " ELSE current_setting('synchronous_standby_names') END)"

@@ -182,7 +182,7 @@ class Home(Protocol):
     def kept_heads(self) -> KeptHeads:
         """Where all logs end, counting only what the home cannot lose: the standbys it waits for have it.
 
-        Raises StorageUnavailable.
+        Raises StorageUnavailable: also where they may lack it.
         """
 
     def create(self, key: str, head: int) -> None:
