@@ -56,10 +56,10 @@ def positions(server: RunningServer) -> dict[str, int]:
 def test_a_consumer_is_skipped_to_the_head_and_put_back(kept: RunningServer, opening: Opening) -> None:
     seen = opening(kept)
     page = seen.open("/consumers?c=registered:flights/billing/invoicer")
-    page.get_by_text("passes over 300").wait_for()
+    page.get_by_text("skips 300").wait_for()
     assert "300" in page.locator("tr[data-key='registered:flights/billing/invoicer']").inner_text()
     page.get_by_role("button", name="Skip to the head").click()
-    seen.toast("billing / invoicer goes on after 400")
+    seen.toast("billing / invoicer continues after 400")
     assert positions(kept)["invoicer"] == 400
     page.locator("#toast").get_by_role("button", name="Undo").click()
     seen.toast("Its position did not change")
@@ -70,8 +70,8 @@ def test_a_consumer_is_moved_to_a_number_and_unregistered_by_its_name(kept: Runn
     seen = opening(kept)
     page = seen.open("/logs/flights/consumers?c=registered:flights/billing/invoicer")
     page.get_by_role("textbox", name="Number or time").fill("50")
-    page.get_by_text("goes back over 50").wait_for()
-    page.get_by_role("button", name="Go on after 50").click()
+    page.get_by_text("goes back by 50").wait_for()
+    page.get_by_role("button", name="Continue after 50").click()
     seen.toast("continues after 50")
     assert positions(kept)["invoicer"] == 50
     page.get_by_role("button", name="Unregister").click()
@@ -122,7 +122,7 @@ def test_settings_that_drop_events_say_which_and_want_the_name_of_the_log(openin
         assert retention(running) is None
         page.get_by_role("button", name="Save").click()
         said = agree_to_drop(page, "Change the settings of flights?", 400)
-        assert "400 events of flights, 1 to 400, go for ever" in said
+        assert "400 events of flights, 1 to 400, are deleted permanently" in said
         assert "They were recorded from" in said
         seen.toast("The settings are changed")
         assert offers_no_undo(page)
@@ -137,11 +137,11 @@ def test_a_consumer_whose_move_drops_events_asks_and_cannot_be_put_back(kept: Ru
     seen = opening(kept)
     seen.expected = ["status of 409"]
     page = seen.open("/consumers?c=registered:flights/billing/invoicer")
-    page.get_by_text("passes over 300").wait_for()
+    page.get_by_text("skips 300").wait_for()
     page.get_by_role("button", name="Skip to the head").click()
     said = agree_to_drop(page, "Move billing / invoicer?", 300)
-    assert "300 events of flights, 101 to 400, go for ever" in said
-    seen.toast("billing / invoicer goes on after 400")
+    assert "300 events of flights, 101 to 400, are deleted permanently" in said
+    seen.toast("billing / invoicer continues after 400")
     assert offers_no_undo(page)
     assert positions(kept) == {"invoicer": 400}
 
@@ -171,7 +171,9 @@ def test_an_append_that_is_sent_again_is_recognised(seen: Seen, server: RunningS
 
     page.route("**/append", lose_the_answer, times=1)
     dialog.get_by_role("button", name="Append").click()
-    dialog.get_by_text("The server does not answer").or_(dialog.get_by_text("The server or the network is down")).wait_for()
+    dialog.get_by_text("The server does not answer").or_(
+        dialog.get_by_text("The server or the network is down")
+    ).wait_for()
     dialog.get_by_role("button", name="Append").click()
     seen.toast("is durable")
     assert json.loads(server.ask("/logs/empty/head")[1])["head"] == 1
@@ -296,7 +298,7 @@ def test_a_group_is_moved_once_its_members_have_left(opening: Opening, tmp_path:
             assert move.is_disabled()
         page = seen.open("/consumers?c=group:flights/till")
         page.get_by_role("textbox", name="Number or time").fill("50")
-        page.get_by_role("button", name="Go on after 50").click()
+        page.get_by_role("button", name="Continue after 50").click()
         seen.toast("till continues after 50")
         command = page.locator("aside [data-copy]").first.get_attribute("data-copy") or ""
         assert command.startswith("headwater groups reset flights/till --after 50 --url")

@@ -134,12 +134,12 @@ def test_who_may_only_read_sees_no_act_and_no_other_log(guarded: RunningServer, 
     page.locator(".list .line[data-number='400']").wait_for()
     assert page.get_by_role("button", name="Append").count() == 0
     page.get_by_role("link", name="Storage").click()
-    page.get_by_text("takes manage on flights").wait_for()
+    page.get_by_text("requires manage on flights").wait_for()
     page = seen.open("/users")
     page.get_by_text("Users are shown to users with manage").wait_for()
     seen.expected.append("403")
     page = seen.open("/logs/secret")
-    page.get_by_text("It takes read on secret").wait_for()
+    page.get_by_text("It requires read on secret").wait_for()
 
 
 def test_who_may_only_append_is_told_that_there_is_no_log_to_read(guarded: RunningServer, opening: Opening) -> None:

@@ -119,7 +119,7 @@ def test_when_the_disk_is_at_its_reserve_is_said_where_that_is_known(shared: Run
     seen.page.route("**/console/history?*", answering(200, told))
     page = seen.open("/storage")
     page.get_by_text("At the rate of the last hour, the reserve is reached in about 11 h").wait_for()
-    page.get_by_text("The scrub reads all files from the disk again: 5 GB so far; no damage is known.").wait_for()
+    page.get_by_text("The scrub is verifying all files on the disk: 5 GB so far; no damage is known.").wait_for()
     for line, seconds in (
         ([None] * 600 + falling[:120], 40_000),
         ([None] * 660 + falling[:60], None),  # it was not measured for five minutes
@@ -136,9 +136,9 @@ def test_what_the_scrub_found_is_said(shared: RunningServer, opening: Opening) -
     for numbers, told in (
         (DISK, None),  # logs are in memory
         (SCRUB, "The scrub has not verified the files yet; no damage is known."),
-        (ended, "The scrub read all files from the disk again, until 2027-01-15 "),
+        (ended, "The scrub verified all files on the disk, until 2027-01-15 "),
         (ended, ": 5 GB; no damage is known."),
-        ({**ended, "scrub_damaged": 1}, "; 1 damaged place; run headwater scrub to list them."),
+        ({**ended, "scrub_damaged": 1}, "; 1 damaged place; headwater scrub lists them."),
         ({**ended, "scrub_mended": 2}, "; no damage is known. 2 mended from the home since the start."),
     ):
         found = page.evaluate(SCRUBBED, numbers)
@@ -178,7 +178,7 @@ def test_the_servers_of_a_home_are_shown_with_their_role_and_how_far_behind_they
     assert any("d:8080" in each and "silent" in each for each in rows)
     needs = page.get_by_role("list", name="Needs attention")
     needs.get_by_text("The replica c:8080 is 1.6 min behind the home").wait_for()
-    needs.get_by_text("The server d:8080 is not heard of").wait_for()
+    needs.get_by_text("The server d:8080 is silent").wait_for()
 
 
 def test_what_a_user_may_not_see_is_said(shared: RunningServer, opening: Opening) -> None:
@@ -198,8 +198,8 @@ def test_what_a_user_may_not_see_is_said(shared: RunningServer, opening: Opening
         ("/connections", "shown to users with manage on the server"),
         ("/users", "shown to users with manage on the server"),
         ("/storage", "shown to users with manage on the server"),
-        ("/logs/flights/storage", "takes manage on flights"),
-        ("/consumers", "takes manage on flights"),
+        ("/logs/flights/storage", "requires manage on flights"),
+        ("/consumers", "requires manage on flights"),
     ):
         seen.open(path).get_by_text(told).first.wait_for()
         assert page.locator("main button", has_text=ACTS).count() == 0
