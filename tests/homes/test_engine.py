@@ -304,7 +304,7 @@ def test_a_copy_of_another_home_or_with_logs_of_its_own_is_refused(serve: Serve,
         serve("local")
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE headwater.home SET incarnation = %s", ("c" * 32,))
-    with pytest.raises(StorageUnavailable, match="no copy of this home: it belongs to the home"):
+    with pytest.raises(StorageUnavailable, match="not a copy of this home: it belongs to the home"):
         serve("a")
 
 
