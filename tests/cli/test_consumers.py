@@ -26,10 +26,10 @@ def test_a_consumer_is_registered_skipped_reset_and_unregistered(headwater, log:
     log.append([Event("A")] * 10)
     done = headwater("consumers", "register", *WHO, "--after", "2")
     assert done.out == "alice Billing is registered; it continues after 2\n"
-    assert headwater("consumers", "skip", *WHO, "--events", "3").out == "alice Billing goes on after 5\n"
-    assert headwater("consumers", "skip", *WHO).out == "alice Billing goes on after 10\n"
-    assert headwater("consumers", "skip", *WHO, "--events", "1").out == "alice Billing goes on after 10\n"
-    assert headwater("consumers", "reset", *WHO, "--after", "4").out == "alice Billing goes on after 4\n"
+    assert headwater("consumers", "skip", *WHO, "--events", "3").out == "alice Billing continues after 5\n"
+    assert headwater("consumers", "skip", *WHO).out == "alice Billing continues after 10\n"
+    assert headwater("consumers", "skip", *WHO, "--events", "1").out == "alice Billing continues after 10\n"
+    assert headwater("consumers", "reset", *WHO, "--after", "4").out == "alice Billing continues after 4\n"
     assert headwater("consumers", "unregister", *WHO).out == "alice Billing is unregistered\n"
     assert log.consumers() == []
 
@@ -51,7 +51,7 @@ def test_skipping_passes_over_what_was_trimmed(headwater, managed: RemoteLog) ->
     managed.register_consumer("alice", "Billing", after=0)
     (consumer,) = json.loads(headwater("consumers", "list", "orders", "--json").out)
     assert consumer["behind"] == 6
-    assert headwater("consumers", "skip", *WHO, "--events", "2").out == "alice Billing goes on after 6\n"
+    assert headwater("consumers", "skip", *WHO, "--events", "2").out == "alice Billing continues after 6\n"
 
 
 def test_an_unknown_consumer_is_told(headwater, log: RemoteLog) -> None:

@@ -33,10 +33,10 @@ COMPARED_S = 5.0
 
 @click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
 def home() -> None:
-    """Make, check and mend a home that servers share.
+    """Manage the PostgreSQL database shared by replicas.
 
-    That is a database in which several servers keep their logs together. Its address is that of --home, of
-    HEADWATER_HOME, or of `home` in the configuration file.
+    It is the home: several servers keep their logs there together. Its address is --home, HEADWATER_HOME, or `home` in
+    the configuration file.
     """
 
 
