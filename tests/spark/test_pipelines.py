@@ -253,7 +253,7 @@ def test_the_name_of_a_stream_reaches_the_run_and_is_checked_before(paint: click
     assert CliRunner().invoke(paint, [*given, "walls"]).exit_code == 0
     assert painted[0][1].stream_name == "walls"
     refused = CliRunner().invoke(paint, [*given, "x" * 257]).exception
-    assert isinstance(refused, InvalidInput) and "--stream-name: 1 to 256 characters expected" in str(refused)
+    assert isinstance(refused, InvalidInput) and "--stream-name: expected 1 to 256 characters" in str(refused)
 
 
 def test_without_json_the_summary_is_for_people(paint: click.Command) -> None:

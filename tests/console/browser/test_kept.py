@@ -31,7 +31,7 @@ def test_a_key_of_tags_and_a_member_of_the_data_become_columns(shared: RunningSe
     page.locator(".list .line[data-number='400']").wait_for()
     page.get_by_role("button", name="Columns").click()
     field = page.get_by_role("combobox", name="Tag key, or member of the data")
-    for typed, offered, taken in (("tai", "key of tags", "tail"), ("delay", "member of the data", "delay_min")):
+    for typed, offered, taken in (("tai", "tag key", "tail"), ("delay", "member of the data", "delay_min")):
         field.fill(typed)
         page.locator(".complete li", has_text=offered).first.wait_for()
         page.keyboard.press("Enter")

@@ -24,7 +24,7 @@ def test_the_newest_tags_have_their_counts_and_lead_to_their_stories(shared: Run
     page = seen.open("/logs/flights")
     page.get_by_role("link", name="Stories").click()
     page.locator("td a", has_text="tail:N9").wait_for()
-    page.get_by_role("group", name="Keys of tags").get_by_role("button", name="tail").click()
+    page.get_by_role("group", name="Tag keys").get_by_role("button", name="tail").click()
     page.wait_for_url("**/logs/flights/stories?key=tail")
     seen.wait("document.querySelectorAll('tbody tr').length === 10")
     seen.wait(f"({ROWS})().every((row) => row[1] === '40')")

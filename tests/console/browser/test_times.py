@@ -32,7 +32,7 @@ def numbers(seen: Seen) -> list[list[str]]:
 def over_event_time(seen: Seen, path: str = "/logs/flights?times=event") -> None:
     """Show a log so, with the numbers of its chart."""
     page = seen.open(path)
-    page.locator("hw-bars[label^='Events over their own times']").wait_for()
+    page.locator("hw-bars[label^='Events by event time']").wait_for()
     page.locator("hw-bars summary").click()
     page.locator("hw-bars tbody tr").first.wait_for()
 
@@ -45,7 +45,7 @@ def test_the_histogram_is_over_the_events_own_times_too(shared: RunningServer, o
     switch.get_by_role("button", name="Event time").focus()
     page.keyboard.press("Enter")
     page.wait_for_url("**/logs/flights?times=event")
-    page.locator("hw-bars[label^='Events over their own times']").wait_for()
+    page.locator("hw-bars[label^='Events by event time']").wait_for()
     page.locator("hw-bars summary").click()
     page.locator("hw-bars tbody tr").first.wait_for()
     rows = numbers(seen)
@@ -53,7 +53,7 @@ def test_the_histogram_is_over_the_events_own_times_too(shared: RunningServer, o
     switch.get_by_role("button", name="Recorded").click()
     page.locator("hw-bars[label^='Events by recording time']").wait_for()
     page.go_back()
-    page.locator("hw-bars[label^='Events over their own times']").wait_for()
+    page.locator("hw-bars[label^='Events by event time']").wait_for()
 
 
 def test_a_range_of_event_time_narrows_the_chart_and_not_the_list(
@@ -103,7 +103,7 @@ def test_a_scan_that_takes_many_requests_says_how_far_it_is(seen: Seen, server: 
     shown: list[str] = []
     seen.page.route("**/event-histogram", cut)
     page = seen.open("/logs/empty?times=event")
-    page.locator("hw-bars[label^='Events over their own times']").wait_for()
+    page.locator("hw-bars[label^='Events by event time']").wait_for()
     seen.wait("!document.body.textContent.includes('of them are read')")
     assert answers == [] and "times of 1 of them are read" in shown[1]
     assert page.locator("main b b").count() == 0

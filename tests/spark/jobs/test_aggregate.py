@@ -167,7 +167,7 @@ def test_what_cannot_be_is_refused_before_anything_is_read(aggregate: Aggregatin
         aggregate()
     with pytest.raises(InvalidInput, match=r"^from: expected log names"):
         aggregate("orders-north,orders-south")
-    with pytest.raises(InvalidInput, match=r"^site: 1 to 100 printable"):
+    with pytest.raises(InvalidInput, match=r"^site: expected 1 to 100 printable"):
         aggregate("orders-north", site="a\nb")
     with pytest.raises(PipelineFailed, match="there is no log 'nowhere'"):
         aggregate("orders-north", to="nowhere")
@@ -181,7 +181,7 @@ def test_the_plan_says_what_is_read_and_changes_nothing(url: str, target: LocalL
         "  log 'orders-north': numbers 1 to 100",
         "  no log matches shop",
         "only events that match type=Paid",
-        "a log that is new to here begins at earliest",
+        "a log that is new to here starts at earliest",
     ]
     assert "whose newest number is 0" in lines[5]
     assert target.head() == 0

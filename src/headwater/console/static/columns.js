@@ -96,7 +96,7 @@ export function choosing(page, rows, done) {
               "li",
               {},
               h("span", { class: "tag" }, each.name),
-              h("span", { class: "dim small" }, each.kind === "tag" ? "key of tags" : "member of the data"),
+              h("span", { class: "dim small" }, each.kind === "tag" ? "tag key" : "member of the data"),
               h(
                 "button",
                 {
