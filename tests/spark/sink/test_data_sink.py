@@ -173,7 +173,7 @@ def test_overwriting_a_log_is_refused(spark: SparkSession, save: Save) -> None:
          "column tag: a log has no such column; did you mean tags?"),
         (["'T' as type"], "columns: there is no column data; the frame has type"),
         (["'T' as type", "struct(1 as a) as data"], "column data: expected binary or string, got struct<a:int>; "
-         "make text of it with to_json"),
+         "convert it with to_json"),
         (["'T' as type", "'x' as data", "'a,b' as tags"], "column tags: expected array<string>, got string"),
         (["1 as type", "'x' as data"], "column type: expected string, got int"),
     ],
@@ -188,8 +188,8 @@ def test_columns_that_do_not_fit_are_named(spark: SparkSession, save: Save, colu
         ({"onDuplicates": "skip"}, "option onduplicates: a write has no such option; did you mean onDuplicate?"),
         ({"onDuplicate": "ignore"}, "option onDuplicate: expected fail or skip, got 'ignore'"),
         ({"condition": "type=T"}, "option condition: JSON is malformed: invalid character (byte 4), in 'type=T'"),
-        ({"condition": '{"fail_if_events_match": "colour=red"}'}, "option condition: type=TYPE, tag=TAG, "
-         "expected exact_tag=TAG, or, all, got 'colour=red'"),
+        ({"condition": '{"fail_if_events_match": "colour=red"}'}, "option condition: expected type=TYPE, tag=TAG, "
+         "exact_tag=TAG, or, all, got 'colour=red'"),
         ({"batchId": 3}, "option batchId: it numbers the batches of a writer; also give writerId"),
         ({"writerId": ""}, "option writerId: expected 1 to 200 printable characters, got ''"),
         ({"path": "another"}, "option log: one log is required: .option('log', NAME), or its name as the path"),

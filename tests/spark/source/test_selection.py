@@ -63,7 +63,9 @@ def test_what_is_neither_is_refused_before_any_server_is_asked(given: str) -> No
     if given == "20":
         assert options(log="orders", to="x", start=given).start == given
         return
-    with pytest.raises(InvalidInput, match=r"earliest, latest, a number, or a time such as .* or ms:1700000000000 is"):
+    with pytest.raises(
+        InvalidInput, match=r"earliest, latest, a number, or a time such as .* or ms:1700000000000, got "
+    ):
         options(log="orders", to="x", start=given)
 
 
