@@ -1,6 +1,6 @@
 """What the servers of a home in PostgreSQL tell of themselves there, as statements on one connection.
 
-Each has a row, and writes it anew once a second. It says how a server is, and decides nothing: who appends is the
+Each has a row, and rewrites it once a second. It says how a server is, and decides nothing: who appends is the
 lease's matter, and who may is the term's.
 """
 

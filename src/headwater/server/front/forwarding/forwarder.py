@@ -178,14 +178,14 @@ class Forwarder:
             sending.cancel()
             self._end(call)
 
-    async def _send_head(self, call: _Call, scope: Scope, *, is_anew: bool = False) -> None:
-        """Send the head of a request to the present primary; `is_anew`: on a new connection. Raises NotSent."""
+    async def _send_head(self, call: _Call, scope: Scope, *, is_new: bool = False) -> None:
+        """Send the head of a request to the present primary; `is_new`: on a new connection. Raises NotSent."""
         why = "no primary is known"
         for _ in range(ATTEMPTS):
             url, secret = self._primary(), self._secret.value
             if url is None or secret is None or self._is_retired:
                 break
-            connection = None if is_anew else self._connections.kept(url)
+            connection = None if is_new else self._connections.kept(url)
             call.is_kept = connection is not None
             if connection is None:
                 try:
@@ -212,7 +212,7 @@ class Forwarder:
             if not (call.is_kept and call.is_sent and scope["method"] in _SAFE and looks(scope)):
                 raise
             self._end(call)  # the primary has closed the idle connection meanwhile
-            await self._send_head(call, scope, is_anew=True)
+            await self._send_head(call, scope, is_new=True)
             await call.connection.head()
 
     async def _pass_on(self, call: _Call, scope: Scope, send: Send) -> None:
@@ -248,7 +248,7 @@ class Forwarder:
 
     async def _forward_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         call = _Call(is_sent=True)
-        await self._send_head(call, scope, is_anew=True)
+        await self._send_head(call, scope, is_new=True)
         leaving = asyncio.get_running_loop().create_task(_watch_client(call, receive))
         try:
             await call.connection.head()
