@@ -15,6 +15,7 @@ from headwater.core.limits import APPEND_EVENTS_MAX
 from headwater.core.loop.append_builder import AppendBuilder
 from headwater.dcb.appends import packed
 from headwater.dcb.wire import PackedAppendIn
+from headwater.formats.budget.packed_pieces import LONG_BYTES
 
 EVENT_BYTES_MAX = 2000
 texts = st.text("aü:", max_size=4)
@@ -34,9 +35,9 @@ bodies = st.fixed_dictionaries(
 )
 
 
-def outcome(body: bytes) -> object:
+def outcome(body: bytes, event_bytes_max: int = EVENT_BYTES_MAX) -> object:
     async def read() -> object:
-        builder = AppendBuilder(EVENT_BYTES_MAX, None)
+        builder = AppendBuilder(event_bytes_max, None)
         given = await packed.read_packed(body, builder)
         return given, builder.columns()
 
@@ -46,10 +47,10 @@ def outcome(body: bytes) -> object:
         return type(error), error.where, str(error)
 
 
-def decoded(body: bytes) -> object:
+def decoded(body: bytes, event_bytes_max: int = EVENT_BYTES_MAX) -> object:
     """The same by one decoder, of the whole."""
     given = msgspec.msgpack.decode(body, type=PackedAppendIn)
-    builder = AppendBuilder(EVENT_BYTES_MAX, None)
+    builder = AppendBuilder(event_bytes_max, None)
     builder.add(given.events)
     given.events = []
     return given, builder.columns()
@@ -91,6 +92,36 @@ def test_a_member_that_is_given_twice_is_refused(twice: str) -> None:
     assert outcome(body) == (InvalidInput, twice, f"{twice}: it is given twice")
 
 
+LONG = bytes(range(256)) * (LONG_BYTES // 256)
+
+
+@pytest.mark.parametrize(
+    "long",
+    [("A", LONG), ("A", LONG, ["a"], "id"), ("A", LONG, [], "", "", {"a": "b"}, "g"), ("A", LONG[:-10])],
+)
+def test_long_bytes_are_those_of_the_event(long: tuple[object, ...]) -> None:
+    body = msgspec.msgpack.encode({"events": [("B", b"b"), long, ("C", b"c"), long[:2]], "strict": False})
+    found = outcome(body, 4 * LONG_BYTES)
+    assert not is_refused(found)
+    assert without_ids(found) == without_ids(decoded(body, 4 * LONG_BYTES))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "where"),
+    [
+        ({"type": "A", "data": LONG}, "events[1]"),
+        (LONG, "events[1]"),
+        ((LONG, b""), "events[1][0]"),
+        (("A", LONG.hex()), "events[1][1]"),
+        (("A", b"", [LONG]), "events[1][2][0]"),
+    ],
+)
+def test_long_bytes_in_the_wrong_place_are_refused(wrong: object, where: str) -> None:
+    body = msgspec.msgpack.encode({"events": [("B", b"b"), wrong]})
+    found = outcome(body, 4 * LONG_BYTES)
+    assert is_refused(found) and isinstance(found, tuple) and found[:2] == (InvalidInput, where), str(found)[:200]
+
+
 def test_nothing_is_made_of_more_events_than_are_allowed() -> None:
     body = msgspec.msgpack.encode({"events": [None] * (APPEND_EVENTS_MAX + 1)})
     assert "elements" in str(outcome(body))
@@ -101,4 +132,5 @@ def without_ids(found: object) -> object:
     if not isinstance(found, tuple) or len(found) != 2:
         return found
     given, columns = found
-    return given, columns.types, columns.data, columns.tags, columns.sources, columns.attributes
+    fields = (columns.types, columns.data, columns.tags, columns.sources, columns.attributes, columns.envelopes)
+    return given, *map(list, fields)

@@ -74,13 +74,15 @@ def subscribed(server: RunningServer, query: str) -> Iterator[http.client.HTTPRe
 
 
 def only(server: RunningServer, **wanted: Any) -> dict[str, Any]:
-    """The one reader that has these attributes, as soon as it has."""
+    """The one reader that had these attributes when it was seen first: what a busy reader waits for changes."""
+    found: list[dict[str, Any]] = []
 
-    def found() -> list[dict[str, Any]]:
-        return [each for each in entities(server, READER) if wanted.items() <= each.items()]
+    def is_there() -> bool:
+        found[:] = [each for each in entities(server, READER) if wanted.items() <= each.items()]
+        return len(found) == 1
 
-    eventually(lambda: len(found()) == 1, lambda: (wanted, entities(server, READER)))
-    return found()[0]
+    eventually(is_there, lambda: (wanted, entities(server, READER)))
+    return found[0]
 
 
 def test_a_subscription_tells_how_far_it_is_and_ends_when_it_is_deleted(server: RunningServer) -> None:

@@ -6,7 +6,6 @@ is skipped separately.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +16,15 @@ from ...core.limits import APPEND_EVENTS_MAX, ATTRIBUTES_MAX, TAGS_MAX
 from ...core.loop.append_builder import AppendBuilder
 from ...core.loop.slices import Slices
 from ...formats import packed
-from ...formats.budget.packed_pieces import Cut, array_at, array_head, map_at, span_at
+from ...formats.budget.packed_pieces import (
+    LONG_BYTES,
+    Cut,
+    array_at,
+    array_head,
+    map_at,
+    span_at,
+    without_long_bytes,
+)
 from ..queries import QUERY_VALUES_MAX
 from ..wire import PackedAppendIn
 from .large import BESIDE_BYTES_MAX, LARGE_BYTES, placed
@@ -51,17 +58,21 @@ async def read_packed(body: bytes, builder: AppendBuilder) -> PackedAppendIn:
     slices = Slices()
     cut, rest = await _taken_apart(body, builder.event_bytes_max, slices)
     given = packed.decode(_rest, rest)
-    for index, piece in _pieces(body, cut):
+    for index, count, start, end in cut.pieces:
         await slices.pause()
         with placed(body, index, 0):
-            events = packed.decode(_events, piece)
+            events = await _events_of(body, count, start, end, slices)
         await builder.add_all(events, slices)
     return given
 
 
-def _pieces(body: bytes, cut: Cut) -> Iterator[tuple[int, bytes]]:
-    for index, count, start, end in cut.pieces:
-        yield index, b"".join((array_head(count), memoryview(body)[start:end]))
+async def _events_of(body: bytes, count: int, start: int, end: int, slices: Slices) -> list[Event]:
+    """The events of a piece. The long bytes of a long event are copied in spans."""
+    if count > 1 or end - start < LONG_BYTES:
+        return packed.decode(_events, array_head(count) + body[start:end])
+    short, long = await without_long_bytes(body, start, end, slices)
+    [event] = packed.decode(_events, array_head(1) + short)
+    return [Event._make(long.get(index, value) for index, value in enumerate(event))]
 
 
 async def _taken_apart(body: bytes, event_bytes_max: int, slices: Slices) -> tuple[Cut, bytes]:

@@ -11,7 +11,6 @@ import re
 import secrets
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Sequence
-from io import BytesIO
 from typing import NamedTuple
 
 import msgspec
@@ -20,11 +19,10 @@ from ...core.errors import InvalidInput, TooLarge
 from ...core.event import Event
 from ...core.loop.slices import Slices
 from .. import jsontext
+from .output import SPAN_BYTES, Output
 
 LONG_BYTES = 1024 * 1024
 """The minimum length of a string that is taken out: decoding a shorter one takes at most 3 ms."""
-SPAN_BYTES = 128 * 1024
-"""About how much one call checks or decodes."""
 _SAMPLE_BYTES = 4096
 _RANDOM_BYTES = 15
 _NUMBER_BYTES = 3
@@ -60,7 +58,7 @@ class Shortened:
 
     async def shorten(self, slices: Slices) -> None:
         """Create the text."""
-        out = _Output(len(self.original))
+        out = Output(len(self.original))
         at = 0
         for number, (start, end) in enumerate(self._found):
             await out.copy(self.original, at, start, slices)
@@ -121,14 +119,14 @@ class Shortened:
 
     async def _decoded(self, string: _Long, slices: Slices) -> bytes:
         """The decoded string, in UTF-8."""
-        out = _Output(string.end - string.start)
+        out = Output(string.end - string.start)
         for at, end in _spans(self.original, string):
             out.write(self._text(at, end).encode())
             await slices.pause()
         return out.value()
 
     async def _decoded_base64(self, string: _Long, slices: Slices) -> bytes:
-        out = _Output((string.end - string.start) * 3 // 4 + 3)
+        out = Output((string.end - string.start) * 3 // 4 + 3)
         rest = ""
         for at, end in _spans(self.original, string):
             rest += self._text(at, end)
@@ -147,7 +145,7 @@ class Shortened:
             (found.start(), self._taken(b64decode(found[0]), bytes_max, where))
             for found in re.finditer(re.escape(self._prefix) + rb".{%d}" % (_TEXT_BYTES - len(self._prefix)), content)
         ]
-        out = _Output(len(content) + sum(end - start for _, (start, end) in strings))
+        out = Output(len(content) + sum(end - start for _, (start, end) in strings))
         begin = 0
         for place, string in strings:
             await out.copy(content, begin, place, slices)
@@ -264,24 +262,3 @@ def _whole(text: bytes, at: int, end: int) -> int:
     while end > at + 1 and text[end] & 0xC0 == 0x80:
         end -= 1
     return end
-
-
-class _Output:
-    """Bytes written in spans into preallocated space: a growing buffer is sometimes copied in one step."""
-
-    def __init__(self, size: int) -> None:
-        self._out = BytesIO(bytes(size))
-
-    def write(self, content: bytes) -> None:
-        self._out.write(content)
-
-    async def copy(self, content: bytes, start: int, end: int, slices: Slices) -> None:
-        """Write a part of the content, in spans."""
-        view = memoryview(content)
-        for at in range(start, end, SPAN_BYTES):
-            self._out.write(view[at : min(at + SPAN_BYTES, end)])
-            await slices.pause()
-
-    def value(self) -> bytes:
-        self._out.truncate()
-        return self._out.getvalue()

@@ -9,13 +9,19 @@ from typing import NamedTuple
 import msgspec
 
 from ...core.errors import InvalidInput, TooLarge
+from ...core.loop.slices import Slices
 from .. import packed
+from .output import Output
 from .values import packed_walk
 
 PIECE_BYTES = 128 * 1024
 PIECE_ELEMENTS = 512
+LONG_BYTES = 1024 * 1024
+"""The minimum length of an element that is a piece by itself, and of bytes that are copied in spans."""
 _raws = msgspec.msgpack.Decoder(list[msgspec.Raw])
 _ARRAY, _MAP = 0xDC, 0xDE
+_BYTES_32, _BYTES_32_HEAD = 0xC6, 5
+_NO_BYTES = b"\xc4\x00"
 
 
 def length_of(value: bytes, at: int = 0) -> int | None:
@@ -95,12 +101,15 @@ class Cut:
 
     def __init__(self, start: int) -> None:
         """`start` is where the first element begins."""
-        self._start, self._first, self._count = start, 0, 0
+        self._start, self._end, self._first, self._count = start, start, 0, 0
         self.pieces: list[tuple[int, int, int, int]] = []
         """For each piece: the index of its first element, the number of elements, and where they begin and end."""
 
     def add(self, end: int) -> None:
-        """The next element ends there."""
+        """The next element ends there. A long one is a piece by itself."""
+        if end - self._end >= LONG_BYTES:
+            self.finish(self._end)
+        self._end = end
         self._count += 1
         if end - self._start >= PIECE_BYTES or self._count == PIECE_ELEMENTS:
             self.finish(end)
@@ -110,6 +119,28 @@ class Cut:
         if self._count:
             self.pieces.append((self._first, self._count, self._start, end))
             self._start, self._first, self._count = end, self._first + self._count, 0
+
+
+async def without_long_bytes(content: bytes, start: int, end: int, slices: Slices) -> tuple[bytes, dict[int, bytes]]:
+    """The array at `start`, with empty bytes for each element that is bytes of LONG_BYTES or more; and those, by index.
+
+    What begins there is well-formed and has few values. Raises InvalidInput if it is no array.
+    """
+    count, at = array_at(content, start)
+    if count is None:
+        raise InvalidInput("expected an array, got something else", "[0]")
+    short, long = bytearray(content[start:at]), dict[int, bytes]()
+    for index in range(count):
+        begins, at = at, span_at(content, at, end - start, "").end
+        if content[begins] == _BYTES_32 and at - begins >= LONG_BYTES:
+            out = Output(at - begins - _BYTES_32_HEAD)
+            await out.copy(content, begins + _BYTES_32_HEAD, at, slices)
+            long[index] = out.value()
+            short += _NO_BYTES
+        else:
+            short += memoryview(content)[begins:at]
+    short += memoryview(content)[at:end]
+    return bytes(short), long
 
 
 def array_head(count: int) -> bytes:
