@@ -1,1 +1,1 @@
-"""Homes that several servers share: where their logs are committed, who appends, and how that passes to the next."""
+"""Homes shared by several servers: where their logs are committed, which server appends, and failover."""

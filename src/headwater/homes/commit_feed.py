@@ -1,10 +1,10 @@
-"""What a primary commits at its home, handed to the replicas that listen to it: they need not ask the home first.
+"""Pushes the primary's commits to the replicas that listen, so that these need not read them from the home.
 
-All listeners share one window of the newest commits, in which each has its place. Its bytes are a part of what threads
-may hold. Where a commit does not fit, the slowest listeners lose their place, and ask the home.
+All listeners share one window of the newest commits, each with its own position. The window's bytes count towards the
+memory budget of threads. If a commit does not fit, the slowest listeners are dropped and read from the home.
 
-The wire: for each frame the lengths of its log's key and of itself, both as 32 bits, little-endian; the key; the frame.
-A frame of no log and no bytes is a sign of life.
+Wire format, for each frame: the lengths of the log's key and of the frame (32 bits each, little-endian), the key, the
+frame. A message with an empty key and an empty frame is a heartbeat.
 """
 
 from __future__ import annotations
@@ -20,37 +20,37 @@ from ..storage.home.port import JOURNAL_KEY
 
 LENGTHS = struct.Struct("<II")
 WAITING_BYTES_MAX = 32 * MIB
-"""So much may wait for the listeners, and at most one part in `WINDOW_PART` of what threads may hold."""
+"""The most bytes of the window, which also takes at most one part in `WINDOW_PART` of the memory budget of threads."""
 WINDOW_PART = 8
 TAKEN_BYTES_MAX = 256 * 1024
-"""So much a listener takes at once, or one message."""
+"""The most bytes that `take` returns, unless a single message is larger."""
 LISTENERS_MAX = 16
 ALIVE = LENGTHS.pack(0, 0)
 
 
 class CommitListener:
-    """One replica that listens."""
+    """A listening replica."""
 
     def __init__(self, feed: Committed, wake: Callable[[], None], place: int) -> None:
         self._feed, self.wake = feed, wake
         self.place = place
-        """The number of the first message that it is not done with."""
+        """The number of the first message that it has not finished."""
         self.taken = 0
-        """How many messages from there on it has, and is not done with: they count until it takes more."""
+        """The number of messages taken and not yet finished. They stay in the window until it takes more."""
         self.is_overrun = False
-        """It did not take in time, or may not have what comes next: what it has not taken is lost to it."""
+        """Whether it was dropped: it was too slow, or may not get the next message. It gets no more messages."""
 
     def take(self) -> list[bytes]:
-        """The next messages, in order; none if none wait. The messages that it took before are done with."""
+        """The next messages in order; empty if there are none. Messages taken before count as finished."""
         return self._feed.take(self)
 
 
 class Committed:
-    """All listeners of one server. Safe to call from any thread."""
+    """All listeners of one server. Thread-safe."""
 
     def __init__(self, ends_with: bytes | None = None, waiting: SharedBytes | None = None) -> None:
-        """`ends_with`: a frame of the journal which has these bytes is told to nobody, and nothing after it to those
-        who listen now: it says who may. `waiting`: what threads may hold (None: a budget of its own).
+        """`ends_with`: a journal frame with these bytes is not pushed and drops all present listeners, since it changes
+        which servers may listen. `waiting`: the memory budget of threads; None for a separate budget.
         """
         self._ends_with = ends_with
         waiting = waiting or SharedBytes(WINDOW_PART * WAITING_BYTES_MAX)
@@ -62,7 +62,7 @@ class Committed:
         self._changing = threading.Lock()
 
     def tell(self, key: str, frames: Sequence[EncodedFrame]) -> None:
-        """These frames of that log are committed. Of one log it is called by one thread at a time."""
+        """Push committed frames of a log. At most one thread at a time may call this for the same log."""
         if not self._listeners:
             return
         message = b""
@@ -85,7 +85,7 @@ class Committed:
             each.wake()
 
     def listen(self, wake: Callable[[], None]) -> CommitListener | None:
-        """A new listener; None: there are too many. `wake` is called by other threads."""
+        """A new listener; None if there are `LISTENERS_MAX` already. `wake` is called from other threads."""
         with self._changing:
             if len(self._listeners) >= LISTENERS_MAX:
                 return None
@@ -95,22 +95,22 @@ class Committed:
 
     @property
     def has_listeners(self) -> bool:
-        """Whether a replica is told at present."""
+        """Whether any replica listens at present."""
         return bool(self._listeners)
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes of the commits that wait for listeners."""
+        """Bytes of the window."""
         return self._held.bytes
 
     def leave(self, listener: CommitListener) -> None:
-        """It is told no more."""
+        """Remove a listener."""
         with self._changing:
             self._listeners = tuple(each for each in self._listeners if each is not listener)
             self._trim()
 
     def take(self, listener: CommitListener) -> list[bytes]:
-        """See CommitListener."""
+        """See `CommitListener.take`."""
         with self._changing:
             listener.place += listener.taken
             listener.taken = 0
@@ -127,7 +127,7 @@ class Committed:
             return taken
 
     def _make_room(self, size: int) -> bool:
-        """Count a message more; slow listeners lose their place for it. False: there is no room for it alone."""
+        """Make room for a message, dropping slow listeners if needed. False if the window is too small for it."""
         while self._held.bytes + size > self._bytes_max or not self._held.take(size):
             if not self._window:
                 return False
@@ -137,7 +137,7 @@ class Committed:
         return True
 
     def _trim(self) -> None:
-        """Drop the messages for which no listener waits any more."""
+        """Drop the messages that no listener needs any more."""
         end = self._first + len(self._window)
         needed = min([each.place for each in self._listeners if not each.is_overrun], default=end)
         while self._first < needed:

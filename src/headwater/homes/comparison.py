@@ -1,7 +1,7 @@
-"""A copy compared with its home, log by log: where each ends, and the frames, bytes and events that both have.
+"""Compares a copy with its home, log by log: the heads, and the number of frames, bytes and events.
 
-The head of a log has the checksum of its last frame, which is that of a chain. So equal heads mean equal frames, as far
-as the rows are there: those are counted.
+A head has the checksum of its log's last frame, and checksums are chained. So equal heads mean equal frames, provided
+that the rows of the frames exist; these are counted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .stopped_copy import StoppedCopy
 
 
 class Compared(NamedTuple):
-    """A log that is the same in a copy and in its home."""
+    """A log that is equal in a copy and in its home."""
 
     name: str
     last: int
@@ -29,9 +29,9 @@ class Compared(NamedTuple):
 
 
 def compare(copy: StoppedCopy) -> list[Compared]:
-    """All logs of a copy, and its journal, which are like those of its home.
+    """Compare all logs of a copy, and its journal, with the home. Returns the compared logs.
 
-    Raises StorageUnavailable: one of them is not, and how it differs; StorageCorrupted.
+    Raises StorageUnavailable if a log differs, with the difference; StorageCorrupted.
     """
     heads, frames = copy.home.heads(), copy.frames()
     known = {each.key for each in frames.values()} | _deleted(copy)
@@ -53,14 +53,14 @@ def compare(copy: StoppedCopy) -> list[Compared]:
 
 
 def _deleted(copy: StoppedCopy) -> set[str]:
-    """The keys of logs that were deleted, and that the home has yet to drop."""
+    """The keys of deleted logs, which the home may not have dropped yet."""
     state, logs = copy.engine.state, copy.engine.directory / LOGS
     known = [known_identity(state, logs / directory) for directory, _ in state.items(TRASH_KIND)]
     return {each.segments_id for each in known if each is not None}
 
 
 def _oldest(home: PostgresHome, frames: ReplicatedLog) -> int:
-    """The first number in the oldest frame that the home has; 0: it has none."""
+    """The first number of the home's oldest frame; 0 if it has no frame."""
     content = next(home.frames(frames.key, 0, frames.head), None)
     return 0 if content is None else int(Frame(memoryview(content), 0, frames.crc_seed).first)
 

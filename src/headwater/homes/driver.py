@@ -1,4 +1,4 @@
-"""Runs the `Roles` of one server against its home: a thread that does what they ask, and tells them what came of it."""
+"""Runs the `Roles` of one server: a thread that executes their actions at the home and passes them the results."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ logger = logging.getLogger("headwater.homes")
 
 _T = TypeVar("_T")
 LOOK_S = 0.2
-"""A home is asked so often, by who waits for it, whether its lease was given back, or somebody vouched for it."""
+"""Interval at which a server that is not primary checks whether the lease is free."""
 FAILED_S = 2.0
-"""After so long a server that could not begin tries again."""
+"""Time after which a server that could not take over tries again."""
 TIME_S = 0.1
-"""The time of a primary is looked at so often."""
+"""Interval at which the expiry of a primary's lease is checked."""
 HOSTS_S = 1.0
-"""The hosts of the address are asked so often whether they take writes."""
+"""Interval at which the hosts of the address are asked whether they accept writes."""
 RENEWING = 2
-"""So many threads renew leases: while one waits for an answer that does not come, another asks again."""
+"""Threads that renew leases. While one waits for an overdue answer, another one tries again."""
 COPY_RETRY_S = 30.0
-"""After so long a copy that could not be written is tried again."""
+"""Time after which a copy that could not be written is tried again."""
 
 
 def _logged(what: str, why: str) -> None:
@@ -54,7 +54,7 @@ def _logged(what: str, why: str) -> None:
 
 
 class Driver:
-    """What one server is to its home. Safe to call from any thread."""
+    """Keeps the role of one server at its home. Thread-safe."""
 
     def __init__(
         self,
@@ -67,62 +67,62 @@ class Driver:
         copy_id: Callable[[], str | None] = lambda: None,
         told: Callable[[str, str], None] = _logged,
     ) -> None:
-        """`server` and `addresses` are what others are told of this one; `last_lease`: where leases that it had are;
-        `copy_id`: which copy it has, by which the home knows it as a member.
+        """`server` and `addresses` are published to other servers. `last_lease` stores the current lease. `copy_id`
+        returns the ID of its copy as a member of the home.
 
-        `told` gets what an operator is to know, see `roles.actions.Tell`.
+        `told` gets reports for operators, see `roles.actions.Tell`.
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._copy_id, self._told = last_lease, copy_id, told
         self.asked = PostgresHome(home.url, silence_s=times.silence_s, connect_s_max=times.connect_s)
-        """The home by connections of its own, which are given up soon: no commit keeps the lease from being renewed."""
+        """The home through separate connections with short timeouts, so that commits never delay renewals."""
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[events.RoleEvent] = SimpleQueue()
         self._renewals: SimpleQueue[Term | None] = SimpleQueue()
-        """Terms whose lease the threads renew; None ends one of them."""
+        """Terms whose lease the threads renew; None ends one thread."""
         self._renewed: SimpleQueue[events.LeaseRenewed] = SimpleQueue()
-        """Told before all other events: a lease that was renewed is not over because something else took its time."""
+        """Handled before all other events, so that slow events do not make a renewed lease expire."""
         self._noting = threading.Lock()
-        """Held while it is noted whether the home answers."""
+        """Held while `is_away` changes."""
         self._changed = threading.Condition()
         self._turn: Granted | None = None
-        """The lease that was got, from when the copy is to catch up until its coordinators are to stop."""
+        """The present lease, from when the copy catches up until its coordinators stop."""
         self._begun: Term | None = None
-        """That of the turn which was given to who serves, until that one says that it has ended."""
+        """The term that `wait_for_turn` returned, until `ended` is called."""
         self._is_over = False
         self._on_end: Callable[[], None] = lambda: None
         self._look_at = 0.0
         self._free_since: float | None = None
-        """Since when the lease was found to be free, each time."""
+        """Since when every check found the lease free."""
         self._unproved_since: float | None = None
-        """Since when copies are compared with a home that changed."""
+        """Since when the home changed and waits for copies to be compared."""
         self._copy_failed_at = 0.0
         self._waited_for: str | None = None
-        """The standbys that commits of the newest lease are to wait for, see `Granted`."""
+        """The standbys that commits of the newest lease must wait for, see `Granted`."""
         self.writable_hosts: list[str] | None = None
-        """The hosts that took writes at the last look; None: the address of the home names one."""
+        """The hosts that accepted writes at the last check; None if the address names only one host."""
         self.is_away = False
-        """Whether the home did not answer when it was asked last."""
+        """Whether the home did not answer the last request."""
         self._stopping = threading.Event()
         self._ended = threading.Event()
         self.standing: LeaseStanding | None = None
-        """Who had the lease when the home was asked last."""
+        """The state of the lease at the last query."""
         self.round_trip_s: float | None = None
-        """How long the home took to answer that."""
+        """The round trip of that query in seconds."""
         self.slowness: str | None = None
-        """Why no lease is kept at a home that answers so late, and the remedy; None: it is."""
+        """Why no lease can be kept with that round trip, and the remedy; None if it can."""
         self.obstacle: Callable[[], str | None] = lambda: None
-        """Why this server should not be the primary, though its copy was written until now; None: it may."""
+        """Why this server should not be the primary although its copy can be written; None if it may."""
         self.hand_over: Callable[[], HandOver | None] = lambda: None
         """The newest planned change of the primary, as this server knows it."""
         home.may_act = self.may_act
 
     def give_back(self, term: Term) -> None:
-        """Release the lease of a process that is dead. One of another term stays. Raises StorageUnavailable."""
+        """Release the lease of a dead process, unless it is of another term. Raises StorageUnavailable."""
         self.asked.release_lease(term)
 
     def start(self, threads: Threads) -> None:
-        """Begin to look who has the lease."""
+        """Start the threads."""
         threads.start("roles", self._run, self._stopping)
         for number in range(RENEWING):
             threads.start(f"renewals-{number}", self._renew_all, self._ended)
@@ -131,50 +131,50 @@ class Driver:
             threads.start("hosts", lambda: self._watch_hosts(hosts), self._ended)
 
     def opened(self) -> None:
-        """The copy has what the home had: from now on this server tries for the lease.
+        """The copy is open and caught up: from now on this server tries to get the lease.
 
-        Before, those who could go on at once would wait for what is fetched here.
+        Before that, servers that are caught up would have to wait for this one.
         """
         self._events.put(events.CopyOpened())
 
     def closed(self) -> None:
-        """The copy is being closed, and is to be opened again: until then this server tries for no lease."""
+        """The copy is being closed. This server does not try to get the lease until the copy is open again."""
         self._events.put(events.CopyClosed())
 
     @property
     def role(self) -> Role:
-        """What the server is now."""
+        """The present role of this server."""
         return self._roles.role
 
     @property
     def term(self) -> int:
-        """The number of the term in which this server appends; 0: it is not its turn."""
+        """The number of this server's term; 0 if it has no lease."""
         term = self._roles.term
         return 0 if term is None else term[0]
 
     @property
     def held_for_s(self) -> float:
-        """For how long this server counts on its lease, without another renewal; 0: it has none."""
+        """Seconds for which this server still counts on its lease; 0 without a lease."""
         return self._roles.held_for(boot_time_s())
 
     @property
     def free_for_s(self) -> float:
-        """For how long nobody took the lease, though it could be had; 0: somebody has it, or that is not known."""
+        """Seconds for which the lease has been free; 0 if a server has it or the state is unknown."""
         return 0.0 if (since := self._free_since) is None else boot_time_s() - since
 
     @property
     def ahead(self) -> str:
-        """What the copy has and the home has not, where that was found; else empty."""
+        """What the copy has and the home lacks; empty if nothing is known to be missing."""
         return self._roles.ahead
 
     def may_act(self) -> bool:
-        """Whether this server may do now what only a primary does."""
+        """Whether this server may act as the primary now."""
         return self._roles.may_act(boot_time_s())
 
     def wait_for_turn(self, on_end: Callable[[], None], patience_s: float) -> bool:
-        """Wait until this server is to open its copy; False if that does not come in time, or never.
+        """Wait until this server has the lease and has fenced the logs; False after `patience_s`, or if it stops.
 
-        `on_end` is called when its time is over. Next comes `caught_up`, and at last `ended`.
+        `on_end` is called when the lease ends. The caller must call `caught_up` next, and `ended` at last.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._turn is not None or self._is_over, patience_s)
@@ -184,25 +184,25 @@ class Driver:
             return True
 
     def caught_up(self) -> None:
-        """The copy has all that the home has."""
+        """The copy has all events of the home."""
         if (begun := self._begun) is not None:
             self._events.put(events.CaughtUp(begun))
 
     def wait_until_primary(self) -> bool:
-        """Wait until appends may be taken; False: the time is over already, though another one may have come since."""
+        """Wait until appends may be accepted; False if the lease has ended, even if there is another one by now."""
         with self._changed:
             self._changed.wait_for(lambda: not self._goes_on() or self.role is Role.PRIMARY)
             return self._goes_on()
 
     def _goes_on(self) -> bool:
-        """Whether the turn which was given to who serves is not over."""
+        """Whether the lease that `wait_for_turn` returned still goes on."""
         return self._turn is not None and self._turn.term == self._begun
 
     def lost(self, error: Exception) -> None:
-        """Why the engine can append no more: see `storage.home.replicated_log.Homed`."""
+        """Report why the engine can no longer append: see `storage.home.replicated_log.Homed`."""
         turn = self._turn
         if isinstance(error, HeadMoved):
-            if turn is not None and error.head.term != turn.term:  # else it was asked under an earlier term of its own
+            if turn is not None and error.head.term != turn.term:  # otherwise the request was of an earlier term
                 self._events.put(events.ForeignTerm(turn.term, error.head.term))
         elif isinstance(error, HomeWentBack):
             self._events.put(events.HomeRollbackSeen(error.log, error.copy_head, error.home_head))
@@ -220,32 +220,32 @@ class Driver:
             self.copy_failed(f"the copy cannot be written: {error}")
 
     def copy_failed(self, why: str) -> None:
-        """The copy cannot be written: this server takes no lease until some time after that was told last."""
+        """The copy cannot be written: this server takes no lease for `COPY_RETRY_S` after the last such call."""
         self._copy_failed_at = boot_time_s()
         self._events.put(events.CopyFailed(why))
 
     def failed(self, why: str) -> None:
-        """This server cannot be the primary now: it gives the lease back, and tries again after a while."""
+        """This server cannot be the primary now: it releases the lease and tries again after `FAILED_S`."""
         self._copy_failed_at = boot_time_s() + FAILED_S - COPY_RETRY_S
         self._events.put(events.CopyFailed(why))
 
     def stop(self) -> None:
-        """Give the lease away and be nothing any more; `ended` is called when nothing is done any more."""
+        """Release the lease and stop. The caller calls `ended` when its work as primary has ended."""
         self._stopping.set()
         self._events.put(events.StopAsked())
 
     def ended(self) -> None:
-        """Nothing that only a primary does is done here any more."""
+        """The work as primary has ended here."""
         with self._changed:
             term, self._begun = self._begun, None
         self._events.put(events.CoordinatorsStopped(term))
 
     def close(self) -> None:
-        """Ask the home no more."""
+        """Close the connections to the home."""
         self.asked.close()
 
     def wait_until_over(self, patience_s: float) -> bool:
-        """Wait until the lease is given away, after `stop`."""
+        """Wait until the lease is released after `stop`; False if that takes longer than `patience_s`."""
         with self._changed:
             return self._changed.wait_for(lambda: self._is_over, patience_s)
 
@@ -268,22 +268,22 @@ class Driver:
             self._changed.notify_all()
 
     def _renew_all(self) -> None:
-        """Renew leases as the roles ask for it, however long the home takes for all else that they ask."""
-        self._answer_of(self._stands)  # so that there is a connection
+        """Renew leases when the roles ask for it, even while other requests to the home are slow."""
+        self._answer_of(self._stands)  # opens the connection
         while (term := self._renewals.get()) is not None:
             self._renew(term, boot_time_s())
 
     def _watch_time(self) -> None:
-        """End the turn when the lease has ended by time, though the home has yet to answer what it was asked.
+        """End the turn when the lease expires, even while the home has not answered a request.
 
-        The roles may get a renewal late, and go on: `ended` tells them that this turn does not.
+        The roles may get a late renewal and continue; `ended` tells them that this turn is over.
         """
         while not self._ended.wait(TIME_S):
             if self.role is Role.PRIMARY and not self.may_act():
                 self._end_turn()
 
     def _watch_hosts(self, hosts: WritableHosts) -> None:
-        """Tell when two hosts take writes, and when that is over."""
+        """Report when two hosts accept writes, and when only one does again."""
         told: str | None = ""
         with closing(hosts):
             while not self._ended.wait(HOSTS_S):
@@ -296,7 +296,7 @@ class Driver:
                 told = why
 
     def _looked(self) -> events.RoleEvent:
-        """Nothing happened but time; what nobody tells by himself is looked for."""
+        """The event after a wait without events: the result of checks that nothing else triggers, or a `Tick`."""
         now = boot_time_s()
         if (why := self.obstacle()) is not None:
             self._copy_failed_at = now
@@ -315,12 +315,12 @@ class Driver:
         return events.Tick()
 
     def _wanted(self, term: int) -> str | None:
-        """Which other server should be the primary after that term; None: any."""
+        """The other server that should be the primary after that term; None if any may."""
         wanted = self.hand_over()
         return wanted.server if wanted is not None and wanted.term == term and wanted.server != self._server else None
 
     def _is_kept(self, standing: LeaseStanding) -> bool:
-        """Whether the next lease is left to another server, which may take as long as a lease lasts."""
+        """Whether to leave the next lease to another server, at most for the length of a lease."""
         return self._wanted(standing.term.number) is not None and self.free_for_s < self._times.length_s
 
     def _receive(self, event: events.RoleEvent) -> None:
@@ -346,7 +346,7 @@ class Driver:
                 granted = Granted(Term(*term), timeline, self._waited_for)
                 self._fenced(lambda: self.asked.fence_logs(granted), granted, events.LogsFenced(term))
             case actions.CatchUp():
-                pass  # the turn was given with the fence; who opens the copy says when it has caught up
+                pass  # the turn began with the fence; `caught_up` reports the end of catching up
             case actions.AcceptAppends(term, timeline):
                 logger.info("this server is the primary of its home, term %d on timeline %d", term[0], timeline)
             case actions.RefuseAppends(why):
@@ -414,10 +414,10 @@ class Driver:
         self._events.put(events.Tick())
 
     def _unbelieved(self, standing: LeaseStanding, term: Term | None = None) -> events.RoleEvent:
-        """What a home says that gives no lease, though it is free; `term`: in which this server had it.
+        """The event for a home that grants no lease although it is free. `term`: this server's term if it had the lease.
 
-        Copies are compared with a home that changed, and may prove that it lacks nothing. An operator is asked when
-        that took as long as a lease.
+        After a change of the home, comparing the copies may prove that it is complete. If that takes longer than a
+        lease, an operator must decide.
         """
         self._unproved_since = self._unproved_since or boot_time_s()
         if not standing.may_be_proved or boot_time_s() > self._unproved_since + self._times.length_s:
@@ -425,12 +425,12 @@ class Driver:
         return events.LeaseRefused(standing.holder, LOOK_S) if term is None else events.LeaseLost(term)
 
     def _is_given(self, standing: LeaseStanding, nonce: int) -> bool:
-        """Whether this server has the lease that it asked for with that nonce, though the answer was lost."""
-        is_running = 0 < standing.remaining_s <= self._times.length_s  # else its clock was set back
+        """Whether this server got the lease that it asked for with that nonce although the answer was lost."""
+        is_running = 0 < standing.remaining_s <= self._times.length_s  # otherwise the home's clock was set back
         return standing.term.nonce == nonce and standing.is_vouched and is_running
 
     def _given_at(self, standing: LeaseStanding, asked_at: float) -> float:
-        """When the home gave the lease, by this server's clock, or a moment before. `asked_at`: for `standing`."""
+        """When the home granted the lease, or slightly earlier, by this clock. `asked_at`: the time of that query."""
         return asked_at - (self._times.length_s - standing.remaining_s)
 
     def _fenced(self, fence: Callable[[], bool], granted: Granted, done: events.RoleEvent) -> None:
@@ -456,7 +456,7 @@ class Driver:
             self._events.put(done)
 
     def _stands(self) -> LeaseStanding:
-        """How the lease stands; the clocks are compared by the way."""
+        """The state of the lease. This also compares the clocks."""
         return self._seen(self.asked.standing())
 
     def _seen(self, standing: LeaseStanding) -> LeaseStanding:
@@ -472,12 +472,12 @@ class Driver:
         return standing
 
     def home_time_ms(self) -> int:
-        """The home's time of day in ms since 1970, by this server's clock and the difference at the last comparison."""
+        """The home's time of day in ms since 1970, from this server's clock and the last comparison."""
         standing = self.standing
         return wall_clock_ms() - (0 if standing is None else round(standing.off_s * 1000))
 
     def _answer_of(self, ask: Callable[[], _T]) -> _T | None:
-        """What the home answers; None if it does not, which the roles are told."""
+        """The home's answer; None if it does not answer. The roles get an event when this changes."""
         began = boot_time_s()
         try:
             answer = ask()

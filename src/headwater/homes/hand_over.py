@@ -1,7 +1,7 @@
-"""A planned change of the primary: for whom the next lease is, as an entry of the state that all servers have.
+"""A planned change of the primary: an entry of the replicated state that names the server to get the next lease.
 
-It names the term that ends with it, so it is void as soon as any server has begun another term. The primary gives its
-lease back; the others leave it to the named server for as long as a lease lasts.
+It also names the term that it ends, so it is void once another term has begun. The primary releases its lease. The
+other servers leave it to the named server for the length of a lease.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 _KEY = "hand-over"
 CAUGHT_UP_S = 5.0
-"""A replica that had all of its home within that time is fit to take over."""
+"""A replica that was caught up within this time can take over."""
 _PATIENCE_S = 5.0
 
 
 class HandOver(msgspec.Struct, frozen=True):
-    """For whom the lease is after a term."""
+    """The server to get the lease after a term."""
 
     server: str
     term: int
 
 
 def hand_over_of(state: StateStore) -> HandOver | None:
-    """The newest one. Raises StorageUnavailable, StorageCorrupted."""
+    """The newest hand-over; None if there never was one. Raises StorageUnavailable, StorageCorrupted."""
     entry = state.get(HOME_KIND, _KEY)
     return None if entry is None else json_decoder(HandOver).decode(entry.value)
 
 
 def ask_for(state: StateStore, wanted: HandOver) -> None:
-    """Have the primary hand over. Raises NotPrimary, StorageUnavailable."""
+    """Ask the primary to hand over. Raises NotPrimary, StorageUnavailable."""
     state.put(HOME_KIND, _KEY, msgspec.json.encode(wanted))
 
 
 def obstacle_of(home: PostgresHome, name: str) -> str | None:
-    """Why that server is not to be the next primary; None: it may. Raises StorageUnavailable."""
+    """Why that server cannot be the next primary; None if it can. Raises StorageUnavailable."""
     reports = home.servers()
     running = [each.name for each in reports if each.runs]
     report = next((each for each in reports if each.name == name and each.runs), None)
@@ -62,7 +62,7 @@ def obstacle_of(home: PostgresHome, name: str) -> str | None:
 
 
 def _unready(report: ServerReport) -> str | None:
-    """What the server itself says, where it is asked as a load balancer asks."""
+    """Why the server itself is not ready, from the readiness check that load balancers use; None if it is ready."""
     if (url := report.addresses.get("http")) is None:
         return None
     try:

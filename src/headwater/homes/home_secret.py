@@ -1,4 +1,4 @@
-"""The secret by which the servers of a home know each other. It lives in the home, so no one else has it."""
+"""The secret by which the servers of a home authenticate each other. It is stored in the home."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from ..core.errors import EventLogError
 from ..core.state import StateStore
 
 SECRET_HEADER = b"headwater-home-secret"
-"""The header field in which one server shows it to another."""
+"""The header field in which a server sends it."""
 SECRET_KIND, SECRET_KEY, BEFORE_KEY = "home", "secret", "secret-before"
 SECRET_RECORD = msgspec.msgpack.encode(SECRET_KIND) + msgspec.msgpack.encode(SECRET_KEY)
-"""The bytes that mark a journal frame with the secret: listeners with the old secret do not get the new one."""
+"""Bytes that occur in a journal frame with the secret. Listeners with the old secret do not get the new one."""
 RENEWAL_MS = 30_000
-"""How long after a renewal the previous secret is still believed of requests and connections that were forwarded: a
-replica learns the new one only when it follows the home.
+"""How long the previous secret stays valid for forwarded requests and connections after a renewal. A replica learns the
+new secret only when it reads the home.
 """
 
 
 def ensure_secret(state: StateStore) -> None:
-    """Store a secret in the home, if it has none. Raises what `StateStore.put` does."""
+    """Store a secret in the home, if it has none. Raises as `StateStore.put` does."""
     if state.get(SECRET_KIND, SECRET_KEY) is None:
         renew_secret(state)
 
 
 def renew_secret(state: StateStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
-    """Replace the secret in the home: listeners with the old one get nothing more. Raises as `ensure_secret`."""
+    """Replace the secret in the home. Listeners with the old one are dropped. Raises as `ensure_secret`."""
     old = state.get(SECRET_KIND, SECRET_KEY)
     state.put(SECRET_KIND, SECRET_KEY, secrets.token_hex(32).encode())
     if old is not None:  # only now, because listeners with the old secret get no frame after the new one
@@ -38,18 +38,18 @@ def renew_secret(state: StateStore, clock_ms: Callable[[], int] = wall_clock_ms)
 
 
 class HomeSecret:
-    """The secret, as the state of one server has it. Safe to use from any thread."""
+    """The secret as known to one server. Thread-safe."""
 
     def __init__(self, state: StateStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
         self._state, self._clock_ms = state, clock_ms
 
     @property
     def value(self) -> bytes | None:
-        """What this server shows to another one; None if it does not know the secret."""
+        """The secret to send to other servers; None if this server does not know it."""
         return self._get(SECRET_KEY)
 
     def is_current(self, given: bytes) -> bool:
-        """Whether that is the secret. Takes as long for any other of the same length."""
+        """Whether that is the secret. Compares in constant time."""
         current = self._get(SECRET_KEY)
         return current is not None and hmac.compare_digest(given, current)
 
@@ -59,7 +59,7 @@ class HomeSecret:
 
     @property
     def known(self) -> tuple[bytes, ...]:
-        """The secret, and the one that was it until `RENEWAL_MS` ago, if there is one."""
+        """The secret, and the previous one if it was replaced within the last `RENEWAL_MS`."""
         current, before = self._get(SECRET_KEY), self._get(BEFORE_KEY)
         if current is None or before is None:
             return () if current is None else (current,)

@@ -1,8 +1,8 @@
-"""The lease that a server had last, beside its copy: a process that begins again gives back what its own kill left.
+"""The last lease of a server, stored beside its copy: a restarted process releases the lease of a killed one.
 
-Safe is only what can be shown: that process is dead, since whoever has the directory's lock is another one; and the
-directory was not copied, since the machine was not started again and the file is the one that was written. The lease is
-given back, not taken up: the next term is a new one, and its fence stops what the dead process may have sent.
+This is safe because the earlier process is dead (this one has the directory's lock) and the directory was not copied
+(the machine was not rebooted, and the file has the recorded inode). The lease is released and not reused: the next term
+is a new one, and its fence stops requests that the dead process may have sent.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ class _Entry(msgspec.Struct, frozen=True):
     boot: str
     inode: int
     device: int
-    """Of the file system: a snapshot of one has the same inodes."""
+    """The device of the file system, since a snapshot of it has the same inodes."""
 
 
 class LastLease:
-    """That of one data directory. What is kept is no more than a hint: without it a lease is waited out."""
+    """The last lease of a data directory. It is only a hint: without it the server waits until the lease expires."""
 
     def __init__(self, directory: Path) -> None:
         self._path = directory / NAME
 
     def keep(self, term: Term) -> None:
-        """This process has the lease of that term now. Raises OSError."""
+        """Store the term of this process's lease. Raises OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with open(self._path, "wb") as file:
             found = os.fstat(file.fileno())
             file.write(msgspec.json.encode(_Entry(term.number, term.nonce, boot_id(), found.st_ino, found.st_dev)))
 
     def forget(self) -> None:
-        """It was given back. Raises OSError."""
+        """Remove the stored term after the release of the lease. Raises OSError."""
         self._path.unlink(missing_ok=True)
 
     def found(self) -> Term | None:
-        """That of a process before this one, on this machine, since it was started; None if there is none.
+        """The term stored by an earlier process on this machine since the last boot; None if there is none.
 
-        To be asked where no other process serves the directory.
+        No other process may serve the directory when this is called.
         """
         try:
             entry = json_decoder(_Entry).decode(self._path.read_bytes())

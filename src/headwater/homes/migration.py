@@ -1,8 +1,8 @@
-"""A data directory becomes the first copy of a home, and a copy becomes the data directory of one server again.
+"""Moves a data directory into a home, where it becomes the first copy, and a copy out of a home again.
 
-Frames, numbers, incarnations, the state and what belongs to it stay as they are: only where they are committed changes.
-At every moment at most one of the two can append: the home is marked meanwhile, and COPY is in the directory from
-before the first frame is in the home until after the home has ended. Each can be interrupted, and is then repeated.
+Frames, numbers, incarnations and the state stay the same; only the place of commits changes. At any time at most one of
+the two can append: the home is marked during a move, and the directory has a COPY file from before the home gets the
+first frame until after the home has ended. An interrupted move can be repeated.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ from .stopped_copy import StoppedCopy
 
 
 class Origin(NamedTuple):
-    """What a home begins with."""
+    """The identity for a new home, from a data directory."""
 
     identity: HomeIdentity
     is_copy: bool
-    """Whether the directory is a copy already, of a home that was lost, or of this one."""
+    """Whether the directory already is a copy, of a lost home or of this one."""
 
 
 class MovedIn(NamedTuple):
-    """What a home has of a directory."""
+    """The result of moving a directory into a home."""
 
     logs: list[Compared]
     obstacle: str
-    """Why the home gives no lease yet; empty: it does."""
+    """Why the home grants no lease yet; empty if it does."""
 
 
 def origin_of(directory: Path) -> Origin:
-    """What a home from that directory begins with: it is looked at, and not changed but by a recovery after a crash.
+    """The identity for a home from that directory. The directory is not changed, except by recovery after a crash.
 
-    Raises StorageUnavailable: it cannot move into a home, and why; StorageCorrupted.
+    Raises StorageUnavailable with the reason if it cannot move into a home; StorageCorrupted.
     """
     if not has_data(directory):
         raise StorageUnavailable(f"{directory}: no data directory")
@@ -70,9 +70,9 @@ def origin_of(directory: Path) -> Origin:
 
 
 def move_in(home: PostgresHome, directory: Path, server: str, told: Progress = untold) -> MovedIn:
-    """Give a home, which was made from `origin_of` that directory, all that the directory has; count and compare it.
+    """Commit everything in the directory to a home created with its `origin_of`, then count and compare.
 
-    The directory is the first copy of the home from then on. Raises StorageUnavailable, StorageCorrupted.
+    Afterwards the directory is the first copy of the home. Raises StorageUnavailable, StorageCorrupted.
     """
     with unserved(directory), refusing(directory, "the directory cannot be marked as a copy"):
         if read_mark(directory) is None:
@@ -93,10 +93,10 @@ def move_in(home: PostgresHome, directory: Path, server: str, told: Progress = u
 
 
 def _mark_of(copy: StoppedCopy, standing: LeaseStanding) -> tuple[str, bool]:
-    """The mark of a home while it gets that copy, and whether the copy is known to have all that there is.
+    """The mark of a home during the move, and whether the copy is known to have all events.
 
-    A directory that moves is the only one with its logs. The first that begins puts its name into the mark. Raises
-    StorageUnavailable: another one did.
+    A moving directory is the only one with its logs. The first directory that starts adds its ID to the mark. Raises
+    StorageUnavailable if another one did.
     """
     known, is_own = standing.went_back, copy.id in standing.went_back
     if known.startswith(MOVING):
@@ -110,10 +110,10 @@ def _mark_of(copy: StoppedCopy, standing: LeaseStanding) -> tuple[str, bool]:
 
 
 def move_out(home: PostgresHome, directory: Path, server: str) -> list[Compared]:
-    """Make the copy in that directory the data directory of one server; its home ends, and gives no lease any more.
+    """Turn the copy in that directory into a single server's data directory. Its home ends and grants no more leases.
 
-    What the copy lacks is fetched; all is counted and compared. Empty: that was done before. Raises
-    StorageUnavailable: the copy lacks something, or the home goes on, and why; StorageCorrupted.
+    Missing events are fetched, and all logs are counted and compared. Empty if the copy has already left. Raises
+    StorageUnavailable with the reason if the copy lacks events or the home is still in use; StorageCorrupted.
     """
     if _has_left(home, directory):
         return []
@@ -135,14 +135,14 @@ def move_out(home: PostgresHome, directory: Path, server: str) -> list[Compared]
 
 
 def _begin_leaving(copy: StoppedCopy, server: str) -> None:
-    """Begin the term in which the home ends. Raises StorageUnavailable."""
+    """Begin the last term of the home. Raises StorageUnavailable."""
     standing, follower = copy.home.standing(), copy.engine.follower
     obstacle = standing.contradiction or "" if standing.went_back == LEAVING else standing.obstacle
     if obstacle:
         raise StorageUnavailable(f"the home gives no lease: {obstacle}")
     refuse_others(copy.home)
     assert follower is not None
-    follower.follow(takes_over=True)  # it waits for no index
+    follower.follow(takes_over=True)  # without waiting for the index
     if follower.stuck:
         name, stuck = next(iter(follower.stuck.items()))
         raise StorageUnavailable(f"this copy lacks events of log {name}: {stuck.why}")
@@ -152,7 +152,7 @@ def _begin_leaving(copy: StoppedCopy, server: str) -> None:
 
 
 def _has_left(home: PostgresHome, directory: Path) -> bool:
-    """Whether the directory is that with which the logs of that home went."""
+    """Whether this directory already got the logs of that home."""
     if read_mark(directory) is not None or not has_data(directory):
         return False
     return _journal(directory).incarnation == home.incarnation and home.standing().went_back.startswith(ENDED)
@@ -163,7 +163,7 @@ def _journal(directory: Path) -> Meta:
 
 
 def _keep_beside_frames(copy: StoppedCopy) -> None:
-    """Give the home what no frame has: postings of trimmed events, and batches with a commit under way."""
+    """Store data without frames in the home: postings of trimmed events, and batches whose commit has begun."""
     for name, frames in _logs(copy):
         log = copy.engine.open(name)
         with refusing(log.directory, "the postings of trimmed events cannot be read"):
@@ -172,9 +172,9 @@ def _keep_beside_frames(copy: StoppedCopy) -> None:
 
 
 def _keep_marks(copy: StoppedCopy) -> None:
-    """Give the state, and so the home, the marks of writers whose frames are trimmed."""
+    """Store the marks of writers whose frames are trimmed in the state, and so in the home."""
     if copy.engine.is_following:
-        return  # the state of a copy has them
+        return  # the state of a copy has them already
     for name, _ in _logs(copy):
         copy.engine.open(name).writer_table.keep_all()
     copy.engine.state.flush()
@@ -185,7 +185,7 @@ def _logs(copy: StoppedCopy) -> Iterator[tuple[str, ReplicatedLog]]:
 
 
 def _check_chain(name: str, frames: SegmentLog) -> None:
-    """Raises StorageUnavailable where events are missing in the middle of a log: a home has unbroken chains alone."""
+    """Raise StorageUnavailable if events are missing in the middle of a log: a home needs unbroken chains."""
     crc = 0
     for frame in frames.read(0):
         if crc and frame.previous_crc != crc:

@@ -1,8 +1,9 @@
-"""Refilling a home that went back: what only the copy of a stopped server has is committed again, with its numbers.
+"""Refills a home that was rolled back: events that only a stopped server's copy has are committed again, with their
+numbers.
 
-That is possible where the copy continues the log of the home, for every log and for the journal. All goes through the
-commit of any server, in a term of its own. The home is marked from before the first frame until after the last, and so
-gives no lease. A refill that was interrupted is repeated: it goes on where the home ends.
+This requires that the copy continues every log of the home and the journal. The refill uses the servers' commit, in a
+separate term. The home is marked from before the first frame until after the last one, so it grants no lease. If the
+refill is interrupted, repeating it continues where the home ends.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ from .postgres.members import Member
 from .stopped_copy import StoppedCopy
 
 Progress = Callable[[str, int, int], None]
-"""Gets the name of a log, the number of its events to commit, and how many are committed."""
+"""Called with the name of a log, the number of events to commit, and the number committed so far."""
 
 
 class Refilled(NamedTuple):
-    """What a refill did."""
+    """The result of a refill."""
 
     added: list[Surplus]
-    """The events that were committed again, by log."""
+    """The recommitted events, by log."""
     obstacle: str
-    """Why the home gives no lease yet; empty: it does."""
+    """Why the home grants no lease yet; empty if it does."""
 
 
 def untold(log: str, total: int, done: int) -> None:
-    """Ignore the progress."""
+    """Ignore progress."""
 
 
 def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
-    """Commit again what that copy has beyond its home. `server`: whose copy it is, where the home does not know that.
+    """Recommit the events that the copy has and its home lacks. `server`: the copy's server if the home does not know.
 
-    The mark goes if the copy has all of the newest term that is known. Raises StorageUnavailable: it is not possible,
-    and why; StorageCorrupted.
+    The mark is removed if the copy has all of the newest known term. Raises StorageUnavailable with the reason if this
+    is not possible; StorageCorrupted.
     """
     with StoppedCopy(home, directory) as copy:
         server = copy.server or server
@@ -73,11 +74,11 @@ def fill(
     before: Callable[[], None] = lambda: None,
     after: Callable[[], None] = lambda: None,
 ) -> None:
-    """Commit everything `found` beyond the home, in a term of its own in which the home has that mark; close the copy.
+    """Commit `found` to the home in a separate term, during which the home has that mark, and close the copy.
 
-    `proves`: the copy has all of the newest term before. Then it becomes the member that can prove that the home has
-    all, and the mark goes. `before` is called in that term before the first frame, `after` behind the last one.
-    Raises StorageUnavailable, StorageCorrupted: the mark stays, and all of this can be repeated.
+    `proves`: the copy has all of the newest earlier term. Then its member can prove that the home is complete, and the
+    mark is removed. `before` is called in that term before the first frame, `after` after the last one. Raises
+    StorageUnavailable, StorageCorrupted; the mark stays, and this can be repeated.
     """
     home = copy.home
     refuse_others(home)
@@ -98,20 +99,20 @@ def fill(
 
 
 def refuse_others(home: PostgresHome) -> None:
-    """Raises StorageUnavailable while somebody else may write to the home, or looks at it."""
+    """Raise StorageUnavailable if another server may write to the home or runs."""
     standing = home.standing()
     if standing.is_vouched and standing.remaining_s:
         problem = f"{standing.holder or 'a server'} has the lease of this home, for {standing.remaining_s:.1f} s more"
         raise StorageUnavailable(f"{problem}: stop it")
     for each in home.servers():
-        if each.runs:  # it would say that its copy was compared with what the home has after this
+        if each.runs:  # it could record a comparison with the home as it is only after this
             raise StorageUnavailable(f"the server {each.name} runs: stop all servers, and start them after this")
     if (why := both_write(home.writable_hosts()[0])) is not None:
         raise StorageUnavailable(why)
 
 
 def begin(copy: StoppedCopy, server: str, mark: str, *, holds: bool) -> None:
-    """Begin a term of this command, in which the home has that mark. `holds`: the copy has all of the newest term.
+    """Begin a term for this command, during which the home has that mark. `holds`: the copy has all of the newest term.
 
     Raises StorageUnavailable.
     """
@@ -120,7 +121,7 @@ def begin(copy: StoppedCopy, server: str, mark: str, *, holds: bool) -> None:
     granted = home.begin_marked(server, mark, max(seen, copy.newest_epoch()), losses_heeded(copy.engine.state))
     if granted is None:
         raise StorageUnavailable("a server took the lease of this home just now: stop it, and run this again")
-    if holds:  # before the fence: nothing is committed in that term yet, so the copy has all of it
+    if holds:  # before the fence nothing is committed in that term, so the copy has all of it
         copy.witness.hold(granted.term)
     home.fence(granted)
 
@@ -128,8 +129,8 @@ def begin(copy: StoppedCopy, server: str, mark: str, *, holds: bool) -> None:
 def has_newest(copy: StoppedCopy, standing: LeaseStanding) -> bool:
     """Whether a copy has all of the newest term that any member has seen.
 
-    The term of an earlier refill may have been seen: what that one committed was in a copy, and is in this one too,
-    since it goes on from there. It follows the newest term that was known then, so that one must be this copy's.
+    Members may have seen the term of an earlier refill. Its events came from a copy, and this copy has them too, since
+    it continues the home. That term directly follows the newest term known then, which this copy must hold.
     """
     evidence, members = copy.witness.evidence(), copy.home.members()
     if evidence is None or not evidence.is_whole:
@@ -142,7 +143,7 @@ def has_newest(copy: StoppedCopy, standing: LeaseStanding) -> bool:
 
 
 def _refuse_apart(found: Sequence[Surplus]) -> None:
-    """Raises StorageUnavailable where the home goes on with other events than the copy."""
+    """Raise StorageUnavailable if the home continues with other events than the copy."""
     apart = [each for each in found if not each.continues]
     if apart:
         raise StorageUnavailable(

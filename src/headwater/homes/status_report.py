@@ -1,4 +1,4 @@
-"""A server tells its home how it is, once a second, so that whoever asks the home sees all servers of it."""
+"""Reports a server's status to its home once a second, so that the home knows all its servers."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ logger = logging.getLogger("headwater.homes")
 
 REPORT_S = 1.0
 GROWTH_S = 30.0
-"""What the tables of the home take is asked for so often."""
+"""Interval at which the sizes of the home's tables are queried."""
 
 
 class Reporting:
-    """A thread that tells, from `start` to `stop`."""
+    """A thread that sends reports from `start` to `stop`."""
 
     def __init__(
         self, home: PostgresHome, report: Callable[[], ServerReport], member: Callable[[], Member | None]
     ) -> None:
-        """`home`: by connections that are given up soon; `report` says how the server is now, `member` what its copy
-        can prove, None while there is none.
+        """`home`: a home whose connections time out soon. `report` returns the server's status; `member` the evidence
+        of its copy, or None while it has no copy.
         """
         self._home, self._report, self._member = home, report, member
         self.growth: Growth | None = None
-        """What the tables of the home took when it was asked last."""
+        """The sizes of the home's tables at the last query."""
         self._asked_at = float("-inf")
         self._is_news = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self, threads: Threads) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threads.start("reporting", self._run, self._stopping)
 
     def hasten(self) -> None:
-        """There is something to tell."""
+        """Send the next report now."""
         self._is_news.set()
 
     def stop(self, *, leaves: bool) -> None:
-        """Tell nothing more. `leaves`: the home is asked to forget the server; else it does after a while."""
+        """Send no more reports. `leaves`: delete the server's report; otherwise it expires after a while."""
         self._stopping.set()
         self.hasten()
         if leaves and self._thread is not None:
@@ -69,7 +69,7 @@ class Reporting:
                     self._home.enter_member(member)
                 if boot_time_s() > self._asked_at + GROWTH_S:
                     self.growth, self._asked_at = self._home.growth(), boot_time_s()
-            except StorageUnavailable as error:  # the driver of the roles says so, and asks on
+            except StorageUnavailable as error:  # the driver logs it and keeps trying
                 logger.debug("cannot report the status of this server: %s", error)
             except (EventLogError, OSError) as error:
                 logger.warning("cannot read what the copy can prove: %s", error)

@@ -1,7 +1,8 @@
-"""The statement of a commit, and its values in binary: the one that a home is asked all the time.
+"""The SQL statement of a commit, with its values in binary.
 
-It is prepared once on each connection, and goes through libpq itself: what a cursor does for any statement - look at
-the type of each value, wait for the socket in steps - cost more than all else that a commit does on this side.
+It is the most frequent statement. It is prepared once per connection and sent by libpq directly: the work that a cursor
+does for any statement (find the type of each value, wait for the socket in steps) cost more than the rest of a commit
+on this side.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .connections import Prepared
 from .lease import TIMELINE, WAITED_FOR
 
 _INT4, _INT8, _BYTEA, _TEXT, _TID, _INT8_ARRAY, _BYTEA_ARRAY = 23, 20, 17, 25, 27, 1016, 1001
-"""Numbers of types, which are the same in every PostgreSQL (`pg_type.dat`)."""
+"""OIDs of types, which are the same in every PostgreSQL (`pg_type.dat`)."""
 _TYPES = (_INT8, _INT8, _TEXT, _INT8, _INT8, _INT8, _INT8, _INT4, _INT8_ARRAY, _BYTEA_ARRAY)
 
 
@@ -38,16 +39,17 @@ SELECT place FROM moved
 
 
 class Commit(NamedTuple):
-    """One statement in two forms. Each answers where the row of the head is now; no row, and no frame is added, if the
-    head is not where it is expected.
+    """One statement in two forms. Each returns the present location (ctid) of the head row.
+
+    If the head is not the expected one, no row is returned and no frame is added.
     """
 
     by_key: Prepared
     by_place: Prepared
-    """For where it is known in which place that row is: its last parameter.
+    """For when the location of the head row is known: the last parameter.
 
-    Each commit leaves a row behind, and no vacuum removes it while an older transaction goes on. The index has all of
-    them, so a search for the key looks at each.
+    Each commit leaves a dead row version, which vacuum cannot remove while an older transaction is open. The index
+    contains them all, so a search by key reads each of them.
     """
 
 
@@ -59,9 +61,9 @@ COMMIT_WAITED = Commit(
     _commit(b"headwater_commit_waited", f" AND {WAITED_FOR} = $11", _TEXT),
     _commit(b"headwater_commit_waited_at", f" AND {WAITED_FOR} = $11 AND ctid = $12", _TEXT, _TID),
 )
-"""The same, and no row if other standbys are named than those of its next parameter."""
+"""The same, but without effect if the configured standbys differ from the next parameter."""
 WAITED = Prepared(b"headwater_waited", f"SELECT {WAITED_FOR}".encode(), ())
-"""The standbys that are named now: a commit that has just ended waited for them, unless they changed meanwhile."""
+"""The standbys configured now. A commit that has just ended waited for them, unless they changed meanwhile."""
 
 _INT = struct.Struct(">i").pack
 _LONG = struct.Struct(">q").pack
@@ -72,7 +74,7 @@ _DIMENSIONS, _HAS_NULLS, _FROM = 1, 0, 1
 def commit_values(
     key: str, expected: Head, timeline: int, head: tuple[int, int], lasts: Sequence[int], contents: Sequence[bytes]
 ) -> list[bytes]:
-    """The values of COMMIT. `head`: number and checksum of the last frame; `lasts`: the last number of each frame."""
+    """Parameters of COMMIT. `head`: number and checksum of the last frame; `lasts`: the last number of each frame."""
     return [
         _LONG(head[0]),
         _LONG(head[1]),

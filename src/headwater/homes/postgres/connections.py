@@ -1,7 +1,7 @@
-"""Connections to a home in PostgreSQL: few, kept, severed where they say nothing for too long.
+"""A small pool of connections to a home in PostgreSQL, which closes connections that are silent for too long.
 
-A statement is never cancelled: to cancel a wait for a synchronous standby is answered as if it had been confirmed.
-Where a server is silent, its connection is severed, and what became of the statement is found out on another one.
+Statements are never cancelled, because PostgreSQL answers a cancelled wait for a synchronous standby like a confirmed
+commit. Instead the silent connection is closed, and the outcome of the statement is determined on another one.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 CONNECTIONS_MAX = 8
-"""So many commit at a time; PostgreSQL flushes them together."""
+"""The most concurrent commits; PostgreSQL flushes them together."""
 CONNECT_S = 5
-"""How long each host may take to connect, unless the address has a `connect_timeout`. A network needs two round trips
-for that, or six with TLS and a password."""
+"""Connect timeout of each host, unless the address has a `connect_timeout`. Connecting takes two round trips, or six
+with TLS and a password.
+"""
 LOCK_TIMEOUT_MS = 2_000
-"""Somebody who holds the row of a log for longer than that is not waited for: the same statement is tried again."""
+"""The longest wait for a lock on a log's head row. Then the statement is tried again."""
 _BINARY = 1
-"""The format of a value, as the protocol of PostgreSQL numbers it."""
+"""The binary format code of PostgreSQL's protocol."""
 _UNCONFIRMED = "canceling wait for synchronous replication"
 PINNED = """
 SELECT set_config('synchronous_commit', coalesce(nullif(current_setting('synchronous_commit'), 'off'), 'on'), false)
 """
-"""A session keeps the `synchronous_commit` that it began with, whatever is configured later; off becomes on."""
+"""Pins the `synchronous_commit` of the session against later changes of the configuration; off becomes on."""
 _NAME = "SELECT set_config('application_name', %s, false)"
 _SETTINGS = f"""
 SET default_transaction_isolation = 'read committed';
@@ -50,7 +51,7 @@ SET statement_timeout = 0;
 
 
 class Prepared(NamedTuple):
-    """A statement that is prepared once on each connection, whose values go out in binary."""
+    """A statement that is prepared once per connection, with binary parameters."""
 
     name: bytes
     sql: bytes
@@ -58,18 +59,18 @@ class Prepared(NamedTuple):
 
 
 class HomeConnection:
-    """One connection, and whether its last commit was confirmed by the standbys that it was to wait for."""
+    """A connection that knows whether the required standbys confirmed its last commit."""
 
     def __init__(self, url: str, name: str, connect_s: int = CONNECT_S, hosts: Hosts | None = None) -> None:
-        """Connect, to each host within that time. `name` is what the server's administrator sees.
+        """Connect, with that timeout for each host. `name` is the `application_name`.
 
-        `hosts`: those of the address, and which of them comes first. Raises psycopg.OperationalError.
+        `hosts`: the hosts of the address, in the order to try. Raises psycopg.OperationalError.
         """
         driver = load_driver()
         self.name = name
         named = {} if hosts is None else hosts.ordered()
         given = {"autocommit": True, "connect_timeout": connect_s, "application_name": name, **named}
-        given["prepare_threshold"] = None  # to prepare takes another round trip
+        given["prepare_threshold"] = None  # preparing takes another round trip
         try:
             self.psycopg: Connection = _connection_class().connect(url, **given)
         except driver.errors.ConnectionTimeout as error:
@@ -78,21 +79,21 @@ class HomeConnection:
         if hosts is not None:
             hosts.answered(self.psycopg.info.host, self.psycopg.info.port)
         self.is_unconfirmed = False
-        """Somebody cancelled the wait for a standby: what was committed can be read, but may be lost."""
+        """Whether a wait for a standby was cancelled: the commit is visible, but may be lost."""
         self.is_severed = False
-        """It was given up here, not there."""
+        """Whether this side closed the connection."""
         self.psycopg.add_notice_handler(self._notice)
         self._is_prepared = False
         self._statements: set[bytes] = set()
 
     @property
     def asked_at(self) -> float | None:
-        """When the request was sent that waits for its answer, by the monotonic clock; None: none waits."""
+        """When the pending request was sent, by the monotonic clock; None if there is none."""
         asked_at: float | None = self.psycopg.asked_at  # type: ignore[attr-defined]
         return asked_at
 
     def prepare(self, name: str) -> None:
-        """Set what holds for all its statements, and how it is called, unless that was done. Raises psycopg.Error."""
+        """Set the session's settings and name, unless they are set. Raises psycopg.Error."""
         if not self._is_prepared:
             self.psycopg.execute(_SETTINGS)
             self._is_prepared = True
@@ -101,9 +102,9 @@ class HomeConnection:
             self.name = name
 
     def execute(self, statement: Prepared, values: Sequence[bytes]) -> bytes | None:
-        """Execute it; answers the first value of its row, in binary; None: there is no row.
+        """Execute a statement. Returns the first value of its row, in binary; None if there is no row.
 
-        Blocks until it is answered. Raises psycopg.Error.
+        Blocks until the answer. Raises psycopg.Error.
         """
         if statement.name not in self._statements:
             [result] = self._pipe((statement, values))
@@ -115,15 +116,15 @@ class HomeConnection:
     def execute_and_look(
         self, statement: Prepared, values: Sequence[bytes], look: Prepared
     ) -> tuple[bytes | None, str]:
-        """Execute it, and `look` when its transaction has ended, without another round trip.
+        """Execute a statement, and `look` after its transaction, in one round trip.
 
-        Answers as `execute`, and the one value that was seen. Blocks until then. Raises psycopg.Error.
+        Returns the result as `execute` does, and the value of `look`. Blocks until the answer. Raises psycopg.Error.
         """
         changed, seen = self._pipe((statement, values), (look, ()))
         return changed.get_value(0, 0) if changed.ntuples else None, (seen.get_value(0, 0) or b"").decode()
 
     def _pipe(self, *asked: tuple[Prepared, Sequence[bytes]]) -> list[pq.abc.PGresult]:
-        """Execute them in one round trip, each in a transaction of its own. Unknown ones are prepared."""
+        """Execute statements in one round trip, each in a separate transaction. Prepares them if needed."""
         unknown = [statement for statement, _ in asked if statement.name not in self._statements]
         with self._asking() as libpq:
             libpq.enter_pipeline_mode()
@@ -146,7 +147,7 @@ class HomeConnection:
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[pq.abc.PGconn]:
-        """Note that libpq itself waits for an answer."""
+        """Mark the connection as waiting for an answer while libpq is used directly."""
         self.psycopg.asked_at = time.monotonic()  # type: ignore[attr-defined]
         try:
             yield self.psycopg.pgconn
@@ -154,15 +155,15 @@ class HomeConnection:
             self.psycopg.asked_at = None  # type: ignore[attr-defined]
 
     def sever(self) -> None:
-        """Whoever waits for an answer on it gets an error. From any thread."""
+        """Shut the connection down, so that a waiting caller gets an error. Thread-safe."""
         self.is_severed = True
-        with contextlib.suppress(OSError, self.psycopg.OperationalError):  # it is closed
+        with contextlib.suppress(OSError, self.psycopg.OperationalError):  # it is closed already
             twin = socket.socket(fileno=os.dup(self.psycopg.pgconn.socket))
             with twin:
                 twin.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it."""
+        """Close the connection."""
         self.psycopg.close()
 
     def _notice(self, diagnostic: Any) -> None:
@@ -171,12 +172,12 @@ class HomeConnection:
 
 
 class Connections:
-    """At most `size` connections to one home. Safe to call from any thread."""
+    """At most `size` connections to one home. Thread-safe."""
 
     def __init__(self, url: str, name: str, size: int = CONNECTIONS_MAX, *, connect_s_max: int | None = None) -> None:
-        """`connect_s_max`: the longest time that a host may take to connect, also if the address allows more.
+        """`connect_s_max`: the longest connect timeout of a host, even if the address allows more.
 
-        Raises psycopg.ProgrammingError: the address cannot be read.
+        Raises psycopg.ProgrammingError if the address cannot be parsed.
         """
         self.url = url
         given = load_driver().conninfo.conninfo_to_dict(url)
@@ -192,9 +193,9 @@ class Connections:
 
     @contextlib.contextmanager
     def one(self, on_taken: Callable[[HomeConnection], None]) -> Iterator[HomeConnection]:
-        """A connection to use; it is not kept if its use raises. `on_taken` gets it before anything is sent.
+        """A connection to use; it is dropped if its use raises. `on_taken` gets it before anything is sent.
 
-        Raises psycopg.OperationalError: it cannot be had, and nothing was sent.
+        Raises psycopg.OperationalError if connecting failed; then nothing was sent.
         """
         with self._places:
             with self._changing:
@@ -221,18 +222,18 @@ class Connections:
                     taken.close()
 
     def rename(self, name: str) -> None:
-        """From now on connections are called so, each before its next use."""
+        """Change the name of all connections, each before its next use."""
         self._name = name
 
     def drop_idle(self) -> None:
-        """Those that wait are of no use: the server they lead to has gone away."""
+        """Close idle connections, because their server has gone away."""
         with self._changing:
             idle, self._idle = self._idle, []
         for each in idle:
             each.close()
 
     def close(self) -> None:
-        """End all; whoever uses one gets an error."""
+        """Close all connections. Callers that use one get an error."""
         with self._changing:
             self._is_closed = True
             used, idle = list(self._used), self._idle
@@ -245,7 +246,7 @@ class Connections:
 
 @functools.cache
 def _connection_class() -> Any:
-    """Connections that know whether they wait for an answer, and since when."""
+    """A connection class that records when the pending request was sent."""
 
     class WatchedConnection(load_driver().Connection):  # type: ignore[misc]
         asked_at: float | None = None
@@ -261,12 +262,12 @@ def _connection_class() -> Any:
 
 
 def _piped(libpq: pq.abc.PGconn, waiting: select.poll) -> pq.abc.PGresult:
-    """The result of the next statement in the pipeline, when all of its transaction has been read.
+    """The result of the next statement in the pipeline, after the end of its transaction was read.
 
-    libpq itself would wait without letting other threads run.
+    libpq would wait without letting other threads run.
     """
     found: list[pq.abc.PGresult | None] = []
-    while len(found) < 3:  # the result, nothing behind it, and the end of the transaction
+    while len(found) < 3:  # the result, its end, and the end of the transaction
         while libpq.is_busy():
             waiting.poll()
             libpq.consume_input()
@@ -276,7 +277,7 @@ def _piped(libpq: pq.abc.PGconn, waiting: select.poll) -> pq.abc.PGresult:
 
 
 def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
-    """Raises psycopg.Error: it says that the statement failed."""
+    """Return the result. Raises psycopg.Error if the statement failed."""
     driver = load_driver()
     if result.status not in (driver.pq.ExecStatus.COMMAND_OK, driver.pq.ExecStatus.TUPLES_OK):
         raise driver.errors.error_from_result(result)
@@ -284,7 +285,7 @@ def _checked(result: pq.abc.PGresult) -> pq.abc.PGresult:
 
 
 def load_driver() -> Any:
-    """psycopg 3. Raises StorageUnavailable: it is not installed."""
+    """The psycopg 3 module. Raises StorageUnavailable if it is not installed."""
     try:
         import psycopg
     except ImportError:
@@ -296,38 +297,38 @@ _LISTS = ("host", "hostaddr", "port")
 
 
 class Hosts:
-    """The hosts that the address of a home names; the one that answered last is tried first.
+    """The hosts of a home's address, with the one that answered last first.
 
-    libpq tries them in order (`postgresql://a,b:5433/x`), so a first one that is dead would cost its whole time at each
-    connection. Safe to call from any thread.
+    libpq tries them in order (`postgresql://a,b:5433/x`), so a dead first host would delay each connection by its
+    timeout. Thread-safe.
     """
 
     def __init__(self, given: Mapping[str, str]) -> None:
-        """`given`: the parameters of the address, as libpq reads them."""
+        """`given`: the connection parameters of the address, as libpq parses them."""
         lists = {name: given[name].split(",") for name in _LISTS if given.get(name)}
         size = max(map(len, lists.values()), default=0)
         if len(ports := lists.get("port", [])) == 1:
             lists["port"] = ports * size
         self._lists = lists
         self._is_known = size > 1 and "host" in lists and all(len(each) == size for each in lists.values())
-        """Whether the lists are understood; if not, they are left to libpq."""
+        """Whether the lists were parsed; otherwise they are left to libpq."""
         self._first = 0
 
     def ordered(self) -> dict[str, str]:
-        """The parameters that name the hosts, the one that answered last first; none if there is one host."""
+        """The parameters of all hosts, with the one that answered last first; empty if there is one host."""
         first = self._first
         if not self._is_known:
             return {}
         return {name: ",".join(each[first:] + each[:first]) for name, each in self._lists.items()}
 
     def each(self) -> list[dict[str, str]]:
-        """The parameters of one host after the other; none if there is one host."""
+        """The parameters of each host; empty if there is one host."""
         if not self._is_known:
             return []
         return [dict(zip(self._lists, one, strict=True)) for one in zip(*self._lists.values(), strict=True)]
 
     def answered(self, host: str, port: int) -> None:
-        """That one took a connection."""
+        """Note that a host accepted a connection."""
         if not self._is_known:
             return
         ports = self._lists.get("port", [""] * len(self._lists["host"]))

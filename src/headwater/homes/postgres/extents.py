@@ -1,4 +1,4 @@
-"""How much a home in PostgreSQL has of a log, counted in the rows of its frames: not what any head says."""
+"""The size of a log in a home in PostgreSQL, counted from the rows of its frames and not taken from the head."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .schema import Connection
 
 COUNTED_FRAMES = 20_000
-"""So many are counted by one statement, so that none takes long."""
+"""The most frames that one statement counts, so that each statement is short."""
 _COUNT = f"""
 SELECT count(*), coalesce(sum(octet_length(content)), 0)::bigint, coalesce(sum(
     get_byte(lead, 0) + (get_byte(lead, 1) << 8) + (get_byte(lead, 2) << 16) + (get_byte(lead, 3)::bigint << 24)
@@ -23,14 +23,14 @@ FROM (
 
 
 class Extent(NamedTuple):
-    """How much there is of a log."""
+    """Frames, bytes and events of a part of a log."""
 
     frames: int
     bytes: int
     events: int
 
     def plus(self, frames: int, size: int, events: int) -> Extent:
-        """This much more."""
+        """This extent with the given amounts added."""
         return Extent(self.frames + frames, self.bytes + size, self.events + events)
 
 
@@ -38,7 +38,7 @@ NOTHING = Extent(0, 0, 0)
 
 
 def counted(connection: Connection, key: str, after: int) -> tuple[Extent, int]:
-    """Some of the frames that end above `after`, and the number up to which they go; 0: there are none.
+    """The extent of some frames that end above `after`, and the last number counted; 0 if there are none.
 
     Raises psycopg.Error.
     """

@@ -1,6 +1,7 @@
-"""A home in PostgreSQL that begins with the logs of a data directory: it gets the identity of the directory's journal.
+"""Creating a home in PostgreSQL from a data directory: the home gets the identity of the directory's journal.
 
-So every frame keeps its checksum, which depends on that identity. The home is marked until it has all of them.
+Checksums of frames depend on that identity, so every frame keeps its checksum. The home stays marked until it has all
+frames.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _MARK = "UPDATE headwater.lease SET went_back = %s"
 
 
 def found(connection: Connection, identity: HomeIdentity, role: str | None, *, is_copy: bool) -> None:
-    """Make the home of that identity, marked so that no server appends, or find it as it was left by an interruption.
+    """Create a home with that identity, marked so that no server appends, or resume an interrupted move.
 
-    One without any log is taken. So is one that has ended, by the directory with which its logs went, which is no copy.
-    Raises StorageUnavailable: it has other logs, or goes on already; psycopg.Error.
+    It takes over a home without any logs. The directory that got the logs of a home that has ended takes over that home
+    again. Raises StorageUnavailable if the home has other logs or is in use already; psycopg.Error.
     """
     with connection.transaction():
         there = make_tables(connection, role)
@@ -43,7 +44,7 @@ def found(connection: Connection, identity: HomeIdentity, role: str | None, *, i
 
 
 def _refuse(there: HomeIdentity, identity: HomeIdentity, went_back: str, *, is_copy: bool) -> None:
-    """Raises StorageUnavailable, unless that home has ended, and its logs come back."""
+    """Raise StorageUnavailable, unless that home has ended and its logs come back."""
     if there != identity:
         raise StorageUnavailable(
             f"this database has a home already, {there.incarnation}, and it is not empty: name another database"

@@ -1,7 +1,7 @@
-"""What the tables of a home take, how much of that a vacuum has yet to free, and what keeps it from that.
+"""The sizes of a home's tables, their dead rows, and the oldest transaction, which keeps vacuum from removing these.
 
-PostgreSQL keeps each row that was changed or deleted as long as a transaction that began before may ask for it. Trimmed
-frames free nothing meanwhile, and each commit looks at more rows to find the newest.
+PostgreSQL keeps each changed or deleted row as long as an older transaction may read it. Meanwhile trimming frees no
+space, and each commit reads more rows to find the newest.
 """
 
 from __future__ import annotations
@@ -25,25 +25,26 @@ SELECT coalesce(max(extract(epoch FROM clock_timestamp() - since)), 0)::float8, 
     UNION ALL SELECT NULL, xmin FROM pg_replication_slots WHERE xmin IS NOT NULL
 ) AS keeping (since, xmin)
 """
-"""Of what a standby keeps, by its walsender or a slot, the database knows no time. Transactions and walsenders of other
-roles are shown to members of pg_read_all_stats alone."""
+"""For rows kept by a standby (its walsender or a slot) the database has no time. Only members of pg_read_all_stats see
+the transactions and walsenders of other roles.
+"""
 
 
 class Growth(NamedTuple):
-    """What the database said of it when it was asked last."""
+    """Sizes and dead rows at the last query."""
 
     sizes: Mapping[str, int]
-    """The bytes of each table that grows, with its indexes: of frames, of heads (`log`), of batches and postings."""
+    """Bytes of each growing table with its indexes: frames, heads (`log`), batches and postings."""
     dead_rows: Mapping[str, int]
-    """Rows of each that are of no more use, and take room until the next vacuum, about."""
+    """Estimated dead rows of each table, which take space until the next vacuum."""
     snapshot_s: float
-    """The age of the oldest transaction that this role may see and that keeps such rows; 0 if there is none."""
+    """Age in seconds of the oldest visible transaction that keeps dead rows; 0 if there is none."""
     snapshot_transactions: int
-    """How many transactions began since the oldest that is kept so, by a standby or a slot too."""
+    """The number of transactions since the oldest one kept, including those that a standby or a slot keeps."""
 
 
 def growth(connection: Connection) -> Growth:
-    """Ask for it. Raises psycopg.Error."""
+    """Query it. Raises psycopg.Error."""
     rows = connection.execute(_TABLES).fetchall()
     [oldest] = connection.execute(_OLDEST).fetchall()
     return Growth({name: size for name, size, _ in rows}, {name: dead for name, _, dead in rows}, *oldest)

@@ -1,8 +1,8 @@
 """The home in PostgreSQL: a row for the head of each log, a row for each frame, one statement for each commit.
 
-The statement sets the head if it is what the writer expects - number, checksum, and term - and inserts the frames if it
-did; the row of the head orders all who try. Where an answer is lost, the same statement is executed again, until it is
-known whose frames are there (`statements`): a look alone would not do, for a statement that was sent can still
+The statement updates the head if it has the number, checksum and term that the writer expects, and then inserts the
+frames. The head row serializes concurrent writers. If an answer is lost, the same statement is executed again until it
+is known whose frames are in the home (`statements`). A query would not be enough, because the lost statement may still
 be executed later.
 """
 
@@ -48,7 +48,7 @@ PAGE_BYTES = 16 * 1024 * 1024
 PAGE_FRAMES = 4096
 _MAY_BE_LACKED = "commits do not wait for the declared standbys, so no new events are fetched; an operator must look"
 FORGET_FRAMES = 1000
-"""So many are deleted by one statement."""
+"""The most frames that one statement deletes."""
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
 _HEADS = f"""
 SELECT {WAITED_FOR}, CASE WHEN pg_is_in_recovery() THEN 0 ELSE {TIMELINE} END, {IDENTIFIER},
@@ -85,7 +85,7 @@ _KEPT = "SELECT min(last) FROM headwater.frame JOIN headwater.log ON log = id WH
 
 @functools.cache
 def _this_process() -> int:
-    """Tells the connections of this process from those of others, which a new primary ends."""
+    """Distinguishes the connections of this process from those of others, which a new primary terminates."""
     return secrets.randbits(62)
 
 
@@ -98,7 +98,7 @@ class PostgresHome(Home):
     def __init__(
         self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s_max: int | None = None
     ) -> None:
-        """Connect, and look who the home is. Raises StorageUnavailable: it cannot be reached, or is none."""
+        """Connect and read the identity of the home. Raises StorageUnavailable if it cannot be reached or has none."""
         self._statements = Statements(
             url,
             f"headwater replica {_this_process():x}",
@@ -110,17 +110,18 @@ class PostgresHome(Home):
         self._name = self._statements.name
         self._term, self._timeline = Term(0, 0), 0
         self._waited_for: str | None = None
-        """The standbys that each commit of the term is to wait for, see `Granted`."""
+        """The standbys that each commit of the term must wait for, see `Granted`."""
         self._kept_heads: dict[str, Head] = {}
-        """As they were found, and confirmed, last."""
+        """The heads that were last read and confirmed."""
         self._places: dict[str, bytes] = {}
-        """Where the row of each log's head is, since the last commit to it."""
+        """The location of each log's head row since the last commit to it."""
         self.may_act: Callable[[], bool] = lambda: True
         self.has_lapsed: Callable[[], bool] = lambda: False
-        """See Home. Both are set by who knows of the lease."""
+        """See `Home`. The owner of the lease sets this and `may_act`."""
         self._was_synchronous = False
-        """Whether a standby was waited for at the last renewal. The setting alone does not say so: for a moment after
-        it changed, commits do not wait yet. What was committed before a renewal that waited is where it is."""
+        """Whether the last renewal waited for a standby. The setting alone does not show this: for a moment after it
+        changes, commits do not wait yet. A renewal that waited proves that earlier commits reached the standby.
+        """
         try:
             with self._statements.asking() as connection:
                 self._identity = identity_of(connection.psycopg)
@@ -131,7 +132,7 @@ class PostgresHome(Home):
 
     @property
     def url(self) -> str:
-        """Its address."""
+        """The address of the home."""
         return self._statements.connections.url
 
     @property
@@ -161,35 +162,35 @@ class PostgresHome(Home):
         return self._statements.away
 
     def findings(self) -> list[Finding]:
-        """What is to be said of the database: see `schema.findings`. Raises StorageUnavailable."""
+        """The findings about the database: see `schema.findings`. Raises StorageUnavailable."""
         with self._statements.asking() as connection, self._statements.asking() as another:
             return [*findings(connection.psycopg), *pooling(connection.psycopg, another.psycopg)]
 
     def writable_hosts(self) -> tuple[list[str], list[str]]:
-        """The hosts of the address that take writes, where it names several, and the silent ones.
+        """The hosts that accept writes and the hosts that do not answer, if the address names several.
 
-        Two that take writes are two databases.
+        Two hosts that accept writes are two databases.
         """
         with closing(WritableHosts(self.url)) as hosts:
             return hosts.look(), hosts.silent
 
     def check(self, clock_off_s_max: float) -> list[Finding]:
-        """The same, and what shows when it is tried out: see `schema.tried`. Raises StorageUnavailable."""
+        """The same, and the findings of trial writes: see `schema.tried`. Raises StorageUnavailable."""
         found = self.findings()
         with self._statements.asking() as connection:
             return [*found, *tried(connection.psycopg, clock_off_s_max)]
 
     def growth(self) -> Growth:
-        """What its tables take. Raises StorageUnavailable."""
+        """The sizes of its tables. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             return growth(connection.psycopg)
 
     # The lease
 
     def begin_term(self) -> Term:
-        """Take the home for this server, whoever has the lease, as one command or test does.
+        """Take the lease for this process even if another server holds it, as commands and tests do.
 
-        Raises StorageUnavailable, NotPrimary: another server was quicker.
+        Raises StorageUnavailable; NotPrimary if another server was faster.
         """
         granted = self.try_lease("", {}, secrets.randbits(62), 0.0, is_forced=True)
         if granted is None:
@@ -198,8 +199,9 @@ class PostgresHome(Home):
         return granted.term
 
     def fence(self, granted: Granted) -> None:
-        """Append under that term from now on, and no other server. Raises StorageUnavailable, NotPrimary: it was given
-        again meanwhile.
+        """Let only this server append from now on, in that term.
+
+        Raises StorageUnavailable; NotPrimary if the lease was granted again meanwhile.
         """
         self.end_sessions()
         if not (self.fence_journal(granted) and self.fence_logs(granted)):
@@ -210,11 +212,11 @@ class PostgresHome(Home):
         self, server: str, addresses: Mapping[str, str], nonce: int, length_s: float, *,
         member: str | None = None, is_forced: bool = False,
     ) -> Granted | None:  # fmt: skip
-        """Take the lease for that long from now on, if it is free, with the next number; None: it is not given.
+        """Take the lease for `length_s` from now, if it is free, with the next number; None if it is not granted.
 
-        `member`: the copy of the server, which must be a member; None: that of a command, or a test.
-        The same nonce gets the same lease again. All by the clock of the home: it says who should be the primary; that
-        nobody else appends is the term's. Raises StorageUnavailable: then it may have been given.
+        `member`: the ID of the server's copy, which must be a member; None for a command or a test. The same nonce gets
+        the same lease again. Times are by the home's clock. The lease selects the primary; the term prevents other
+        servers from appending. Raises StorageUnavailable: the lease may have been granted.
         """
         with self._statements.asking() as connection:
             granted = lease.try_lease(connection.psycopg, server, addresses, nonce, length_s, member=member,
@@ -223,19 +225,19 @@ class PostgresHome(Home):
         return granted
 
     def renew_lease(self, term: Term, length_s: float) -> Renewal:
-        """Have it for that long from now on. Raises StorageUnavailable."""
+        """Extend the lease to `length_s` from now. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             waits, found = lease.renew_lease(connection.psycopg, term, length_s, self._was_synchronous)
         self._was_synchronous = bool(waits)
         return Renewal(waits is not None, self._known(found))
 
     def release_lease(self, term: Term) -> None:
-        """Whoever wants it may have it at once. One of another term stays. Raises StorageUnavailable."""
+        """Release the lease, unless it is of another term. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             lease.release_lease(connection.psycopg, term)
 
     def standing(self) -> LeaseStanding:
-        """Who has it. Raises StorageUnavailable."""
+        """The state of the lease. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             found = lease.standing(connection.psycopg)
         return self._known(found)
@@ -246,16 +248,16 @@ class PostgresHome(Home):
         return found
 
     def mark(self, what: str) -> None:
-        """The home lacks what it had: it gives no lease until `accept`. Raises StorageUnavailable."""
+        """Mark the home as lacking events: it grants no lease until `accept`. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             lease.mark(connection.psycopg, what)
             self._statements.confirm_if_needed(connection)
 
     def accept(self, pause_s: float) -> list[str]:
-        """Go on with what it has now, though it lacks something; no server gets the lease for that long.
+        """Accept the events that the home lost; no server gets the lease for `pause_s`.
 
-        The next primary makes new incarnations of all logs. Answers the servers that are no members any more, since
-        their copies were not compared, or are ahead. Raises StorageUnavailable.
+        The next primary gives all logs new incarnations. Returns the names of the removed members: their copies were
+        not compared, or are ahead. Raises StorageUnavailable.
         """
         with self._statements.asking() as connection:
             lease.accept(connection.psycopg, pause_s)
@@ -264,10 +266,10 @@ class PostgresHome(Home):
         return forgotten
 
     def begin_marked(self, server: str, mark: str, seen: int, losses: int) -> Granted | None:
-        """Mark the home, and take it above all terms that are known, `seen` among them; None: a server has the lease.
+        """Mark the home and begin a term above all known terms and `seen`; None if a server has the lease.
 
-        `losses`: how often the state says that a loss was accepted. Fence the term next. Raises StorageUnavailable: it
-        cannot be asked, or is of version 1.
+        `losses`: the number of accepted losses in the state. Fence the term next. Raises StorageUnavailable if the home
+        cannot be reached or is of version 1.
         """
         with self._statements.asking() as connection:
             granted = marked_term.begin(connection.psycopg, server, mark, secrets.randbits(62), seen, losses)
@@ -275,7 +277,7 @@ class PostgresHome(Home):
         return granted
 
     def end_marked(self, mark: str, *, forgets_members: bool = False) -> None:
-        """The work of that term is done. The mark is that one from now on, or gone where it is empty.
+        """End that term. `mark` replaces the mark of the home; an empty one removes it.
 
         Raises StorageUnavailable, NotPrimary.
         """
@@ -305,12 +307,12 @@ class PostgresHome(Home):
     # The servers
 
     def tell_of(self, report: ServerReport) -> None:
-        """That is how the server of this process is now. Raises StorageUnavailable."""
+        """Store the report of this process's server. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             servers.tell(connection.psycopg, _this_process(), report)
 
     def enter_member(self, member: Member) -> None:
-        """That is what the copy of this server can prove. A home of before version 2 has no members.
+        """Store the evidence of this server's copy. A home of version 1 has no members.
 
         Raises StorageUnavailable.
         """
@@ -319,58 +321,58 @@ class PostgresHome(Home):
                 self._statements.confirm_if_needed(connection)
 
     def members(self) -> list[Member]:
-        """What the copies of the servers can prove, by name. Raises StorageUnavailable."""
+        """The evidence of all copies, ordered by name. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             return members.members(connection.psycopg) if lease.has_members(connection.psycopg) else []
 
     def forget_member(self, name: str) -> bool:
-        """A server is gone for ever; answers whether it was a member. Raises StorageUnavailable."""
+        """Remove a server that is permanently gone. Returns whether it was a member. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             is_known = lease.has_members(connection.psycopg) and members.forget(connection.psycopg, name)
             self._statements.confirm_if_needed(connection)
         return is_known
 
     def leave(self) -> None:
-        """The server of this process ends. Raises StorageUnavailable."""
+        """Remove the report of this process's server. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             servers.leave(connection.psycopg, _this_process())
 
     def others_connected(self) -> int:
-        """How many other processes of servers and commands have a session. Raises StorageUnavailable."""
+        """The number of other servers and commands with a session. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             return len(servers.connected(connection.psycopg) - {_this_process()})
 
     def servers(self) -> list[ServerReport]:
-        """What servers told of themselves, by name. Raises StorageUnavailable."""
+        """The reports of all servers, ordered by name. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             return servers.servers(connection.psycopg)
 
     # The term
 
     def end_sessions(self) -> None:
-        """End those of other primaries, as far as the database lets this role. Raises StorageUnavailable."""
+        """Terminate the sessions of other primaries, if this role has the right to. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             lease.end_sessions(connection.psycopg)
 
     def fence_journal(self, granted: Granted) -> bool:
-        """Put that term into the head of the journal; False: there is a newer one. Raises StorageUnavailable."""
+        """Write that term into the journal's head; False if there is a newer one. Raises StorageUnavailable."""
         return self._fence(lease.fence_journal, granted)
 
     def fence_logs(self, granted: Granted) -> bool:
-        """Put that term into all other heads; False: the journal has a newer one. Raises StorageUnavailable.
+        """Write that term into all other heads; False if the journal has a newer one. Raises StorageUnavailable.
 
-        The journal comes first: a log is made by who has that, so none is made in between.
+        The journal is fenced first. Creating a log needs the journal, so no log is created between the two fences.
         """
         return self._fence(lease.fence_logs, granted)
 
     def adopt(self, granted: Granted) -> None:
-        """From now on append under that term, whose fences are set."""
+        """Append in that term from now on. Its fences must be set."""
         self._term, self._timeline, self._waited_for = granted
         self._statements.gives_up = False
         self._statements.connections.rename(f"headwater primary {_this_process():x}")
 
     def give_up(self) -> None:
-        """The term ends: who waits for an answer waits no longer than for a moment, until the next one is adopted."""
+        """End the term: waiting callers give up after a moment. `adopt` lets callers wait again."""
         self._statements.gives_up = True
 
     def _fence(self, fence: Callable[[Connection, Granted], bool], granted: Granted) -> bool:
@@ -386,16 +388,16 @@ class PostgresHome(Home):
             return _head(connection, key)
 
     def heads(self) -> dict[str, Head]:
-        """Where all logs end, by their keys. Raises StorageUnavailable."""
+        """The heads of all logs by key. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             return {key: _as_head(row) for _, _, _, key, *row in connection.psycopg.execute(_HEADS)}
 
     def kept_heads(self) -> KeptHeads:
-        """See Home. Where a standby is waited for, one more commit is, if there is news: it covers all before it.
+        """See `Home`. If commits wait for a standby and heads changed, one more commit confirms all earlier ones.
 
-        What can be read may be what such a wait was cut short for, by an administrator or a crash of the database. So
-        there is no answer to news while commits do not wait as the owner declared: the standby that is promoted may
-        lack it.
+        A commit can be visible although its wait for a standby was cut short, by an administrator or a crash of the
+        database. So new heads are not returned while commits do not wait as the owner declared: a standby may lack
+        these events when it is promoted.
         """
         with self._statements.asking() as connection:
             rows = connection.psycopg.execute(_HEADS).fetchall()
@@ -412,8 +414,8 @@ class PostgresHome(Home):
         return KeptHeads(history, heads)
 
     def _doubt(self, connection: HomeConnection, waited_for: str) -> str | None:
-        """Why a standby may lack these heads, read while commits waited for `waited_for`; None: they have them."""
-        standing = self._known(lease.standing(connection.psycopg))  # behind the commit that waited, as in `commit`
+        """Why a standby may lack these heads; None if all have them. `waited_for`: the standbys when they were read."""
+        standing = self._known(lease.standing(connection.psycopg))  # after the commit that waited, as in `commit`
         if standing.is_weakened:
             return standing.obstacle
         now = standing.waited_for
@@ -424,7 +426,7 @@ class PostgresHome(Home):
             with connection.psycopg.transaction():
                 if not connection.psycopg.execute(_HOLD, self._term).rowcount:
                     raise NotPrimary(key)
-                # a statement of its own: it sees what was made by whoever held the row before
+                # a separate statement, so that it sees rows of the previous holder of the lock
                 connection.psycopg.execute(_CREATE, {"key": key, "head": head, **self._term._asdict()})
             return True
 
@@ -455,7 +457,7 @@ class PostgresHome(Home):
             )
             place = self._places.get(key)
             moved_to = None if place is None else moved(connection, statement.by_place, [*given, place])
-            if moved_to is None:  # another statement has moved the row
+            if moved_to is None:  # another statement moved the row
                 moved_to = moved(connection, statement.by_key, given)
             if moved_to is not None:
                 self._places[key] = moved_to
@@ -463,12 +465,12 @@ class PostgresHome(Home):
 
         def committed(connection: HomeConnection, is_unknown: bool) -> bool:
             if is_unknown and is_there(connection):
-                return False  # the answer of an earlier try was lost; it may wait for a standby still
+                return False  # the answer of an earlier attempt was lost; it may still wait for a standby
             if executed(connection):
                 return True
             found = _head(connection, key)
             if is_there(connection):
-                return False  # by now
+                return False  # it is there by now
             if found == expected:
                 raise HomeChanged(
                     f"{self._name} writes another history than at the begin of the term: a standby was promoted"
@@ -478,7 +480,7 @@ class PostgresHome(Home):
                 and (found is None or found.number >= lasts[-1])
                 and not self._is_kept(connection, key, lasts[-1])
             ):
-                raise OutcomeUnknown(key)  # it may have been there, and have been trimmed since
+                raise OutcomeUnknown(key)  # it may have been there and been trimmed since
             raise HeadMoved(found or Head(0, 0, Term(0, 0)))
 
         def waited(connection: HomeConnection, is_unknown: bool) -> bool:
@@ -504,7 +506,7 @@ class PostgresHome(Home):
                 after = last
 
     def extent(self, key: str, after: int) -> Extent:
-        """How much it has of a log: all frames that end above `after`. Raises StorageUnavailable."""
+        """The size of a log in the home: all frames that end above `after`. Raises StorageUnavailable."""
         found = NOTHING
         while True:
             with self._statements.asking() as connection:
@@ -594,7 +596,7 @@ class PostgresHome(Home):
         self._statements.close()
 
     def _is_kept(self, connection: HomeConnection, key: str, last: int) -> bool:
-        """Whether nothing was trimmed so far: then a frame that ends there and is missing was never committed."""
+        """Whether the frame that ends at `last` cannot have been trimmed: if it is missing, it was never committed."""
         row = connection.psycopg.execute(_KEPT, (key,)).fetchone()
         return row is not None and row[0] is not None and bool(row[0] <= last)
 

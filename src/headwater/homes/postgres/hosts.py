@@ -1,9 +1,9 @@
-"""Which hosts at the address of a home take writes: after a promotion it must be one, or two servers may append.
+"""Finds the hosts of a home's address that accept writes. If there are two after a promotion, two servers may append.
 
-A host that does not answer says nothing: it may take writes all the while. What it said before proves nothing of now
-either: after a failover the old primary is silent for good, and one that was cut off goes on. So a silent host is left
-out, with one exception: of two that took writes at the same time, one that falls silent still counts until it answers
-that it takes none, or its machine refuses the connection.
+A host that does not answer may or may not accept writes, and its earlier answers prove nothing: after a failover the
+old primary stays silent, while a partitioned one continues. So a silent host does not count, with one exception: if two
+hosts accepted writes at the same time and one of them stops answering, it still counts until it answers that it is read
+only, or its machine refuses the connection.
 """
 
 from __future__ import annotations
@@ -22,28 +22,29 @@ if TYPE_CHECKING:
     from .connections import Connection
 
 PATIENCE_S = 2
-"""A host that did not answer for so long says nothing."""
+"""A host that does not answer within this time counts as silent."""
 _DEFAULT_PORT = 5432
 _ASK = b"""
 SELECT pg_postmaster_start_time()::text || (SELECT system_identifier FROM pg_control_system())
 WHERE current_setting('transaction_read_only') = 'off'
 """
-"""Which instance takes writes there; none if it is a standby, or a primary that was set to read only. An instance that
-is reached by two names is one."""
+"""Identifies the instance that accepts writes; no row if it is a standby or a read-only primary. An instance with two
+names has one identity.
+"""
 
 
 class WritableHosts:
-    """Looks for the hosts of one address that take writes. To be used by one thread."""
+    """Finds the hosts of one address that accept writes. Not thread-safe."""
 
     def __init__(self, url: str) -> None:
-        """Raises psycopg.ProgrammingError: the address cannot be read."""
+        """Raises psycopg.ProgrammingError if the address cannot be parsed."""
         self._url = url
         self._hosts = Hosts(load_driver().conninfo.conninfo_to_dict(url)).each()
         self._connections: dict[str, Connection] = {}
         self.silent: list[str] = []
-        """The hosts that did not answer at the last look: whether they take writes is not known."""
+        """The hosts that did not answer at the last check. Whether they accept writes is unknown."""
         self._conflict: dict[str, bytes] = {}
-        """The instances that took writes at the same time, by host."""
+        """Instances that accepted writes at the same time, by host."""
 
     @property
     def are_several(self) -> bool:
@@ -51,7 +52,7 @@ class WritableHosts:
         return len(self._hosts) > 1
 
     def look(self) -> list[str]:
-        """The hosts that take writes, as far as is known, one for each instance."""
+        """The hosts known to accept writes, one per instance."""
         found: dict[bytes, str] = {}
         self.silent = []
         for host in self._hosts:
@@ -69,14 +70,14 @@ class WritableHosts:
         return list(found.values())
 
     def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for each in self._connections.values():
             each.close()
 
     def _instance(self, name: str, host: Mapping[str, str]) -> bytes | None:
-        """Which instance takes writes there; None if it answers that it takes none.
+        """The instance that accepts writes at that host; None if it answers that it is read only.
 
-        Raises TimeoutError, psycopg.Error: it does not answer.
+        Raises TimeoutError or psycopg.Error if it does not answer.
         """
         driver: Any = load_driver()
         connection = self._connections.pop(name, None)
@@ -96,7 +97,7 @@ class WritableHosts:
 
 
 def both_write(hosts: Sequence[str]) -> str | None:
-    """The problem and its remedy where several hosts take writes; None: there is no problem."""
+    """The problem and its remedy if several hosts accept writes; None otherwise."""
     if len(hosts) < 2:
         return None
     return (
@@ -106,14 +107,14 @@ def both_write(hosts: Sequence[str]) -> str | None:
 
 
 def unknown_hosts(hosts: Sequence[str]) -> str | None:
-    """Why silent hosts leave a doubt; None: all answered."""
+    """The doubt that silent hosts leave; None if all answered."""
     if not hosts:
         return None
     return f"{' and '.join(hosts)} did not answer, so it is not known whether another database takes writes"
 
 
 def _is_unheard(host: Mapping[str, str]) -> bool:
-    """Whether the machine of a host refuses the connection: no database listens."""
+    """Whether the machine of a host refuses connections, so that no database listens."""
     name, port = host.get("hostaddr") or host["host"], int(host.get("port") or _DEFAULT_PORT)
     try:
         if name.startswith("/"):
@@ -130,7 +131,7 @@ def _is_unheard(host: Mapping[str, str]) -> bool:
 
 
 def _answer(libpq: pq.abc.PGconn) -> bytes | None:
-    """What the host answers to `_ASK`. Raises TimeoutError, psycopg.Error."""
+    """The host's answer to `_ASK`. Raises TimeoutError, psycopg.Error."""
     ends_at = time.monotonic() + PATIENCE_S
     waiting = select.poll()
     waiting.register(libpq.socket, select.POLLIN)

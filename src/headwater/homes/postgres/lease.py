@@ -1,7 +1,7 @@
-"""The lease and the term of a home in PostgreSQL, as statements on one connection.
+"""SQL for the lease and the term of a home in PostgreSQL.
 
-The lease is a row, given by the clock of the database alone. A term is in the row of each log's head, where commits
-look: putting it there is a fence. Who runs these, and on which connection, is `home`'s.
+The lease is a row, timed only by the database's clock. The term is in each log's head row, which commits check: writing
+a new term there is a fence. `home` executes these statements.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     Cursor = psycopg.ClientCursor[tuple[Any, ...]]
 
 TIMELINE = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::integer"
-"""Which history the database writes: another one since a standby was promoted, or a backup restored."""
+"""The timeline that the database writes. It changes when a standby is promoted or a backup restored."""
 _ON_TIMELINE = f"{TIMELINE} = %(timeline)s"
 CONFIRM = f"UPDATE headwater.log SET head = head WHERE key = '{JOURNAL_KEY}'"
-"""A commit that waits for standbys, as for all that came before it."""
+"""A commit that waits for standbys. When it returns, the standbys have all earlier commits too."""
 _FENCE_JOURNAL = f"""
 UPDATE headwater.log SET term = %(number)s, nonce = %(nonce)s
 WHERE key = '{JOURNAL_KEY}' AND {_ON_TIMELINE} AND (term < %(number)s OR term = %(number)s AND nonce = %(nonce)s)
@@ -47,14 +47,14 @@ WHERE datname = current_database() AND usename = current_user AND pid <> pg_back
     AND split_part(application_name, ' ', 3) <> split_part(current_setting('application_name'), ' ', 3)
 """
 IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
-"""The database cluster that this is: another one after a logical restore, or after pg_upgrade."""
+"""The ID of the database cluster. It is another one after a logical restore or pg_upgrade."""
 WAITED_FOR = (
     "(CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN ''"
     " ELSE current_setting('synchronous_standby_names') END)"
 )
-"""The standbys that a commit of this session waits for, as they are configured; empty: none."""
+"""The configured standbys that a commit of this session waits for; empty if none."""
 _NAME = """(?:[A-Za-z_][A-Za-z0-9_$]*|[0-9]+|"(?:[ !#-~]|"")+")"""
-"""The name of a standby, as `syncrep_scanner.l` of PostgreSQL has it; in ASCII, which is all that a standby may use."""
+"""The name of a standby, as in PostgreSQL's `syncrep_scanner.l`. Names of standbys are ASCII only."""
 _NAMED = f"""
 btrim(current_setting('synchronous_standby_names'), E' \\t\\n\\r\\f\\v') AS given,
 LATERAL regexp_match(
@@ -74,26 +74,27 @@ VOUCHES = f"""(SELECT
         AND list ~ '^[[:space:]]*{_NAME}([[:space:]]*,[[:space:]]*{_NAME})*[[:space:]]*$'
         AND all_of_them::text = waited_for AND all_of_them = different AND NOT has_any, false)
     FROM {_NAMED})"""
-"""Whether each commit waits for every standby that is named, so that any of these has it when it is promoted.
+"""Whether each commit waits for every named standby, so that any of them has it when it is promoted.
 
-`synchronous_standby_names` is read by the grammar of PostgreSQL (`syncrep_gram.y`): one name, `FIRST n` or `ANY n` of n
-names. A name that is there twice, in whatever case, and `*` stand for several standbys, and one of them suffices. A
-setting that is not understood does not vouch.
+`synchronous_standby_names` is parsed by PostgreSQL's grammar (`syncrep_gram.y`): one name, `FIRST n` or `ANY n` of n
+names. A name that occurs twice (in any case) and `*` match several standbys, of which one is enough. Such settings, and
+settings that cannot be parsed, give false.
 """
 NEWEST = f"(SELECT term FROM headwater.log WHERE key = '{JOURNAL_KEY}')"
-"""The newest term in which something may have been committed: it is fenced in the journal's head first of all."""
+"""The newest term that may have commits. The journal's head is the first to be fenced."""
 _NEVER = f"(lease.number = 0 AND {NEWEST} = 0)"
 UNCHANGED = f"(lease.timeline = {TIMELINE} AND lease.identifier IN ('', {IDENTIFIER}))"
 _DECLARED = f"""(lease.identifier IN ('', {IDENTIFIER}) AND (
     SELECT promotion = 'managed' OR promotion = 'waited-for' AND lease.is_waited_for FROM headwater.home))"""
-"""Whether the owner of the home answers for a standby that was promoted, and nothing known speaks against it."""
+"""Whether the owner's declaration about promoted standbys covers this database, and nothing contradicts it."""
 _PROMISED = "(SELECT promotion = 'waited-for' FROM headwater.home)"
 REFILLED = "refilled"
-"""What the lease has in place of the identifier of a cluster after a refill: each member compares its copy again."""
+"""Replaces the cluster's ID in the lease after a refill, so that each member compares its copy again."""
 _WEAKENED = f"""(lease.is_waited_for AND {_PROMISED} AND ({UNCHANGED} OR lease.identifier = '{REFILLED}')
     AND NOT {VOUCHES})"""
-"""Whether commits waited for all standbys that were named, as the owner of the home declared, and would not now. A
-standby that is promoted later may not know that, so no term begins until the owner declares something else."""
+"""Whether commits waited for all named standbys, as the owner declared, but no longer would. A standby promoted later
+may not know this, so no term begins until the owner changes the declaration.
+"""
 _CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
     SELECT format('%%s has seen term %%s, the newest here is %%s', name, greatest(seen, held), lease.number)
     FROM headwater.member WHERE greatest(seen, held) > lease.number
@@ -103,7 +104,7 @@ _CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
     UNION SELECT format('{JOURNAL_KEY} has term %%s, the newest here is %%s', {NEWEST}, lease.number)
     WHERE {NEWEST} > lease.number
 ) AS found (why))"""
-"""What shows that the database lacks what it had; NULL: nothing does."""
+"""Evidence that the database lost events; NULL if there is none."""
 _MISSING = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
     SELECT format('%%s has not compared its copy with this database', CASE WHEN EXISTS (
         SELECT FROM headwater.member AS other WHERE other.name = member.name AND other.id <> member.id)
@@ -113,20 +114,20 @@ _MISSING = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
         SELECT FROM headwater.member
         JOIN headwater.log ON key = '{JOURNAL_KEY}' AND held = term AND held_nonce = nonce)
 ) AS found (why))"""
-"""What the proof that the database lacks nothing needs; NULL: it is proved."""
+"""What is missing for a proof that the database is complete; NULL if it is proved."""
 _BELIEVED = f"""(went_back = '' AND {_CONTRADICTION} IS NULL
     AND ({_NEVER} OR {UNCHANGED} OR {_DECLARED} OR {_MISSING} IS NULL))"""
-"""Whether the database has all that was committed to this home, as far as anybody knows.
+"""Whether the database has all events committed to this home, as far as is known.
 
-Each primary's copy takes each commit before the answer. So a database that changed - another timeline, or
-another identifier - lacks nothing if every copy was compared with it and is not ahead, among them that which has all
-of the newest term.
+Each primary writes each commit to its copy before it answers. So a changed database (another timeline or cluster ID) is
+complete if every copy was compared with it, none is ahead, and one of them has all of the newest term.
 """
 
 _ASKS = f"""EXISTS (SELECT FROM headwater.member WHERE id = %(member)s
     AND ({_NEVER} OR {UNCHANGED} OR timeline = {TIMELINE} AND identifier = {IDENTIFIER}))"""
-"""Whether the copy that the lease is for is that of a member, and was compared with a database that changed: before
-that, the row there may be older than what the copy knows."""
+"""Whether the requesting copy is a member's, and was compared with the database if that changed. Before the comparison
+the member's row may be older than the evidence in the copy.
+"""
 
 
 _CHANGED = """since = CASE WHEN nonce = %(nonce)s THEN since ELSE clock_timestamp() END, why = CASE
@@ -136,11 +137,11 @@ _CHANGED = """since = CASE WHEN nonce = %(nonce)s THEN since ELSE clock_timestam
     WHEN until = 'epoch' THEN format('%%s gave its place away', holder)
     WHEN until <= clock_timestamp() THEN format('%%s did not renew its lease', holder)
     ELSE format('a command took the place of %%s', holder) END"""
-"""Since when, and why, the holder of the lease is another one than before."""
+"""Sets the time and the reason of the last change of the holder."""
 
 
 class _Version(NamedTuple):
-    """What differs between two versions of a home."""
+    """The expressions that differ between two versions of a home."""
 
     try_lease: str
     renew: str
@@ -210,7 +211,7 @@ _VERSIONS = {
 }
 _VERSION = "SELECT version FROM headwater.home"
 _newest: WeakSet[Connection] = WeakSet()
-"""Connections to homes of the newest version that this server knows."""
+"""Connections to homes of the newest version that this server supports."""
 _JOURNAL_TERM = f"SELECT term, nonce FROM headwater.log WHERE key = '{JOURNAL_KEY}'"
 _RELEASE_LEASE = "UPDATE headwater.lease SET until = 'epoch', nonce = 0 WHERE number = %s AND nonce = %s"
 _END_TERM = """
@@ -225,43 +226,43 @@ _KNOW_CLUSTER = f"UPDATE headwater.lease SET identifier = {IDENTIFIER} WHERE ide
 
 
 class LeaseStanding(NamedTuple):
-    """Who is the primary of a home, as the home has it."""
+    """The state of the lease in the home."""
 
     holder: str
-    """The name of the server that had it last; empty if none ever did."""
+    """The name of the last holder; empty if there never was one."""
     addresses: Mapping[str, str]
-    """Where that server's clients reach it, by protocol."""
+    """That server's addresses for clients, by protocol."""
     term: Term
     remaining_s: float
-    """For so long nobody else gets it; 0: it is free."""
+    """Seconds until another server can get the lease; 0 if it is free."""
     is_vouched: bool
-    """Whether the database has all that was committed to this home, as far as is known; else it gives no lease."""
+    """Whether the database has all events committed to this home, as far as is known. Otherwise it grants no lease."""
     went_back: str
-    """What a server found missing in the home; empty if none did."""
+    """What a server found missing in the home, or the mark of a command; empty if there is none."""
     clock_s: float
-    """What the home's clock shows, in s since 1970."""
+    """The home's clock, in s since 1970."""
     timeline: int
-    """Which history the home wrote when the lease was given last."""
+    """The home's timeline when the lease was last granted."""
     contradiction: str | None = None
-    """What shows that the home lacks what it had; None: nothing does."""
+    """Evidence that the home lost events; None if there is none."""
     missing: str | None = None
-    """What the proof that it lacks nothing needs; None: nothing, or it needs no proof."""
+    """What is missing for a proof that the home is complete; None if nothing, or if no proof is needed."""
     waited_for: str | None = None
-    """The standbys that commits wait for now, where the owner declared that they do; None: they may change."""
+    """The standbys that commits wait for now, if the owner declared that they wait; None if they may change."""
     is_weakened: bool = False
-    """Commits waited for all that were named, as declared, and would not now."""
+    """Whether commits waited for all named standbys, as declared, but no longer would."""
     since: float | None = None
-    """When the holder got the lease, in s since 1970; None: none has yet, or the home is of version 1."""
+    """When the holder got the lease, in s since 1970; None if no server has yet, or for a home of version 1."""
     why: str = ""
     """Why the holder became the primary; empty as above."""
     round_trip_s: float = 0.0
-    """How long the home took to answer that."""
+    """The round trip of this query in seconds."""
     off_s: float = 0.0
-    """This machine's time of day less the home's, as if the home had answered in the middle of the round trip."""
+    """This machine's time of day minus the home's, if the home read its clock in the middle of the round trip."""
 
     @property
     def obstacle(self) -> str:
-        """Why it gives no lease; empty where `is_vouched`."""
+        """Why the home grants no lease; empty if `is_vouched`."""
         if self.is_weakened:
             return (
                 "commits no longer wait for every standby that is named: synchronous_standby_names is now "
@@ -271,7 +272,7 @@ class LeaseStanding(NamedTuple):
 
     @property
     def may_be_proved(self) -> bool:
-        """Whether it gives no lease until copies were compared, though no loss is known."""
+        """Whether the home may grant leases again once copies are compared, since no loss is known."""
         return not (self.is_vouched or self.is_weakened or self.went_back or self.contradiction)
 
 
@@ -279,18 +280,18 @@ class Renewal(NamedTuple):
     """The home's answer to a renewal of its lease."""
 
     is_given: bool
-    """False: it is another's, or the home changed."""
+    """False if another server has the lease, or the home changed."""
     standing: LeaseStanding
-    """How the lease stands since."""
+    """The state of the lease after the renewal."""
 
 
 class Granted(NamedTuple):
-    """A lease that was given, and the history that its holder writes."""
+    """A granted lease, and the timeline on which its holder writes."""
 
     term: Term
     timeline: int
     waited_for: str | None = None
-    """The standbys that each commit is to wait for, as they are named then; None: they may change."""
+    """The standbys that each commit must wait for, as configured when it was granted; None if they may change."""
 
 
 def try_lease(
@@ -303,7 +304,7 @@ def try_lease(
     member: str | None,
     is_forced: bool,
 ) -> Granted | None:
-    """See `PostgresHome.try_lease`. Raises psycopg.Error, as all that follow do."""
+    """See `PostgresHome.try_lease`. Raises psycopg.Error, as all functions below do."""
     given = {
         "server": server,
         "addresses": msgspec.json.encode(addresses).decode(),
@@ -321,8 +322,10 @@ def try_lease(
 def renew_lease(
     connection: Connection, term: Term, length_s: float, was_synchronous: bool
 ) -> tuple[bool | None, LeaseStanding | None]:
-    """Have it for that long from now on; answers whether a standby is waited for, and `standing`. None: it is
-    another's, or the home changed. `was_synchronous`: one was at the last renewal.
+    """Extend the lease to `length_s` from now. Returns whether commits wait for a standby, and `standing`.
+
+    The first is None if another server has the lease or the home changed. `was_synchronous`: the first result of the
+    last renewal.
     """
     given = {"length_s": length_s, "was_synchronous": was_synchronous, **term._asdict()}
     row, found = _changed(connection, _at(connection).renew, given)
@@ -330,12 +333,12 @@ def renew_lease(
 
 
 def release_lease(connection: Connection, term: Term) -> None:
-    """Whoever wants it may have it at once. One of another term stays."""
+    """Release the lease, unless it is of another term."""
     connection.execute(_RELEASE_LEASE, term)
 
 
 def standing(connection: Connection) -> LeaseStanding | None:
-    """Who has it; None: the table is empty."""
+    """The state of the lease; None if the table is empty."""
     stands = _at(connection).stands
     return _timed(lambda: connection.execute(stands, {}).fetchone())
 
@@ -343,9 +346,9 @@ def standing(connection: Connection) -> LeaseStanding | None:
 def _changed(
     connection: Connection, change: str, given: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...] | None, LeaseStanding | None]:
-    """The row of a change of the lease, None if it was not made, and `standing`, in one round trip.
+    """The row that a change of the lease returns (None if there was no change), and `standing`, in one round trip.
 
-    It is another statement: while the change waited for a lock, the declaration may have changed.
+    The two are separate statements, because the declaration may change while the first one waits for a lock.
     """
     known = _at(connection)
     row: tuple[Any, ...] | None = None
@@ -363,10 +366,10 @@ def _changed(
 
 
 def _together(connection: Connection, statements: Sequence[str], given: Mapping[str, Any]) -> Cursor:
-    """Execute statements in one round trip, in one transaction, each with a snapshot of its own; the cursor has the
-    result of the last one.
+    """Execute statements in one round trip and one transaction, each with a separate snapshot.
 
-    They are one message: a client that is stopped in the middle of it holds no lock.
+    The cursor has the result of the last one. They are sent as one message, so that a client that is suspended in
+    between holds no lock.
     """
     asking: Cursor = load_driver().ClientCursor(connection)
     asking.execute(";".join(statements), given)
@@ -387,55 +390,55 @@ def _timed(ask: Callable[[], tuple[Any, ...] | None]) -> LeaseStanding | None:
 
 
 def is_unchanged(connection: Connection) -> bool:
-    """Whether the home writes the history in which the lease was given last: in another one no term goes on."""
+    """Whether the home still writes the history in which the lease was last granted. A term ends with its history."""
     return connection.execute(f"SELECT {UNCHANGED} FROM headwater.lease").fetchone() == (True,)
 
 
 def end_term(connection: Connection) -> None:
-    """No server appends until one has taken over, when the lease ends that the last primary may count on."""
+    """End the term: no server appends until one takes over after the last primary's lease has expired."""
     connection.execute(_END_TERM)
 
 
 def mark(connection: Connection, what: str) -> None:
-    """The home lacks what it had: it gives no lease until `accept`."""
+    """Mark the home as lacking events: it grants no lease until `accept`."""
     connection.execute(_MARK, (what,))
 
 
 def accept(connection: Connection, pause_s: float) -> None:
-    """Go on with the history that it has now, though it lacks something; no server gets the lease for that long."""
+    """Accept the present history although it lacks events. No server gets the lease for `pause_s`."""
     connection.execute(_at(connection).accept, {"pause_s": pause_s})
 
 
 def identifier(connection: Connection) -> str:
-    """The database cluster that this is."""
+    """The ID of the database cluster."""
     [[found]] = connection.execute(f"SELECT {IDENTIFIER}").fetchall()
     return str(found)
 
 
 def waited_for(connection: Connection) -> str:
-    """The standbys that a commit of this session waits for, as they are named now."""
+    """The standbys that a commit of this session waits for, as configured now."""
     [[found]] = connection.execute(f"SELECT {WAITED_FOR}").fetchall()
     return str(found)
 
 
 def knows_cluster(connection: Connection) -> bool:
-    """Whether the lease says in which cluster it was given last: a home of before version 2 learns that later."""
+    """Whether the lease has the ID of its cluster. A home upgraded from version 1 gets it later."""
     return has_members(connection) and connection.execute(_KNOWS_CLUSTER).fetchone() == (True,)
 
 
 def know_cluster(connection: Connection) -> None:
-    """From now on it does."""
+    """Store the ID of the cluster in the lease."""
     if has_members(connection):
         connection.execute(_KNOW_CLUSTER)
 
 
 def has_members(connection: Connection) -> bool:
-    """Whether the home is of a version that has members: from 2 on."""
+    """Whether the home has members, as of version 2."""
     return version(connection) > 1
 
 
 def version(connection: Connection) -> int:
-    """The format of the home. `home upgrade` changes it under servers that run: it is asked until it is the newest."""
+    """The format of the home. It is read until it is the newest, since `home upgrade` changes it while servers run."""
     newest = max(_VERSIONS)
     if connection in _newest:
         return newest
@@ -450,28 +453,28 @@ def _at(connection: Connection) -> _Version:
 
 
 def losses(connection: Connection) -> int:
-    """How often that was done."""
+    """The number of accepted losses."""
     row = connection.execute("SELECT losses FROM headwater.lease").fetchone()
     return 0 if row is None else int(row[0])
 
 
 def end_sessions(connection: Connection) -> None:
-    """End those of other primaries, as far as the database lets this role."""
+    """Terminate the sessions of other primaries, if this role has the right to."""
     connection.execute(_END_OTHERS)
 
 
 def fence_journal(connection: Connection, granted: Granted) -> bool:
-    """Put that term into the head of the journal, if there is no newer one; answers whether it has it."""
+    """Write that term into the journal's head, unless that has a newer one. Returns whether it has this term now."""
     return _fence(connection, _FENCE_JOURNAL, granted).set_result(1).rowcount > 0
 
 
 def fence_logs(connection: Connection, granted: Granted) -> bool:
-    """Put that term into all other heads that have an older one, if the journal has it; answers whether it has."""
+    """Write that term into all other heads with an older one, if the journal has it. Returns whether the journal has."""
     return _fence(connection, _FENCE_LOGS, granted).fetchone() == granted.term
 
 
 def _fence(connection: Connection, fence: str, granted: Granted) -> Cursor:
-    """The wait for standbys of an earlier try may have been cut short, so that a fence is confirmed in any case."""
+    """Set a fence and confirm it in any case: the wait for standbys of an earlier attempt may have been cut short."""
     return _together(connection, (CONFIRM, fence, _JOURNAL_TERM), _of(granted))
 
 

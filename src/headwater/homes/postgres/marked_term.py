@@ -1,7 +1,7 @@
-"""The term of a command that changes a whole home, as statements on one connection: the home is marked meanwhile.
+"""SQL for the term of a command that changes a whole home. The home is marked meanwhile.
 
-So no server gets the lease until the command, or its repetition, has ended. Afterwards the history of the home counts
-as changed, and no member as compared: such a term proves nothing of other copies.
+No server gets the lease until the command, or a repetition of it, has ended. Afterwards the history of the home counts
+as changed and no member as compared, since such a term proves nothing about other copies.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def begin(connection: Connection, server: str, mark: str, nonce: int, seen: int,
 
 
 def end(connection: Connection, term: Term, mark: str, *, forgets_members: bool) -> bool:
-    """See `PostgresHome.end_marked`; answers whether the term is the newest one still."""
+    """See `PostgresHome.end_marked`. Returns whether the term is still the newest one."""
     with connection.transaction():
         is_ended = connection.execute(_END, (mark, *term)).rowcount > 0
         if is_ended and forgets_members:

@@ -1,7 +1,7 @@
-"""The members of a home in PostgreSQL: a logged row for each copy, which says what that copy can prove.
+"""The members of a home in PostgreSQL: one logged row per copy with the evidence of that copy.
 
-A server writes its own row, and keeps the same in its copy, so that it enters it again in a home that lost it. The
-statement that gives the lease decides by these rows whether a home that changed lacks anything: see `lease`.
+A server writes its own row and stores the same data in its copy, so that it can add the row again to a home that lost
+it. The statement that grants the lease uses these rows to decide whether a changed home lacks events: see `lease`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("id", "name", "inode", "device", "boot", "seen", "seen_nonce", "held", "held_nonce", "timeline",
             "identifier", "ahead")  # fmt: skip
 _OTHERS = f"name = %(name)s AND id <> %(id)s AND (SELECT {UNCHANGED} FROM headwater.lease)"
-"""Copies that the server had before. In a home that changed they count: what they held may be missing there."""
+"""Earlier copies of the server. They are kept in a home that changed, which may lack events that these copies held."""
 _KNOWN = f"""
 SELECT FROM headwater.member WHERE {" AND ".join(f"{each} = %({each})s" for each in _COLUMNS)}
     AND NOT EXISTS (SELECT FROM headwater.member WHERE {_OTHERS})
@@ -37,21 +37,21 @@ DELETE FROM headwater.member WHERE ahead <> '' OR timeline <> {TIMELINE} OR iden
 
 
 class Member(NamedTuple):
-    """What the copy of one server can prove."""
+    """The evidence of one server's copy."""
 
     name: str
-    """Of the server: another copy of it takes the place of this row, unless the home changed."""
+    """The name of the server. Another copy of this server replaces the row, unless the home changed."""
     evidence: Evidence
     compared: History = NO_HISTORY
-    """With which history of the home all of it was compared last."""
+    """The history of the home that the whole copy was compared with last."""
     ahead: str = ""
-    """What it has and that history has not; empty if there is nothing."""
+    """What the copy has and that history lacks; empty if nothing."""
 
 
 def enter(connection: Connection, member: Member) -> bool:
-    """That is what it can prove now; answers whether that is news. Raises psycopg.Error, as all that follow do.
+    """Store the evidence of a member. Returns whether it differs from the stored row.
 
-    Standbys are waited for, if it is.
+    If it does, this waits for standbys. Raises psycopg.Error, as all functions below do.
     """
     given = _given(member)
     if connection.execute(_KNOWN, given).fetchone() is not None:
@@ -63,7 +63,7 @@ def enter(connection: Connection, member: Member) -> bool:
 
 
 def members(connection: Connection) -> list[Member]:
-    """All of them, by name."""
+    """All members, ordered by name."""
     return [
         Member(name, Evidence(id, inode, device, boot, Term(*seen), Term(*held)), History(timeline, identifier), ahead)
         for id, name, inode, device, boot, *rest in connection.execute(_MEMBERS)
@@ -72,12 +72,12 @@ def members(connection: Connection) -> list[Member]:
 
 
 def forget(connection: Connection, name: str) -> bool:
-    """The server of that name is gone for ever; answers whether it was a member."""
+    """Remove a server that is permanently gone. Returns whether it was a member."""
     return connection.execute(_FORGET, (name,)).rowcount > 0
 
 
 def forget_others(connection: Connection) -> list[str]:
-    """Remove members that did not compare their copies with the history of now, or are ahead of it; answers whom."""
+    """Remove members whose copies were not compared with the present history or are ahead of it. Returns the names."""
     return [name for (name,) in connection.execute(_FORGET_OTHERS)]
 
 

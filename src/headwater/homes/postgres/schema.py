@@ -1,6 +1,6 @@
-"""The tables of a home in PostgreSQL: what they are, how they are made, and what must hold where they are.
+"""The tables of a home in PostgreSQL, how to create them, and checks of the database.
 
-All are in the schema `headwater` of one database, so a database has one home.
+All are in the schema `headwater`, so a database has at most one home.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 SCHEMA_VERSION = 2
-"""That of a home that is made now. A server works with the one before it too, until `headwater home upgrade`."""
+"""The format of new homes. A server also supports the format before it, until `headwater home upgrade`."""
 POSTGRES_MIN, POSTGRES_MAX = 14, 18
-"""The major versions that it is made for."""
+"""The oldest and newest supported major version of PostgreSQL."""
 
 DEAD_SHARE = 0.05
-"""PostgreSQL is to vacuum frames when that share of them was trimmed."""
+"""PostgreSQL vacuums frames when this share of them is trimmed."""
 TRIED_BYTES = 1024 * 1024
-"""So much is written, and taken back, to see whether the disk of the database has room."""
+"""The size of a trial write, rolled back, that shows whether the database's disk has space."""
 PROMOTION_SINCE = 2
 PROMOTIONS = ("ask", "waited-for", "managed")
-"""What the owner of a home says of its standbys: see `lease`."""
+"""What the owner of a home can declare about its standbys: see `lease`."""
 MEMBERS = """\
 CREATE TABLE headwater.member (
     id text PRIMARY KEY,
@@ -50,18 +50,18 @@ CREATE TABLE headwater.member (
     ahead text NOT NULL
 ) WITH (fillfactor = 20);
 """
-"""What the copy of each server can prove, see `members`. Unlike what servers tell of themselves it is logged, so that
-a standby has it."""
+"""The evidence of each server's copy, see `members`. Unlike the table of servers it is logged, so standbys have it."""
 
 INDEXED = "CREATE INDEX log_by_key ON headwater.log (key);\n"
-"""It is not unique: PostgreSQL would compare a new version of a row with all versions that an old transaction keeps.
-A server holds the row of the journal's head while it makes a log, so no key comes twice."""
+"""The index is not unique: PostgreSQL would compare a new row version with all versions that an old transaction keeps.
+A server locks the journal's head row while it creates a log, so keys stay unique.
+"""
 VACUUMED = f"""\
 ALTER TABLE headwater.frame SET (
     autovacuum_vacuum_scale_factor = {DEAD_SHARE}, toast.autovacuum_vacuum_scale_factor = {DEAD_SHARE}
 );
 """
-"""New frames take the room of trimmed ones only after a vacuum, and else more of the disk."""
+"""New frames reuse the space of trimmed ones only after a vacuum."""
 
 TABLES = f"""\
 CREATE SCHEMA IF NOT EXISTS headwater;
@@ -136,8 +136,9 @@ INSERT INTO headwater.log (key, head, crc, term, nonce) VALUES ('{JOURNAL_KEY}',
 INSERT INTO headwater.lease (holder, addresses, number, nonce, until, timeline, identifier, is_waited_for, went_back)
 VALUES ('', '{{}}', 0, 0, 'epoch', 0, {IDENTIFIER}, false, '');
 """
-"""What the owner of the tables runs, once. `seed` has 64 bits without a sign, which no integer of PostgreSQL's has.
-What servers tell of themselves is not logged: it is told again within a second, and no commit waits for it."""
+"""Statements that the owner of the tables executes once. `seed` is an unsigned 64-bit integer, for which PostgreSQL has
+no type. The table of servers is unlogged: its rows are rewritten every second, and commits never wait for them.
+"""
 
 _PROMOTE = "UPDATE headwater.home SET promotion = %(value)s WHERE promotion <> %(value)s"
 ENTRY = "INSERT INTO headwater.home (version, incarnation, seed) VALUES (%s, %s, %s)"
@@ -153,7 +154,7 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON headwater.member TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.batch TO {role};
 GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 """
-"""What a role needs that is not the owner: no more than that."""
+"""The least rights that a role other than the owner needs."""
 
 
 _FOR_ADMINISTRATOR = """\
@@ -169,7 +170,7 @@ _LACKING = """
 SELECT name, required FROM unnest(%s::text[], %s::text[]) AS needed (name, required)
 WHERE NOT has_table_privilege(to_regclass('headwater.' || name), required)
 """
-"""Of a table that an earlier version of the home has not, nothing is lacking."""
+"""Tables that an older format lacks need no rights."""
 _TRY = "INSERT INTO headwater.staged (upload, name, piece, content) VALUES (%s, 'tried', 0, %s)"
 _FACTS = f"""
 SELECT version, pg_is_in_recovery(), {VOUCHES},
@@ -184,14 +185,14 @@ _SETTINGS = [
 
 
 class HomeIdentity(NamedTuple):
-    """Who a home is."""
+    """The identity of a home."""
 
     incarnation: str
     seed: int
 
 
 class _Facts(NamedTuple):
-    """The facts behind findings, asked for in one round trip."""
+    """The facts that findings are based on, from one query."""
 
     version: int
     is_standby: bool
@@ -202,15 +203,15 @@ class _Facts(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """What `check` says of a home."""
+    """A result of `PostgresHome.check`."""
 
     is_problem: bool
-    """It must not be used so."""
+    """Whether the home must not be used before this is fixed."""
     text: str
 
 
 def initial_sql(role: str | None = None) -> str:
-    """All statements that make a new home, where somebody else runs them. `role`: also who may use it."""
+    """All statements that create a new home, for an administrator to run. `role` also gets the needed rights."""
     incarnation, seed = _drawn()
     entry = (
         f"INSERT INTO headwater.home (version, incarnation, seed) VALUES ({SCHEMA_VERSION}, '{incarnation}', {seed});"
@@ -221,9 +222,9 @@ def initial_sql(role: str | None = None) -> str:
 
 
 def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity:
-    """Make the home, or find the one that is there.
+    """Create the home, unless it exists.
 
-    Raises StorageUnavailable (a newer home, or a PostgreSQL that is too old), psycopg.Error.
+    Raises StorageUnavailable if the home is newer or PostgreSQL is too old; psycopg.Error.
     """
     if (major := connection.info.server_version // 10_000) < POSTGRES_MIN:
         raise StorageUnavailable(f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
@@ -238,9 +239,9 @@ def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity
 
 
 def set_promotion(connection: Connection, value: str) -> None:
-    """Say what a standby has that is promoted, one of PROMOTIONS. Where that is news, the term ends, if one goes on.
+    """Declare which events a promoted standby has, as one of PROMOTIONS. A change ends the current term.
 
-    Raises StorageUnavailable: there is no home, or one of an earlier version; psycopg.Error.
+    Raises StorageUnavailable if there is no home or it has an older format; psycopg.Error.
     """
     identity_of(connection)
     [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
@@ -252,7 +253,7 @@ def set_promotion(connection: Connection, value: str) -> None:
 
 
 def identity_of(connection: Connection) -> HomeIdentity:
-    """Who the home in that database is. Raises StorageUnavailable: there is none, or a newer one; psycopg.Error."""
+    """The identity of the database's home. Raises StorageUnavailable if there is none or a newer one, psycopg.Error."""
     try:
         found = _entered(connection)
     except load_driver().errors.UndefinedTable:
@@ -263,24 +264,24 @@ def identity_of(connection: Connection) -> HomeIdentity:
 
 
 def no_home() -> StorageUnavailable:
-    """There is no home."""
+    """The error for a database without a home."""
     return StorageUnavailable("this database has no home yet: create it with headwater home init")
 
 
 def of_other_version(version: int) -> StorageUnavailable:
-    """The home is of a version that is not known here."""
+    """The error for a home of an unsupported version."""
     known = f"{SCHEMA_VERSION - 1} and {SCHEMA_VERSION}" if SCHEMA_VERSION > 1 else f"{SCHEMA_VERSION}"
     remedy = "use a newer headwater" if version > SCHEMA_VERSION else "upgrade it with a headwater in between"
     return StorageUnavailable(f"the home is of version {version}, this headwater knows {known}; {remedy}")
 
 
 def rights_of(role: str) -> str:
-    """The statements that give a role what a server needs."""
+    """The statements that grant a role the rights that a server needs."""
     return RIGHTS.format(role=_quoted(role))
 
 
 def findings(connection: Connection) -> list[Finding]:
-    """What must hold so that what is acknowledged is not lost, and what does not. Raises psycopg.Error."""
+    """Findings about settings on which the durability of acknowledged events depends. Raises psycopg.Error."""
     found: list[Finding] = []
     major = connection.info.server_version // 10_000
     if not POSTGRES_MIN <= major <= POSTGRES_MAX:
@@ -305,7 +306,7 @@ def findings(connection: Connection) -> list[Finding]:
 
 
 def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
-    """Findings about the clock of this machine, which may be off by so much, and about the disk of the database.
+    """Findings about this machine's clock, which may be off by `clock_off_s_max`, and the database's disk.
 
     Raises psycopg.Error.
     """
@@ -329,11 +330,11 @@ def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
         )
         yield Finding(True, text)
     except load_driver().errors.InsufficientPrivilege:
-        return  # that is told by what rights are lacking
+        return  # the finding about lacking rights reports it
 
 
 def _of_writing(connection: Connection, facts: _Facts) -> Iterator[Finding]:
-    """Findings about what keeps this role from writing."""
+    """Findings about settings and rights that keep this role from writing."""
     if facts.settings["default_transaction_read_only"] != "off":
         yield Finding(True, "default_transaction_read_only is on, so nothing can be appended: set it to off")
     needed = [(table, right) for rights, table in _GRANTED.findall(RIGHTS) for right in rights.split(", ")]
@@ -346,7 +347,7 @@ def _of_writing(connection: Connection, facts: _Facts) -> Iterator[Finding]:
 
 
 def pooling(first: Connection, second: Connection) -> list[Finding]:
-    """Whether two connections are sessions of their own: those of a pooler may change theirs with each transaction.
+    """A finding if two connections share sessions, as with a pooler that switches sessions between transactions.
 
     Raises psycopg.Error.
     """
@@ -363,7 +364,7 @@ def pooling(first: Connection, second: Connection) -> list[Finding]:
 
 
 def _of_waiting(facts: _Facts) -> Iterator[Finding]:
-    """Findings about the standbys that a commit waits for."""
+    """Findings about the standbys that commits wait for."""
     commit, names = facts.settings["synchronous_commit"], facts.settings["synchronous_standby_names"]
     if facts.configured_commit == "off":
         yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")
@@ -388,7 +389,7 @@ def _found(connection: Connection) -> HomeIdentity | None:
 
 
 def _entered(connection: Connection) -> HomeIdentity | None:
-    """What the table of the home says; None: nothing. Raises StorageUnavailable, psycopg.errors.UndefinedTable."""
+    """The row of the home's table; None if it is empty. Raises StorageUnavailable, psycopg.errors.UndefinedTable."""
     row = connection.execute("SELECT version, incarnation, seed FROM headwater.home").fetchone()
     if row is None:
         return None

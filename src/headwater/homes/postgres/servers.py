@@ -1,7 +1,7 @@
-"""What the servers of a home in PostgreSQL tell of themselves there, as statements on one connection.
+"""SQL for the status reports of a home's servers in PostgreSQL.
 
-Each has a row, and rewrites it once a second. It says how a server is, and decides nothing: who appends is the
-lease's matter, and who may is the term's.
+Each server has a row and rewrites it once a second. The rows are for information only: the lease selects the server
+that appends, and the term decides which server may.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .schema import Connection
 
 HEARD_S = 10.0
-"""Who was heard of within that time runs, as far as is known."""
+"""A server that reported within this time counts as running."""
 _FORGOTTEN_S = 600
 _TELL = f"""
 WITH reported AS (
@@ -47,59 +47,59 @@ FROM headwater.server ORDER BY name, heard_at
 
 
 class ServerReport(NamedTuple):
-    """What one server says of itself."""
+    """The status report of one server."""
 
     name: str
     addresses: Mapping[str, str]
-    """Where its clients reach it, by protocol."""
+    """Its addresses for clients, by protocol."""
     role: str
     """See `roles.machine.Role`."""
     term: int
-    """In which it appends; 0: it does not."""
+    """The term in which it appends; 0 if it does not."""
     lag_events: int | None
-    """So many numbers of all logs its copy lacked at its last look; None: it has not looked."""
+    """The events of all logs that its copy lacked at its last check; None before the first check."""
     lag_s: float | None
-    """For so long at most the copy lacks something; None: it never had all."""
+    """The longest time that the copy may have been behind, in seconds; None if it never was complete."""
     ahead: str
-    """What its copy has and the home has not; empty if there is nothing."""
+    """What its copy has and the home lacks; empty if nothing."""
     version: str
     format: int
-    """The newest format of a home that it knows."""
+    """The newest format of a home that it supports."""
     heard_s: float = 0.0
-    """For how long nothing was heard of it."""
+    """Seconds since its last report."""
 
     @property
     def runs(self) -> bool:
-        """Whether it was heard of lately."""
+        """Whether it reported recently."""
         return self.heard_s < HEARD_S
 
 
 def tell(connection: Connection, process: int, report: ServerReport) -> None:
-    """That is how the server of that process is now. Raises psycopg.Error, as all that follow do.
+    """Store the report of that process's server. Raises psycopg.Error, as all functions below do.
 
-    No standby is waited for: who hangs there could not say that it does.
+    This waits for no standby, so that a server whose commits hang can still report it.
     """
     given = {**report._asdict(), "process": process, "addresses": msgspec.json.encode(report.addresses).decode()}
     connection.execute(_TELL, given)
 
 
 def leave(connection: Connection, process: int) -> None:
-    """The server of that process ends."""
+    """Delete the report of that process's server."""
     connection.execute(_LEAVE, (process,))
 
 
 def connected(connection: Connection) -> set[int]:
-    """The processes of servers and commands that have a session."""
+    """The processes of servers and commands with a session."""
     return {int(process, 16) for (process,) in connection.execute(_SESSIONS)}
 
 
 def servers(connection: Connection) -> list[ServerReport]:
-    """Those that were heard of in the last minutes, by name."""
+    """The reports of the last minutes, ordered by name."""
     return [report for _, report in by_process(connection)]
 
 
 def by_process(connection: Connection) -> list[tuple[int, ServerReport]]:
-    """The same, with what tells their processes apart."""
+    """The same, each with its process."""
     return [
         (process, ServerReport(name, json_decoder(dict[str, str]).decode(addresses), *others))
         for process, name, addresses, *others in connection.execute(_SERVERS)

@@ -1,7 +1,7 @@
-"""Staged batches of which a commit has begun, in a home in PostgreSQL, as statements on one connection.
+"""SQL for staged batches whose commit has begun, in a home in PostgreSQL.
 
-The bytes come first, under a number that nobody else has; then one row names it, if the writer has the term. So what a
-server left that was lost in the middle is found by nobody, and is deleted after a day.
+The bytes are stored first, under a unique upload number. Then one row refers to that number, if the writer has the
+term. So the bytes of an interrupted upload are never found, and are deleted after a day.
 """
 
 from __future__ import annotations
@@ -39,43 +39,43 @@ DELETE FROM headwater.staged WHERE kept_at < clock_timestamp() - interval '1 day
 
 
 def put(connection: Connection, upload: int, name: str, piece: int, content: bytes) -> None:
-    """One piece of a part. Raises psycopg.Error, as all that follow do."""
+    """Store one piece of a part. Raises psycopg.Error, as all functions below do."""
     connection.execute(_PUT, (upload, name, piece, content))
 
 
 def begin(connection: Connection, term: Term, key: str, name: str, upload: int, manifest: bytes) -> bool:
-    """From now on that batch of the log is what was put under that number; False: the term is over, or it is begun."""
+    """Register the uploaded bytes as that batch; False if the term is over or the batch is registered already."""
     connection.execute(_DROP_LEFT)
     return connection.execute(_BEGIN, (*term, key, name, upload, manifest)).rowcount > 0
 
 
 def begun(connection: Connection, key: str, name: str) -> tuple[int, bytes] | None:
-    """Under which number a batch is, and its manifest; None: no commit of it has begun."""
+    """The upload number and manifest of a batch; None if no commit of it has begun."""
     row = connection.execute(_BEGUN, (key, name)).fetchone()
     return None if row is None else (row[0], bytes(row[1]))
 
 
 def names(connection: Connection, key: str, prefix: str) -> list[str]:
-    """Of the log's batches that are begun, those whose names begin so."""
+    """The names with this prefix of batches of the log whose commit has begun."""
     return [name for (name,) in connection.execute(_NAMES, (key, prefix))]
 
 
 def parts(connection: Connection, upload: int) -> list[str]:
-    """The names of what was put under that number."""
+    """The names of the parts with that upload number."""
     return [name for (name,) in connection.execute(_PARTS, (upload,))]
 
 
 def piece(connection: Connection, upload: int, name: str, number: int) -> bytes | None:
-    """One piece of a part; None behind the last one."""
+    """One piece of a part; None after the last one."""
     row = connection.execute(_PIECE, (upload, name, number), binary=True).fetchone()
     return None if row is None else bytes(row[0])
 
 
 def forget(connection: Connection, term: Term, key: str, name: str) -> None:
-    """A batch is needed no more, as far as the term is not over."""
+    """Delete a batch, unless the term is over."""
     connection.execute(_FORGET, (*term, key, name))
 
 
 def forget_log(connection: Connection, key: str) -> None:
-    """The log is deleted."""
+    """Delete all batches of a log."""
     connection.execute(_FORGET_LOG, (key,))

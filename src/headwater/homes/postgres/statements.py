@@ -1,7 +1,7 @@
-"""Statements to a home in PostgreSQL, and what is known of their outcome.
+"""Executes statements at a home in PostgreSQL and determines their outcome.
 
-Where an answer is lost, the same statement is executed again, until it is known what became of it. Who waits for longer
-than is usual is told so; a connection that says nothing is severed. While the database fails, it is looked at again.
+If an answer is lost, the same statement is executed again until its outcome is known. Callers that wait too long are
+notified, and silent connections are closed. While the database fails, it is polled.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from .lease import CONFIRM
 logger = logging.getLogger("headwater.homes")
 
 OVERDUE_S = 5.0
-"""Who waits for a commit is told after that time that its outcome is not known; nothing more is sent meanwhile."""
+"""After this time a waiting caller is notified that the outcome is unknown; nothing more is sent meanwhile."""
 SILENCE_S = 10.0
-"""A connection on which a round trip takes longer is severed, and another one tried."""
+"""The longest round trip before a connection is closed and another one is tried."""
 BYTES_PER_S_MIN = 500_000
-"""What is large may take longer."""
+"""Large statements may take longer, at this rate."""
 GIVING_UP_S = 2.0
-"""Who stops waits no longer than that for a silent connection."""
+"""After `gives_up` is set, how long callers wait for a silent connection."""
 BACKOFF_S = (0.02, 1.0)
 WATCH_S = 0.25
 _OPTION = re.compile(r"(?:^|&)(\w{1,40})=", re.ASCII)
@@ -39,50 +39,52 @@ _NO_SPACE = "53100"
 _DISK_FULL = "the disk of the database is full; free space there"
 _UNREACHABLE = "the home cannot be reached; try again later"
 _UNKNOWN = ("08", "57", "40003")
-"""Codes, or classes of them, of errors that do not say whether the statement was executed: the connection ended, or the
-server; a wait for a standby may have been cut short."""
+"""SQLSTATE codes or classes that leave open whether the statement was executed: the connection or the server ended, or
+a wait for a standby was cut short.
+"""
 _PASSING = ("25006", "40", "53", "55P03")
-"""Of errors that say it was not, and that pass: a server that became a standby, conflicts, want of resources, a lock
-that somebody else held for too long."""
+"""SQLSTATE codes or classes of transient errors without effect: the server became a standby, conflicts, lack of
+resources, a lock that another session held for too long.
+"""
 _INSUFFICIENT_PRIVILEGE = "42501"
 _RIGHTS = "; have the owner give its role the rights that a server needs: headwater home init --role ROLE"
 
 
 class HomeUnavailable(StorageUnavailable):
-    """The database does not answer, or refuses: for as long as that lasts, nobody appends."""
+    """The database does not answer or refuses statements. No server appends meanwhile."""
 
 
 class _Statement:
-    """One that is under way: since when, on which connection, and who is to be told if it takes too long."""
+    """A statement in progress: its start, its connection, and the callback if it takes too long."""
 
     def __init__(self, on_overdue: Callable[[], None], size: int = 0) -> None:
         self.is_harmless = False
-        """Nobody sees whether it was executed: it is given up when it takes too long, and is not repeated for ever."""
+        """Executing it twice or not at all does no harm. It is abandoned if it takes too long."""
         self.extra_s = size / BYTES_PER_S_MIN
-        """So much longer it may take than a small one."""
+        """Seconds that it may take in addition because of its size."""
         self.began = time.monotonic()
         self.connection: HomeConnection | None = None
         self.on_overdue = on_overdue
         self.is_told = False
-        """Who waits for it was told that it takes too long."""
+        """Whether the caller was notified that it takes too long."""
 
     def sent(self, connection: HomeConnection) -> None:
-        """It goes out on that connection now."""
+        """Note that it is sent on that connection now."""
         self.connection = connection
 
     @property
     def asked_at(self) -> float | None:
-        """When the round trip began for whose answer it waits; None: it waits for none."""
+        """When the current round trip began; None if none is in progress."""
         return None if self.connection is None else self.connection.asked_at
 
     @property
     def waits_since(self) -> float | None:
-        """Since when who asked waits without a word; None: the home answers them step by step."""
+        """Since when the caller waits for an answer; None if the home answers in steps."""
         return self.began if self.on_overdue is not nobody or self.connection is None else self.asked_at
 
 
 class Statements:
-    """All that go to one home, on connections of its own. Safe to call from any thread."""
+    """Executes the statements to one home, on its own connections. Thread-safe."""
 
     def __init__(
         self,
@@ -94,29 +96,29 @@ class Statements:
         silence_s: float = SILENCE_S,
         connect_s_max: int | None = None,
     ) -> None:
-        """`name` is what administrators see; `is_unavailable` says whether who asks now is refused anyway.
+        """`name` is the `application_name`; `is_unavailable` says whether calls are refused at present in any case.
 
-        Raises StorageUnavailable: nobody can read the address.
+        Raises StorageUnavailable if the address cannot be parsed.
         """
         self._errors: Any = load_driver()
         self.name = described(url)
-        """The home by its address, without what is secret in it."""
+        """The home's address without its secrets."""
         self.connections = Connections(url, name, connect_s_max=connect_s_max)
         self.overdue_s, self.silence_s = overdue_s, silence_s
         self._is_unavailable = is_unavailable
         self._changing = threading.Lock()
         self._under_way: set[_Statement] = set()
         self.failing_since: float | None = None
-        """Since when nothing was answered, by the monotonic clock."""
+        """Since when there was no answer, by the monotonic clock; None if the last attempt was answered."""
         self._failure = self._reason = ""
-        """What failed last, and the reason that callers get."""
+        """The last failure, and the reason given to callers."""
         self._closing = threading.Event()
         self.gives_up = False
-        """Whoever waits for an outcome that is not known is told so, instead of waiting on."""
+        """Callers that wait for an unknown outcome get OutcomeUnknown instead of waiting on."""
         self._watching: list[threading.Thread] = []
 
     def watch(self) -> None:
-        """From now on see to those that take too long, and to a home that is away. Once."""
+        """Start to watch for slow statements and an unreachable home. Call it once."""
         threads = Threads()
         self._watching = [
             threads.start("home", self._watch, self._closing),
@@ -124,7 +126,7 @@ class Statements:
         ]
 
     def close(self) -> None:
-        """End the connections; who waits is told that the outcome is not known."""
+        """Close the connections. Waiting callers get OutcomeUnknown."""
         self._closing.set()
         self.connections.close()
         for each in self._watching:
@@ -132,7 +134,7 @@ class Statements:
 
     @property
     def away(self) -> StorageUnavailable | None:
-        """What is to be said while it fails for longer than is usual."""
+        """The error to raise if the home has failed for too long; None otherwise."""
         since = self.failing_since
         if since is None or time.monotonic() - since < self.overdue_s:
             return None
@@ -147,15 +149,16 @@ class Statements:
         *,
         is_harmless: bool = False,
     ) -> None:
-        """Try until the outcome is known. `attempt` answers whether the server's word suffices that it is durable.
+        """Call `attempt` until the outcome is known. It returns whether the server's answer proves durability.
 
-        It is told whether an earlier try may have had an effect. Raises what `attempt` does; StorageUnavailable:
-        nothing came of it; OutcomeUnknown: `gives_up` was set, or `close` called, before it was known.
+        Its second argument says whether an earlier attempt may have had an effect. Raises what `attempt` raises;
+        StorageUnavailable if it had no effect; OutcomeUnknown if `gives_up` is set or `close` is called before the
+        outcome is known.
         """
         statement = _Statement(on_overdue, size)
         statement.is_harmless = is_harmless
         is_unknown = False
-        """Whether a try may have had, or may still have, an effect that nobody was told of."""
+        """Whether an attempt may have had, or may still have, an effect that was not reported."""
         pause_s = BACKOFF_S[0]
         if self.gives_up and self.failing_since is not None:
             raise self.refusal()
@@ -190,7 +193,7 @@ class Statements:
 
     @contextmanager
     def asking(self) -> Iterator[HomeConnection]:
-        """A connection for what can be asked again at will. Raises StorageUnavailable."""
+        """A connection for statements that can be repeated freely. Raises StorageUnavailable."""
         statement = _Statement(nobody)
         try:
             with self._changing:
@@ -207,7 +210,7 @@ class Statements:
                 self._under_way.discard(statement)
 
     def confirm(self, connection: HomeConnection) -> None:
-        """All that can be read now is durable when this returns: who waits for a standby waits for all before it."""
+        """Wait until everything visible now is durable: a commit that waits for a standby covers all earlier ones."""
         while True:
             connection.is_unconfirmed = False
             connection.psycopg.execute(CONFIRM)
@@ -219,7 +222,7 @@ class Statements:
             self.confirm(connection)
 
     def _answered(self, statement: _Statement) -> None:
-        """It was: while another statement has no answer for too long, that is not worth a word."""
+        """Note the answer. Recovery is not logged while another statement is overdue."""
         with self._changing:
             if any(each.is_told and each is not statement for each in self._under_way):
                 return
@@ -245,14 +248,14 @@ class Statements:
         return self._is_unavailable() or time.monotonic() - since > self.overdue_s
 
     def refusal(self) -> HomeUnavailable:
-        """The error that says that the home does not answer, and why."""
+        """An error with the last failure of the home."""
         return HomeUnavailable(
             f"{self.name}: {self._failure or 'it is closed'}",
             reason=self._reason or _UNREACHABLE,
         )
 
     def _watch(self) -> None:
-        """Tell who waits too long, and sever silent connections."""
+        """Notify callers that wait too long, and close silent connections."""
         while not self._closing.wait(WATCH_S):
             now = time.monotonic()
             with self._changing:
@@ -273,9 +276,9 @@ class Statements:
                     statement.connection.sever()
 
     def _look_again(self) -> None:
-        """Look whether a home that went away is there again, where nobody else asks it.
+        """Check whether a failed home answers again, if no other statement is in progress.
 
-        That has a thread of its own, so that it is watched as any: it may get no answer either.
+        This runs in a separate thread, so that this statement is watched for silence too.
         """
         while not self._closing.wait(WATCH_S):
             if self.failing_since is not None and not self._under_way and not self.gives_up:
@@ -290,21 +293,21 @@ class Statements:
 
 
 def described(url: str) -> str:
-    """The home by its address, without what is secret in it. Raises StorageUnavailable: nobody can read that."""
+    """The home's address without its secrets. Raises StorageUnavailable if it cannot be parsed."""
     driver = load_driver()
     try:
         given = driver.conninfo.conninfo_to_dict(url)
-    except driver.Error:  # what it says may have the password in it
+    except driver.Error:  # its message may contain the password
         problem = f"the address of the home cannot be read{_misspelt(url)}, postgresql://USER@HOST/DATABASE is expected"
         raise StorageUnavailable(problem) from None
     return f"the home in PostgreSQL at {given.get('host', 'localhost')}, database {given.get('dbname', '')}"
 
 
 def _misspelt(url: str) -> str:
-    """Which option may be meant where an address has one that there is not.
+    """A hint for an unknown option in the address: the valid option that was probably meant.
 
-    The answer is the option's proper name; the name in the address may be a part of a password, and is never shown.
-    Where the part with options may belong to a password, there is no answer.
+    The name in the address may be part of a password and is never shown. Empty if the part with options may belong to a
+    password.
     """
     options = url.partition("?")[2]
     known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
@@ -314,7 +317,7 @@ def _misspelt(url: str) -> str:
 
 
 def _says_nothing(error: Any) -> bool:
-    """Whether an error leaves open what became of the statement."""
+    """Whether an error leaves the outcome of the statement open."""
     code = error.sqlstate
     return code is None or code.startswith(_UNKNOWN)
 

@@ -1,7 +1,7 @@
-"""The formats of a home in PostgreSQL, and how one becomes the next: by one command, when all its servers know it.
+"""Upgrades the format of a home in PostgreSQL: one command, once all servers know the new format.
 
-A server works with a home of the format that it makes, and with the one before it. So servers are replaced one after
-the other, and then the home is changed. Whoever slept meanwhile is fenced off, as by a new primary.
+A server supports the format that it creates and the one before. So servers are replaced one after another, and then the
+home is upgraded. A server that was suspended meanwhile is fenced off, as by a new primary.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ ALTER TABLE headwater.log DROP CONSTRAINT log_pkey, DROP CONSTRAINT log_key_key;
 UPDATE headwater.home SET promotion = 'waited-for' WHERE {VOUCHES};
 """,
 }
-"""The statements that make the next format of each earlier one. A column that has another name keeps out a server of
-before, which slept meanwhile. In which cluster the home was, its journal says: see `storage.home.identifier`."""
+"""The statements that upgrade each earlier format to the next. A renamed column fences off an older server that was
+suspended meanwhile. The journal records the cluster of the home: see `storage.home.identifier`.
+"""
 _VERSION = "SELECT version FROM headwater.home FOR UPDATE"
 _SET_VERSION = "UPDATE headwater.home SET version = %s"
 
 
 def upgrade(connection: Connection, role: str | None = None) -> tuple[int, int]:
-    """Bring the home to the format that this version makes; answers which it had and which it has, all or none of it.
+    """Upgrade the home to the newest format, in one transaction. Returns the old and the new format.
 
-    `role`: who may use what is new, as for `make_tables`. Raises StorageUnavailable: there is no home, or one of a
-    format that is unknown here, or a server is connected that does not know the new one; psycopg.Error.
+    `role` gets rights on new tables, as for `make_tables`. Raises StorageUnavailable if there is no home, its format is
+    unknown, or a connected server does not know the new one; psycopg.Error.
     """
     newest = schema.SCHEMA_VERSION
     with connection.transaction():
@@ -60,7 +61,7 @@ def upgrade(connection: Connection, role: str | None = None) -> tuple[int, int]:
 
 
 def _refuse_earlier(connection: Connection, newest: int) -> None:
-    """Raises StorageUnavailable if somebody is connected who may not know the new format."""
+    """Raise StorageUnavailable if a connected server may not know the new format."""
     connected = servers.connected(connection)
     known, earlier = set(), []
     for process, report in servers.by_process(connection):

@@ -1,7 +1,7 @@
-"""What a server's role asks for: what `Roles.receive` answers, to be done in this order.
+"""Actions that `Roles.receive` returns. The caller executes them in order.
 
-Each asks the home, or this process, once; what must be asked again comes as another action. So all of them can be
-repeated, and none waits for the one before it unless it says so.
+Each action is one request to the home or to this process; a retry is another action. All actions can be repeated, and
+none waits for the previous one unless its docstring says so.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from .lease import Term
 
 @dataclass(frozen=True, slots=True)
 class RoleAction:
-    """Anything that a role asks for."""
+    """Base class of all actions."""
 
 
 @dataclass(frozen=True, slots=True)
 class TryLease(RoleAction):
-    """Ask the home for the lease: `LeaseGot`, `LeaseRefused` or `HomeChanged` tell.
+    """Ask the home for the lease. Answered by `LeaseGot`, `LeaseRefused` or `HomeChangeSeen`.
 
-    If the home gave a lease to this nonce already and no other since, it says so and the lease begins again.
-    Else it gives one if `LeaseTimes.is_free`, or if it was released for this server, with the next number.
+    If the newest lease has this nonce already, the home grants the same lease again, and its time starts over.
+    Otherwise the home grants a lease with the next number if `LeaseTimes.is_free`, or if it was released for this
+    server.
     """
 
     nonce: int
@@ -30,7 +31,7 @@ class TryLease(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class RenewLease(RoleAction):
-    """Ask the home for the same lease from now on: `LeaseRenewed`, `LeaseLost` or `HomeChanged` tell."""
+    """Extend the lease from now on. Answered by `LeaseRenewed`, `LeaseLost` or `HomeChangeSeen`."""
 
     term: Term
     sent_at: float
@@ -38,9 +39,9 @@ class RenewLease(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLease(RoleAction):
-    """End the lease at the home if it is of this term still: `LeaseReleased` tells.
+    """Release the lease at the home if it still belongs to this term. Answered by `LeaseReleased`.
 
-    Until a lease's length later only `successor` gets one, where there is one.
+    If there is a `successor`, only that server gets the next lease, for as long as a lease lasts.
     """
 
     term: Term
@@ -49,23 +50,23 @@ class ReleaseLease(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class OfferLease(RoleAction):
-    """Tell that server, directly: `LeaseOffered`."""
+    """Send `LeaseOffered` directly to the successor."""
 
     successor: str
 
 
 @dataclass(frozen=True, slots=True)
 class EndSessions(RoleAction):
-    """End the sessions of others at the home, as far as it can: `SessionsEnded`."""
+    """End the database sessions of other servers, where the database permits it. Answered by `SessionsEnded`."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class FenceJournal(RoleAction):
-    """Put this term into the head row of `$state`, in a statement of its own: `JournalFenced`, or `ForeignTerm`.
+    """Write this term into the head row of `$state` by a separate statement.
 
-    Only over terms of a lower number, and only on this timeline.
+    It replaces only terms with a lower number, and only on this timeline. Answered by `JournalFenced` or `ForeignTerm`.
     """
 
     term: Term
@@ -74,9 +75,10 @@ class FenceJournal(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class FenceLogs(RoleAction):
-    """Put this term into the head rows of all other logs, and learn where each ends: `LogsFenced`, or `ForeignTerm`.
+    """Write this term into the head rows of all other logs and read where each log ends.
 
-    Only while the head row of `$state` has this term, only over terms of a lower number, and only on this timeline.
+    It does so only while the head row of `$state` has this term. It replaces only terms with a lower number, and only
+    on this timeline. Answered by `LogsFenced` or `ForeignTerm`.
     """
 
     term: Term
@@ -85,9 +87,9 @@ class FenceLogs(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class CatchUp(RoleAction):
-    """Bring the copy to where the fence found the logs: `CaughtUp`, or `HomeWentBack`.
+    """Replicate up to the heads that the fence found. Answered by `CaughtUp` or `HomeRollbackSeen`.
 
-    A repetition asks for nothing that is under way.
+    Repeating it does not start a second catch-up.
     """
 
     term: Term
@@ -95,7 +97,7 @@ class CatchUp(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class AcceptAppends(RoleAction):
-    """Judge appends, each group after `Roles.may_act`; commit them under this term, on this timeline."""
+    """Accept appends, checking `Roles.may_act` before each group, and commit them in this term, on this timeline."""
 
     term: Term
     timeline: int
@@ -103,26 +105,26 @@ class AcceptAppends(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class RefuseAppends(RoleAction):
-    """Judge no more. What may have been sent to the home is asked about until it is known, whatever the role."""
+    """Accept no more appends. The outcome of commits already sent is still looked up until it is known, in any role."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class StartCoordinators(RoleAction):
-    """Start webhooks, groups, retention. Each asks `Roles.may_act` before each thing that it does."""
+    """Start webhooks, consumer groups and retention. Each checks `Roles.may_act` before each step."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class StopCoordinators(RoleAction):
-    """Stop them; `CoordinatorsStopped` tells when nothing is done any more."""
+    """Stop the coordinators. Answered by `CoordinatorsStopped` once all have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class MarkHome(RoleAction):
-    """Write into the home that it went back: it gives no lease until a person accepted that."""
+    """Mark the home as rolled back: it grants no lease until an operator accepts that."""
 
     log: str
     copy_head: int
@@ -131,12 +133,12 @@ class MarkHome(RoleAction):
 
 @dataclass(frozen=True, slots=True)
 class Drain(RoleAction):
-    """End what is still served, and the process: another may have the lease by now."""
+    """Close all connections and end the process. Another server may hold the lease by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tell(RoleAction):
-    """Something that an operator is to know: an event and a line of the log."""
+    """Report something to operators: an event and a log line."""
 
     what: str
     why: str

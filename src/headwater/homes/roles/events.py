@@ -1,6 +1,6 @@
-"""What a server's role is told: what `Roles.receive` takes.
+"""Events that `Roles.receive` takes.
 
-Times are seconds of the caller's clock that counts sleep.
+Times are seconds of the caller's clock, which must count time asleep.
 """
 
 from __future__ import annotations
@@ -12,54 +12,54 @@ from .lease import Term
 
 @dataclass(frozen=True, slots=True)
 class RoleEvent:
-    """Anything that may happen to a role."""
+    """Base class of all events."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyOpened(RoleEvent):
-    """The copy is open, and has what its home had when it was. It may be behind by now."""
+    """The copy is open and has all that its home had when it was opened. It may be behind by now."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyClosed(RoleEvent):
-    """The copy is being closed: until `CopyOpened`, others can go on sooner."""
+    """The copy is being closed. Until `CopyOpened`, other servers can take over sooner."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tick(RoleEvent):
-    """Time passed. `Roles.wake_at` says when this is wanted at the latest; more often does no harm."""
+    """Time passed. One is due at `Roles.wake_at` at the latest; more of them do no harm."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockCompared(RoleEvent):
-    """The home told its time."""
+    """The clocks of this server and of the home were compared."""
 
     off_s: float
-    """This server's time of day less the home's, as if the home had answered in the middle of the round trip."""
+    """This server's time of day minus the home's, if the home read its clock in the middle of the round trip."""
     round_trip_s: float
-    """So the difference is known to half of that."""
+    """The round trip, in seconds; `off_s` is accurate to half of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseGot(RoleEvent):
-    """The home gave the lease that `TryLease` asked for. Another answer to the same nonce may have come before."""
+    """The home granted the lease that `TryLease` asked for. The same nonce may have been answered before."""
 
     term: Term
-    """Its nonce is that of `TryLease`."""
+    """The term. Its nonce is the one of `TryLease`."""
     timeline: int
-    """Which history the home writes: another number says that a standby was promoted, or a backup restored."""
+    """The timeline that the home writes. It changes when a standby is promoted or a backup restored."""
     sent_at: float
-    """That of the `TryLease` which is answered."""
+    """`sent_at` of the `TryLease` that is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRefused(RoleEvent):
-    """Another has the lease."""
+    """Another server has the lease."""
 
     holder: str
     """The name of that server."""
     remaining_s: float
-    """For how long, by the home's clock, unless it is renewed."""
+    """Seconds until its lease expires by the home's clock, unless it renews the lease."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +68,19 @@ class LeaseRenewed(RoleEvent):
 
     term: Term
     sent_at: float
-    """That of the `RenewLease` which is answered."""
+    """`sent_at` of the `RenewLease` that is answered."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseLost(RoleEvent):
-    """The home did not grant `RenewLease`: another has the lease, or the home forgot that it gave it."""
+    """The home refused `RenewLease`: another server has the lease, or the home lost the record of this one."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class StandbysChanged(RoleEvent):
-    """Commits do not wait for the standbys any more that they waited for when this term began."""
+    """Commits no longer wait for the standbys that they waited for when this term began."""
 
     term: Term
     why: str
@@ -88,28 +88,28 @@ class StandbysChanged(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class LeaseReleased(RoleEvent):
-    """`ReleaseLease` was done, or was not needed any more."""
+    """`ReleaseLease` was executed, or was no longer needed."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class SessionsEnded(RoleEvent):
-    """The home ended what it could of the other servers' sessions. It may have been nothing."""
+    """The home ended those sessions of other servers that it could. There may have been none."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class JournalFenced(RoleEvent):
-    """The head row of `$state` has this term now."""
+    """The head row of `$state` now has this term."""
 
     term: Term
 
 
 @dataclass(frozen=True, slots=True)
 class LogsFenced(RoleEvent):
-    """The head rows of all logs have this term now; where they end was told to whoever catches up."""
+    """The head rows of all logs now have this term, and the heads were passed on for catching up."""
 
     term: Term
 
@@ -118,7 +118,7 @@ class LogsFenced(RoleEvent):
 class CaughtUp(RoleEvent):
     """The copy reaches every head that the fence found, `$state` included.
 
-    The home was asked for it after the fence: an older answer may lack what the fence found.
+    The events were read after the fence: an older read may lack some of them.
     """
 
     term: Term
@@ -126,19 +126,20 @@ class CaughtUp(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class ForeignTerm(RoleEvent):
-    """The home refused something that was asked under a term, because a head row has another.
+    """The home refused a request of this term, because a head row has another term.
 
-    It is told once it is known that the frame is not there: what was found to be there was committed.
+    For a commit, it is sent only once it is known that the frame is not in the home: a frame that is there was
+    committed.
     """
 
     mine: Term
-    """Under which it was asked."""
+    """The term of the request."""
     found: Term
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFailed(RoleEvent):
-    """The copy cannot be written: what was committed is answered, and nothing more is taken."""
+    """The copy cannot be written. Committed appends are answered, and no more are accepted."""
 
     why: str
 
@@ -150,44 +151,47 @@ class CopyMended(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class TwoHostsWrite(RoleEvent):
-    """Two databases take writes at the address of the home: another server may append to the other one."""
+    """Two databases accept writes at the address of the home. Another server may append to the other one."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class OneHostWrites(RoleEvent):
-    """That is over."""
+    """Only one database accepts writes again."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorsStopped(RoleEvent):
-    """Nothing that `StartCoordinators` started does anything any more. They may have ended by themselves, because
-    `may_act` said that their time was over: then that is the end of the role too, whatever the home grants late."""
+    """All that `StartCoordinators` started has ended.
+
+    Coordinators also end by themselves when `may_act` is false. That ends the role too, even if the home grants a
+    renewal later.
+    """
 
     term: Term | None = None
-    """Of which term they were; None: none had begun."""
+    """The term of the coordinators; None if none had started."""
 
 
 @dataclass(frozen=True, slots=True)
 class StopAsked(RoleEvent):
-    """Stop in order."""
+    """Shut down gracefully."""
 
     successor: str | None = None
-    """The server that should go on: one that follows closely, and has no obstacle to take the lease."""
+    """The server that should take over: a replica that is caught up and can take the lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandOverAsked(RoleEvent):
-    """Give the lease away, and follow."""
+    """Hand the lease over and become a replica."""
 
     successor: str
-    """As for `StopAsked`. If it does not take the lease, nobody appends for as long as one lasts."""
+    """As for `StopAsked`. If it does not take the lease, no server appends for the length of a lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOffered(RoleEvent):
-    """The primary released its lease for this server: it says so itself, so that nobody has to wait for a clock."""
+    """The primary released its lease for this server and says so directly, so that this server need not wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,10 +206,10 @@ class HomeReachable(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class HomeRollbackSeen(RoleEvent):
-    """The copy has what its home does not have: the home forgot it.
+    """The copy has events that its home lost.
 
-    Compared is what the copy had when it asked, since it may have grown while the answer was under way, and what a
-    standby is known to have: what nobody confirmed is cut from a copy in silence.
+    The comparison uses the head that the copy had when it asked, since the copy may grow before the answer, and only
+    events that a standby confirmed. Unconfirmed events are removed from a copy without this event.
     """
 
     log: str
@@ -215,9 +219,9 @@ class HomeRollbackSeen(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class HomeChangeSeen(RoleEvent):
-    """The home writes another history than the one that was accepted, or a server marked it as gone back.
+    """The home writes another history than the accepted one, or a server marked the home as rolled back.
 
-    It is not proved that it lacks nothing.
+    There is no proof that the home is complete.
     """
 
     why: str = "the home's history is not the one that was accepted"
@@ -225,4 +229,4 @@ class HomeChangeSeen(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class HomeAccepted(RoleEvent):
-    """A person accepted what the home has (`headwater home accept-loss`), and the copy is not ahead of it."""
+    """An operator accepted the state of the home (`headwater home accept-loss`), and the copy is not ahead of it."""

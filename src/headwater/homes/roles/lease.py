@@ -1,8 +1,8 @@
-"""How long a lease lasts, for the home that gives it and for the server that holds it. No clock is read here.
+"""The duration of a lease, for the home that grants it and for the server that holds it. This module reads no clock.
 
-The lease says who tries to append and who runs coordinators; it makes nothing safe. The home
-counts it by its own clock. Its holder counts from the moment at which the renewal was *sent*, which is before the
-home's counting began, and by a clock that counts sleep as well.
+The lease selects the server that tries to append and that runs coordinators; it does not make appends safe. The home
+measures it by its own clock. The holder counts from when it *sent* the renewal, which is before the home starts to
+count, and uses a clock that counts time asleep.
 """
 
 from __future__ import annotations
@@ -13,60 +13,61 @@ from dataclasses import dataclass
 PATIENCE_S_MIN = 1.0
 CONNECT_S_MIN = 3
 _STEP_MS = 500
-"""Lengths of leases are proposed in steps of that."""
+"""Proposed lengths of leases are multiples of this."""
 Term = tuple[int, int]
-"""A number that counts up, and the nonce of whoever holds it: what `Term` of a frame log is."""
+"""An increasing number and the nonce of its holder, like `Term` of a frame log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseTimes:
-    """What is agreed on about leases: the same on all servers of a home."""
+    """Durations that must be the same on all servers of a home."""
 
     length_s: float = 5.0
-    """For how long the home gives it, by the home's clock."""
+    """The length of a lease, by the home's clock."""
     clock_off_max_s: float = 2.0
-    """How far a server's clock may be off the home's: times of events never go back, so one clock that is ahead would
-    stop those of all later primaries."""
+    """The most that a server's clock may differ from the home's. Times of events never decrease, so a primary whose
+    clock is ahead would hold up the times of all later primaries.
+    """
     jitter_s: float = 0.5
-    """Servers that wait for the same lease try at different moments within so long."""
+    """Servers that wait for the same lease spread their attempts over this time."""
 
     @property
     def held_s(self) -> float:
-        """For how long its holder counts on it, from when the renewal was sent: two thirds.
+        """How long the holder counts on a lease after it sent the renewal: two thirds of `length_s`.
 
-        A clock that runs at two thirds of the home's speed, or faster, ends it before the home does.
+        So the holder's lease ends before the home's, even if its clock runs at only two thirds of the home's speed.
         """
         return self.length_s * 2 / 3
 
     @property
     def renewal_s(self) -> float:
-        """Time between two renewals: two of them may be lost before the lease is."""
+        """Time between two renewals. Two renewals in a row may be lost without losing the lease."""
         return self.held_s / 3
 
     @property
     def patience_s(self) -> float:
-        """A request without an answer is repeated after that: the time between two renewals, and at least 1 s."""
+        """Time after which an unanswered request is repeated: the renewal interval, and at least 1 s."""
         return max(PATIENCE_S_MIN, self.renewal_s)
 
     @property
     def silence_s(self) -> float:
-        """A connection is given up on which a round trip takes longer: half of `held_s`, and at least 1 s."""
+        """The longest round trip before a connection is dropped: half of `held_s`, and at least 1 s."""
         return max(PATIENCE_S_MIN, self.held_s / 2)
 
     @property
     def connect_s(self) -> int:
-        """How long each host may take to connect, which takes several round trips."""
+        """Connect timeout of each host, which must allow for several round trips."""
         return max(CONNECT_S_MIN, int(self.held_s))
 
     def needed(self) -> str:
-        """How soon the home must answer, and what to do where it does later."""
+        """How soon the home must answer, and the remedy if it is slower."""
         return (
             f"a lease of {self.length_s:g} s needs an answer within {self.renewal_s:.1f} s: where the network is "
             "slower, give home_lease_ms six times as long on all servers"
         )
 
     def too_slow(self, round_trip_s: float) -> str | None:
-        """Why no lease of this length is kept at a home that answers after so long, and the remedy; None: it is."""
+        """Why a lease of this length cannot be kept with such a round trip, and the remedy; None if it can."""
         if round_trip_s > self.clock_off_max_s:
             return (
                 f"the home takes {round_trip_s:.1f} s to answer, more than the {self.clock_off_max_s:g} s for which "
@@ -81,30 +82,30 @@ class LeaseTimes:
         )
 
     def is_free(self, until: float, home_now: float) -> bool:
-        """Whether the home may give a lease that another had until then, both by the home's clock.
+        """Whether the home may grant a lease that another server had until `until`; both times are by the home's clock.
 
-        One that would last longer than any lease was given by a clock that has been set back since: it is over too, or
-        nobody could append for as long as the clock was wrong.
+        A lease that would last longer than `length_s` was granted before the clock was set back. It counts as free,
+        since otherwise no server could append until the clock catches up.
         """
         return until <= home_now or until > home_now + self.length_s
 
 
 @dataclass(slots=True)
 class Lease:
-    """What the holder knows of its lease."""
+    """A lease as its holder sees it."""
 
     term: Term
     timeline: int
-    """That of the home which gave it: what is written under this lease is written on that timeline only."""
+    """The home's timeline when it granted the lease. All writes of this lease are on this timeline only."""
     sent_at: float
-    """When the newest request was sent which the home granted, by the holder's clock that counts sleep."""
+    """When the newest granted request was sent, by the holder's clock, which counts time asleep."""
     renew_at: float
-    """When to send the next."""
+    """When to send the next renewal."""
 
     def renewed(self, sent_at: float) -> None:
-        """The home granted what was sent then. Answers may come in any order."""
+        """Note that the home granted the request sent at `sent_at`. Answers may come in any order."""
         self.sent_at = max(self.sent_at, sent_at)
 
     def held_until(self, times: LeaseTimes) -> float:
-        """From then on the holder does nothing that only a holder may do."""
+        """The time from which the holder no longer acts as one."""
         return self.sent_at + times.held_s

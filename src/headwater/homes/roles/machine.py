@@ -1,20 +1,20 @@
-"""What a server of a shared home is - primary, replica, or on the way - as a state machine without I/O.
+"""The role of a server of a shared home (primary, replica, or between the two) as a state machine without I/O.
 
-`Roles` takes what happened and the time, and answers what is to be done; all changes of role are here. Nothing here
-makes an append safe: that is the home's compare-and-set by head, checksum and term. What is here sees to it that
-somebody appends, that only one server runs coordinators, and that nobody appends to a home that forgot something
-(tests/homes/ shows what happens without each rule).
+`Roles` takes events and the time, and returns actions; every change of role is in this module. It does not make appends
+safe: the home's compare-and-set by head, checksum and term does. It ensures that some server appends, that only one
+server runs coordinators, and that no server appends to a home that lost events (tests/homes/ shows what happens without
+each rule).
 
-- The *lease* is given by the home, by its clock. Its holder counts from when it sent the request, and after two thirds
-  without a renewal it is primary no more, whatever it learns later.
-- A *takeover* is, in this order: the lease and a new term; the end of the others' sessions; the new term in the head
-  row of `$state`, then in all others; catching up to where they end; appends; coordinators. Creating a log changes the
-  head row of `$state` first, so none can be made between the two fences.
-- A *foreign term* ends a role at once: nothing is judged under it again.
-- A home that *changed its history* gives no lease until a person accepts that. A copy that is ahead of its home says
-  so in the home, for those who cannot know.
-- A clock that is off the home's, and a copy that cannot be written, take no lease, and keep none. Nor does a server at
-  whose address two databases take writes.
+- The *lease* is granted by the home and timed by the home's clock. The holder counts from when it sent the request.
+  After two thirds of the lease without a renewal it is no longer primary, whatever it learns later.
+- A *takeover* has these steps: get the lease and a new term; end the other servers' sessions; write the new term into
+  the head row of `$state`, then into all others; catch up to the heads; accept appends; start coordinators. Creating a
+  log changes the head row of `$state` first, so no log can be created between the two fences.
+- A *foreign term* ends a role at once: the server accepts nothing more in its term.
+- A home that *changed its history* grants no lease until an operator accepts that. A server whose copy is ahead of its
+  home marks the home, so that servers with shorter copies know.
+- A server whose clock is too far off the home's, whose copy cannot be written, or at whose address two databases accept
+  writes, takes no lease and gives up the one that it has.
 """
 
 from __future__ import annotations
@@ -29,38 +29,38 @@ from .lease import Lease, LeaseTimes, Term
 _NONCE_BITS = 62
 _NEVER = float("inf")
 OVER = "it is over"
-"""What is told of an obstacle that is one no more."""
+"""The reason reported when an obstacle is gone."""
 
 
 class Rng(Protocol):
-    """Where jitter and nonces come from; a `random.Random`. Two servers must not draw the same."""
+    """Source of jitter and nonces: a `random.Random`. Two servers must not draw the same values."""
 
     def random(self) -> float:
-        """From 0 to 1."""
+        """A number from 0 to 1."""
 
     def getrandbits(self, k: int, /) -> int:
-        """A whole number of so many bits."""
+        """An integer of `k` random bits."""
 
 
 class Role(Enum):
-    """What a server is to its home."""
+    """The role of a server of a shared home."""
 
     STARTING = "starting"
     """Its copy is not open."""
     FOLLOWING = "following"
-    """A replica. It tries for the lease whenever that may be free."""
+    """A replica. It tries to get the lease whenever it may be free."""
     TAKING_OVER = "taking over"
-    """It has the lease, and not the logs yet."""
+    """It has the lease, but has not caught up with the logs yet."""
     PRIMARY = "primary"
     STEPPING_DOWN = "stepping down"
-    """It takes no more, and its coordinators end."""
+    """It accepts no more appends, and its coordinators are stopping."""
     WENT_BACK = "went back"
-    """The home forgot something, or may have. Nobody appends until a person accepted that."""
+    """The home lost events, or may have. No server appends until an operator accepts that."""
     STOPPED = "stopped"
 
 
 class Stage(Enum):
-    """How far a takeover has come, or a step down."""
+    """The step of a takeover or of stepping down."""
 
     ENDING_SESSIONS = "ending sessions"
     FENCING_JOURNAL = "fencing the journal"
@@ -73,9 +73,9 @@ class Stage(Enum):
 class Roles:
     """The role of one server.
 
-    The caller gives every event to `receive`, does what it answers in that order, and comes with a `Tick` when
-    `wake_at` is reached. Before each thing that only a primary does - judging appends, an act of a coordinator -
-    `may_act` is asked: a process that was stopped in between learns there that its time is over.
+    The caller passes every event to `receive`, executes the returned actions in order, and sends a `Tick` at `wake_at`.
+    It checks `may_act` before everything that only a primary does (an append, a step of a coordinator): a process that
+    was suspended finds out there that its lease has expired.
     """
 
     def __init__(self, times: LeaseTimes, rng: Rng) -> None:
@@ -83,41 +83,42 @@ class Roles:
         self.role = Role.STARTING
         self.stage: Stage | None = None
         self.holder: str | None = None
-        """Who had the lease when the home was asked last, as far as it was another."""
+        """The holder of the lease at the last refusal."""
         self.obstacles: set[str] = set()
-        """Why this server takes no lease: `clock-off`, `copy-failed`, `two-hosts-write`."""
+        """Reasons not to take the lease: `clock-off`, `copy-failed`, `two-hosts-write`."""
         self._rng = rng
         self._lease: Lease | None = None
         self._nonce: int | None = None
-        """That of the lease which is asked for: the same until an answer is known, so that an answer which was lost
-        does not stand in this server's own way."""
+        """The nonce of the request for the lease. It stays the same until there is an answer, so that a lost answer
+        does not block this server.
+        """
         self._is_open = False
-        """The copy is."""
+        """Whether the copy is open."""
         self._is_compared = False
-        """The clock was, once."""
+        """Whether the clock was ever compared with the home's."""
         self._try_at = _NEVER
         self._repeat_at = _NEVER
-        """When what `stage` waits for is asked again, or given up."""
+        """When to repeat the request that `stage` waits for, or to give up on it."""
         self._successor: str | None = None
         self._stops = False
         self._ahead: events.HomeRollbackSeen | None = None
-        """What the home forgot, while the home may not know that."""
+        """What the home lost, until the home is known to be marked."""
         self._now = 0.0
         self._actions: list[actions.RoleAction] = []
 
     @property
     def term(self) -> Term | None:
-        """That of the lease which this server has."""
+        """The term of this server's lease; None without one."""
         return None if self._lease is None else self._lease.term
 
     @property
     def ahead(self) -> str:
-        """What the copy has and the home has not; empty where that is not so, or not known."""
+        """What the copy has and the home lacks; empty if nothing is known to be missing."""
         return "" if (found := self._ahead) is None else _described(found)
 
     @property
     def wake_at(self) -> float:
-        """When a `Tick` is wanted at the latest."""
+        """The latest time for the next `Tick`."""
         if self.role is Role.FOLLOWING:
             return _NEVER if self.obstacles else self._try_at
         if self.role in (Role.PRIMARY, Role.TAKING_OVER):
@@ -126,19 +127,19 @@ class Roles:
         return self._repeat_at
 
     def may_act(self, now: float) -> bool:
-        """Whether this server may do now what only a primary does. Time may have passed which nobody told yet."""
+        """Whether this server may act as the primary at `now`, which may be later than the last event."""
         return self.role is Role.PRIMARY and self._lease is not None and now < self._lease.held_until(self.times)
 
     def held_for(self, now: float) -> float:
-        """For how long its holder counts on the lease; 0 if there is none, or that is over."""
+        """Seconds for which this server still counts on its lease; 0 without a lease, or after that time."""
         lease = self._lease
         return 0.0 if lease is None else max(0.0, lease.held_until(self.times) - now)
 
     def receive(self, event: events.RoleEvent, now: float) -> list[actions.RoleAction]:
-        """What is to be done about it, in this order.
+        """The actions to take after this event, in order.
 
-        What time alone has ended is ended first: a process that slept may hear of many things before it hears of time.
-        What would be asked again is asked last, since this may be its answer.
+        Expiry is handled before the event, because a process that slept may get many events before the next `Tick`.
+        Requests are repeated after the event, because it may be the answer.
         """
         self._now = max(self._now, now)
         if isinstance(event, events.LeaseRenewed) and self._holds(event.term):
@@ -161,7 +162,7 @@ class Roles:
         now = self._now
         if (lease := self._held) is not None and now >= lease.renew_at:
             lease.renew_at = now + self.times.renewal_s
-            self._actions.insert(0, actions.RenewLease(lease.term, now))  # before what may take long
+            self._actions.insert(0, actions.RenewLease(lease.term, now))  # before actions that may take long
         if self.role is Role.FOLLOWING:
             if not self.obstacles and now >= self._try_at:
                 self._try()
@@ -178,7 +179,7 @@ class Roles:
 
     @property
     def _held(self) -> Lease | None:
-        """The lease that this server counts on."""
+        """The lease that this server counts on as primary or while taking over."""
         return self._lease if self.role in (Role.PRIMARY, Role.TAKING_OVER) else None
 
     def _granted(self, sent_at: float) -> None:
@@ -226,7 +227,7 @@ class Roles:
             return
         is_wanted = self.role is Role.FOLLOWING and event.term[1] == self._nonce
         if not is_wanted or self.obstacles or not self._is_compared:
-            # An answer to what nobody waits for any more would keep others waiting.
+            # This server no longer wants the lease, and keeping it would make other servers wait.
             self._do(actions.ReleaseLease(event.term, None))
         elif self._now >= event.sent_at + self.times.held_s:
             self._try()
@@ -237,7 +238,7 @@ class Roles:
         most = self.times.clock_off_max_s
         is_off = abs(event.off_s) - event.round_trip_s / 2 > most
         if event.round_trip_s > most and not is_off:
-            return  # it may be off, and may be right
+            return  # the answer took too long to decide whether the clock is off
         self._is_compared = True
         if is_off:
             self._obstruct(
@@ -282,7 +283,7 @@ class Roles:
         self._ask()
 
     def _ask(self) -> None:
-        """Ask for what the stage of this takeover needs."""
+        """Send the request of the current stage of the takeover."""
         assert self._lease is not None
         term, timeline = self._lease.term, self._lease.timeline
         self._repeat_at = self._now + self.times.patience_s
@@ -312,7 +313,7 @@ class Roles:
             self._go_on()
 
     def _go_on(self) -> None:
-        """The stage of this takeover is over."""
+        """Go on to the next stage of the takeover."""
         assert self._lease is not None and self.stage is not None
         if self.stage is Stage.CATCHING_UP:
             self.role, self.stage, self._repeat_at = Role.PRIMARY, None, _NEVER
@@ -364,7 +365,7 @@ class Roles:
         self._do(actions.StopCoordinators())
 
     def _coordinators_stopped(self, event: events.CoordinatorsStopped) -> None:
-        """Who would still hold the lease without them would keep it from who could go on."""
+        """Give up the lease of a primary whose coordinators have ended, so that another server can take over."""
         is_own = event.term is not None and self._holds(event.term)
         if is_own and self.role in (Role.PRIMARY, Role.TAKING_OVER):
             self._step_down("what only a primary does has ended here")
@@ -372,7 +373,7 @@ class Roles:
             self._release()
 
     def _release(self) -> None:
-        """Let others have the lease, before anything that takes long. One of another is left alone."""
+        """Release the lease first, before slower steps. A lease of another term is not touched."""
         assert self._lease is not None
         self.stage = Stage.RELEASING
         self._repeat_at = self._now + self.times.patience_s
