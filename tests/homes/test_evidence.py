@@ -186,7 +186,7 @@ def test_two_databases_that_take_writes_stop_all_servers(closing: ExitStack, pri
     eventually(lambda: one.says(both))
     assert appended(one, 1) is None
     found = command("home", "check", "--home", url, expected=1)
-    assert f"problem: {both}: stop the database that is not to be the primary" in found
+    assert f"problem: {both}: stop the database that should not be the primary" in found
     assert both in command("home", "status", "--home", url)
     with psycopg.connect(primary.url, autocommit=True) as connection:
         connection.execute("UPDATE headwater.lease SET went_back = 'something is missing'")
@@ -321,7 +321,7 @@ def test_a_home_that_went_on_is_not_refilled_and_what_is_given_up_can_be_importe
     for each in (one, three):
         assert each.end(signal.SIGTERM) == 0
     refused = refill(lacking, tmp_path / "a", expected=4)
-    assert "log orders ends with 6 there, and the copy alone has 5 behind 5, up to 10" in refused
+    assert "log orders ends with 6 there, and only the copy has the 5 after 5, up to 10" in refused
     accept = ("home", "accept-loss", "--yes", "--home", lacking, "--home-lease-ms", LEASE_MS)
     assert "run this on its machine, with --data" in command(*accept, expected=1)
     target = tmp_path / "given-up"

@@ -49,7 +49,7 @@ def test_the_named_server_takes_over_and_the_others_leave_it_the_lease(join: Joi
     for number, to in enumerate((others[1], others[0], first), 1):
         told = hand_over(tmp_path / places[primary.port], url, name_of(to))
         assert told.startswith(f"{name_of(to)} is the primary since ") and f"term {number + 1}" in told
-        assert "gave its place away" in status(url)["why"]
+        assert "released its lease" in status(url)["why"]
         eventually(to.is_primary)
         assert to.append(number) == number + 1
         primary = to

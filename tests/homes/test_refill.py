@@ -219,7 +219,7 @@ def test_a_home_that_goes_on_with_other_events_is_left_alone(ahead: Scene) -> No
     before = ahead.home.heads(), ahead.home.standing()[:6]
     with pytest.raises(StorageUnavailable) as refused:
         ahead.refill()
-    assert "log orders ends with 4 there, and the copy alone has 2 behind 3, up to 5" in str(refused.value)
+    assert "log orders ends with 4 there, and only the copy has the 2 after 3, up to 5" in str(refused.value)
     assert "headwater home accept-loss --data" in str(refused.value)
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
 

@@ -414,7 +414,7 @@ class Driver:
         self._events.put(events.Tick())
 
     def _unbelieved(self, standing: LeaseStanding, term: Term | None = None) -> events.RoleEvent:
-        """The event for a home that grants no lease although it is free. `term`: this server's term if it had the lease.
+        """The event for a home that grants no lease although it is free. `term`: this server's term if it had a lease.
 
         After a change of the home, comparing the copies may prove that it is complete. If that takes longer than a
         lease, an operator must decide.
@@ -486,7 +486,7 @@ class Driver:
                 was_away, self.is_away, self._free_since = self.is_away, True, None
             if not was_away:
                 late = boot_time_s() > began + self._times.silence_s
-                logger.warning("the home is away: %s%s", error, f"; {self._times.needed()}" if late else "")
+                logger.warning("the home does not answer: %s%s", error, f"; {self._times.needed()}" if late else "")
                 self._events.put(events.HomeUnreachable())
             return None
         with self._noting:
@@ -509,7 +509,7 @@ class Driver:
         try:
             self._last_lease.forget() if term is None else self._last_lease.keep(term)
         except OSError as error:
-            logger.warning("which lease this server has cannot be stored, so a restart waits it out: %s", error)
+            logger.warning("cannot store the current lease, so a restart waits until it expires: %s", error)
 
     def _end_turn(self) -> None:
         with self._changed:

@@ -57,7 +57,7 @@ def obstacle_of(home: PostgresHome, name: str) -> str | None:
     if report.lag_s is None:
         return "its copy has not caught up with the home yet"
     if report.lag_s > CAUGHT_UP_S:
-        return f"it is behind: by {report.lag_events} events, as it knew {report.lag_s:.0f} s ago"
+        return f"it is {report.lag_events} events behind, as of {report.lag_s:.0f} s ago"
     return _unready(report)
 
 

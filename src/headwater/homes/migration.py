@@ -106,7 +106,7 @@ def _mark_of(copy: StoppedCopy, standing: LeaseStanding) -> tuple[str, bool]:
         return f"{MOVING} (copy {copy.id})", True
     if known.startswith(REVIVING):
         return f"{REVIVING} (copy {copy.id})", (known == REVIVING or is_own) and has_newest(copy, standing)
-    raise StorageUnavailable(f"this home waits for no directory{known and f': {known}'}")
+    raise StorageUnavailable(f"this home is not waiting for a data directory{known and f': {known}'}")
 
 
 def move_out(home: PostgresHome, directory: Path, server: str) -> list[Compared]:

@@ -58,7 +58,7 @@ def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
         if not found and not (is_stopped and (proves or standing.went_back == mark)):
             return Refilled([], standing.obstacle)
         if losses_to_heed(copy.engine.state, home) is not None:
-            raise StorageUnavailable("the loss was accepted already: the logs of the home are new incarnations since")
+            raise StorageUnavailable("the loss was accepted already: all logs of the home have new incarnations")
         fill(copy, server, mark, found, proves=proves)
     return Refilled(found, home.standing().obstacle)
 
@@ -155,4 +155,4 @@ def _refuse_apart(found: Sequence[Surplus]) -> None:
 
 def _apart(found: Surplus) -> str:
     end = "is not there" if found.home_head is None else f"ends with {found.home_head.number} there"
-    return f"log {found.name} {end}, and the copy alone has {found.size} behind {found.after}, up to {found.last}"
+    return f"log {found.name} {end}, and only the copy has the {found.size} after {found.after}, up to {found.last}"

@@ -72,7 +72,7 @@ class Reporting:
             except StorageUnavailable as error:  # the driver logs it and keeps trying
                 logger.debug("cannot report the status of this server: %s", error)
             except (EventLogError, OSError) as error:
-                logger.warning("cannot read what the copy can prove: %s", error)
+                logger.warning("cannot read the evidence of the copy: %s", error)
             self._is_news.wait(REPORT_S)
             if self._stopping.is_set():
                 return

@@ -35,7 +35,7 @@ class StoppedCopy(Closing):
                 on_lost=lambda _: None,  # `surplus` says how far it is ahead
             )  # fmt: skip
         except CopyOutlived as error:  # of the journal
-            raise StorageUnavailable(f"{error}; it was left as it is") from None
+            raise StorageUnavailable(f"{error}; it was left unchanged") from None
 
     @property
     def server(self) -> str | None:

@@ -598,7 +598,7 @@ class Engine(LogStore, Closing):
                     self._one_by_one("the clock", self._clock_memory.save)
                 self.state.close()
             if self._homed is not None and self.state.journal.is_ended and all(log.is_ended for log in logs):
-                self._one_by_one("what the copy can prove", self._witness.close)
+                self._one_by_one("the evidence of the copy", self._witness.close)
         finally:
             if self._identity is not None:
                 self._identity.close()
@@ -617,7 +617,7 @@ class Engine(LogStore, Closing):
         if self._homed is None:  # a copy is fetched
             refuse_missing(self.directory)
         else:
-            with refusing(self.directory, "cannot store what the copy can prove"):
+            with refusing(self.directory, "cannot store the evidence of the copy"):
                 self._witness.open()
         state = open_journaled(
             self.directory, fatal=self._fatal or end_process, disk=self._disk, clock=shown_ms, homed=self._homed

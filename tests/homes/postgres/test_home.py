@@ -642,7 +642,7 @@ def test_the_statements_that_are_printed_make_a_home() -> None:
     [
         ("postgresql://nobody@127.0.0.1:1/x", "PostgreSQL at 127.0.0.1, database x: .*refused"),
         ("nonsense", "the address of the home"),
-        ("postgresql://{}/x?conect_timeout=3", r"there is no such option \(connect_timeout may be meant\)"),
+        ("postgresql://{}/x?conect_timeout=3", r"there is no such option; did you mean connect_timeout\?"),
         ("postgresql://u:pass?word=x@db/x?conect=3", "the address of the home cannot be read, postgresql://"),
         ("postgresql://u:pass?hunter2=x", "the address of the home cannot be read, postgresql://"),
         ("postgresql://u@{}/x?password=a&hunter2=x", "the address of the home cannot be read, postgresql://"),
@@ -739,11 +739,11 @@ def test_the_lease_says_since_when_and_why_its_holder_has_it(desk: Desk) -> None
     with psycopg.connect(desk.url, autocommit=True) as connection:
         desk.home.release_lease(desk.home.term)
         first = taken("one", 1)
-        assert first.why == "a command ended the term before" and first.since is not None
+        assert first.why == "a command ended the previous term" and first.since is not None
         assert abs(first.since - first.clock_s) < PATIENCE_S
         assert (again := taken("one", 1)).since == first.since and again.why == first.why
         desk.home.release_lease(first.term)
-        assert taken("two", 2).why == "one gave its place away"
+        assert taken("two", 2).why == "one released its lease"
         connection.execute("UPDATE headwater.lease SET until = clock_timestamp()")
         assert taken("three", 3).why == "two did not renew its lease"
 

@@ -103,7 +103,7 @@ def test_a_copy_that_may_lack_some_of_the_newest_term_is_no_witness(scene: Scene
 def test_a_copy_that_begins_again_takes_the_place_of_its_row_unless_the_home_changed(scene: Scene) -> None:
     scene.enter("b", compared=NO_HISTORY)
     scene.enter("b", id="a wiped one")
-    assert scene.obstacle() == "b, with another copy than now, has not compared its copy with this database"
+    assert scene.obstacle() == "b (an earlier copy) has not compared its copy with this database"
     assert [each.name for each in scene.home.members()] == ["a", "b", "b"]
     scene.change(scene.history.timeline, scene.now)
     scene.enter("b", id="a wiped one")

@@ -101,7 +101,7 @@ def both_write(hosts: Sequence[str]) -> str | None:
     if len(hosts) < 2:
         return None
     return (
-        f"{' and '.join(hosts)} take writes: stop the database that is not to be the primary, and make it a standby of "
+        f"{' and '.join(hosts)} take writes: stop the database that should not be the primary, and make it a standby of "
         "the other one (pg_rewind, or a new base backup); until then no server appends"
     )
 

@@ -108,7 +108,7 @@ _CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
 _MISSING = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
     SELECT format('%%s has not compared its copy with this database', CASE WHEN EXISTS (
         SELECT FROM headwater.member AS other WHERE other.name = member.name AND other.id <> member.id)
-        THEN name || ', with another copy than now,' ELSE name END)
+        THEN name || ' (an earlier copy)' ELSE name END)
     FROM headwater.member WHERE timeline <> {TIMELINE} OR identifier <> {IDENTIFIER}
     UNION SELECT format('no copy is known that has all of term %%s, the last one', {NEWEST}) WHERE NOT EXISTS (
         SELECT FROM headwater.member
@@ -133,10 +133,10 @@ the member's row may be older than the evidence in the copy.
 _CHANGED = """since = CASE WHEN nonce = %(nonce)s THEN since ELSE clock_timestamp() END, why = CASE
     WHEN nonce = %(nonce)s THEN why
     WHEN number = 0 THEN 'it is the first primary of this home'
-    WHEN holder = '' THEN 'a command ended the term before'
-    WHEN until = 'epoch' THEN format('%%s gave its place away', holder)
+    WHEN holder = '' THEN 'a command ended the previous term'
+    WHEN until = 'epoch' THEN format('%%s released its lease', holder)
     WHEN until <= clock_timestamp() THEN format('%%s did not renew its lease', holder)
-    ELSE format('a command took the place of %%s', holder) END"""
+    ELSE format('a command took the lease from %%s', holder) END"""
 """Sets the time and the reason of the last change of the holder."""
 
 
@@ -189,7 +189,7 @@ _VERSIONS = {
         flag="is_synchronous",
         identifier="",
         member="true",
-        why="CASE WHEN went_back = '' THEN 'a standby of the database was promoted, and may lack the newest' END, NULL",
+        why="CASE WHEN went_back = '' THEN 'a standby of the database was promoted, and may lack new events' END, NULL",
         waited_for="NULL::text",
         weakened="false",
         changed="NULL::float8, ''",
@@ -469,7 +469,7 @@ def fence_journal(connection: Connection, granted: Granted) -> bool:
 
 
 def fence_logs(connection: Connection, granted: Granted) -> bool:
-    """Write that term into all other heads with an older one, if the journal has it. Returns whether the journal has."""
+    """Write that term into all older heads, if the journal has it. Returns whether the journal has it."""
     return _fence(connection, _FENCE_LOGS, granted).fetchone() == granted.term
 
 

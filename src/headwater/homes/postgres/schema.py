@@ -342,7 +342,7 @@ def _of_writing(connection: Connection, facts: _Facts) -> Iterator[Finding]:
     lacking = connection.execute(_LACKING, (list(tables), list(rights))).fetchall()
     if lacking:
         named = ", ".join(f"{right} on headwater.{table}" for table, right in lacking)
-        remedy = "give them by headwater home init --role, as the owner of the tables"
+        remedy = "grant them with headwater home init --role, as the owner of the tables"
         yield Finding(True, f"the role {connection.info.user} lacks these rights: {named}; {remedy}")
 
 
@@ -357,7 +357,7 @@ def pooling(first: Connection, second: Connection) -> list[Finding]:
     if seen[0] == (mine,) and seen[1] != (mine,):
         return []
     text = (
-        "sessions are shared: this is a pooler that gives each transaction another one (PgBouncer's pool_mode "
+        "sessions are shared: this is a pooler that switches them between transactions (PgBouncer's pool_mode "
         "transaction or statement), and appends fail; name the database itself, or set pool_mode to session"
     )
     return [Finding(True, text)]
@@ -369,15 +369,15 @@ def _of_waiting(facts: _Facts) -> Iterator[Finding]:
     if facts.configured_commit == "off":
         yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")
     if commit == "local":
-        text = "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest"
+        text = "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest events"
         yield Finding(False, text)
     if not names:
-        yield Finding(False, "synchronous_standby_names is empty: a standby that is promoted may lack the newest")
+        yield Finding(False, "synchronous_standby_names is empty: a promoted standby may lack the newest events")
     elif commit != "local" and not facts.vouches:
         text = (
-            f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so one that "
-            "is promoted may lack the newest, and appends stop unless copies prove that it does not; name one standby, "
-            "or wait for all of them, as in ANY 2 (db_1, db_2)"
+            f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so a "
+            "promoted one may lack the newest events, and appends stop unless copies prove that it does not; name one "
+            "standby, or wait for all of them, as in ANY 2 (db_1, db_2)"
         )
         yield Finding(False, text)
 

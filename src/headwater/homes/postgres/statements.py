@@ -47,7 +47,7 @@ _PASSING = ("25006", "40", "53", "55P03")
 resources, a lock that another session held for too long.
 """
 _INSUFFICIENT_PRIVILEGE = "42501"
-_RIGHTS = "; have the owner give its role the rights that a server needs: headwater home init --role ROLE"
+_RIGHTS = "; as the owner of the home, grant the needed rights: headwater home init --role ROLE"
 
 
 class HomeUnavailable(StorageUnavailable):
@@ -313,7 +313,7 @@ def _misspelt(url: str) -> str:
     known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
     unknown = [] if "@" in options else [name for name in _OPTION.findall(options) if name not in known]
     close = [found for name in unknown for found in get_close_matches(name, known, 1)]
-    return f": there is no such option ({close[0]} may be meant)" if close else ""
+    return f": there is no such option; did you mean {close[0]}?" if close else ""
 
 
 def _says_nothing(error: Any) -> bool:

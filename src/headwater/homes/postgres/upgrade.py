@@ -74,6 +74,6 @@ def _refuse_earlier(connection: Connection, newest: int) -> None:
         )
     if connected - known:
         raise StorageUnavailable(
-            f"{len(connected - known)} processes are connected that do not tell their version: a server that begins, "
+            f"{len(connected - known)} processes are connected that do not report their version: a server that begins, "
             "or a command; wait a moment, or stop them"
         )

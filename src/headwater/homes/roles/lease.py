@@ -62,8 +62,8 @@ class LeaseTimes:
     def needed(self) -> str:
         """How soon the home must answer, and the remedy if it is slower."""
         return (
-            f"a lease of {self.length_s:g} s needs an answer within {self.renewal_s:.1f} s: where the network is "
-            "slower, give home_lease_ms six times as long on all servers"
+            f"a lease of {self.length_s:g} s needs an answer within {self.renewal_s:.1f} s: on a slower "
+            "network, set home_lease_ms to six times the round trip on all servers"
         )
 
     def too_slow(self, round_trip_s: float) -> str | None:
@@ -71,13 +71,13 @@ class LeaseTimes:
         if round_trip_s > self.clock_off_max_s:
             return (
                 f"the home takes {round_trip_s:.1f} s to answer, more than the {self.clock_off_max_s:g} s for which "
-                "clocks can be compared, so no server takes the lease: have the database nearer to its servers"
+                "clocks can be compared, so no server takes the lease: move the database closer to its servers"
             )
         if round_trip_s <= self.renewal_s:
             return None
         least_ms = math.ceil(round_trip_s * 6 * 1000 / _STEP_MS) * _STEP_MS
         return (
-            f"the home takes {round_trip_s:.1f} s to answer, and a lease of {self.length_s:g} s is kept up to "
+            f"the home takes {round_trip_s:.1f} s to answer, and a lease of {self.length_s:g} s needs an answer within "
             f"{self.renewal_s:.1f} s: set home_lease_ms to {least_ms} or more on all servers"
         )
 

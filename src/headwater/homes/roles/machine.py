@@ -28,7 +28,7 @@ from .lease import Lease, LeaseTimes, Term
 
 _NONCE_BITS = 62
 _NEVER = float("inf")
-OVER = "it is over"
+OVER = "resolved"
 """The reason reported when an obstacle is gone."""
 
 
@@ -328,7 +328,7 @@ class Roles:
 
     def _lease_lost(self, event: events.LeaseLost) -> None:
         if (lease := self._held) is not None and lease.term == event.term:
-            self._step_down("the home gives this lease no more")
+            self._step_down("the home no longer grants this lease")
 
     def _standbys_changed(self, event: events.StandbysChanged) -> None:
         if self._holds(event.term) and self.role in (Role.PRIMARY, Role.TAKING_OVER):
@@ -368,7 +368,7 @@ class Roles:
         """Give up the lease of a primary whose coordinators have ended, so that another server can take over."""
         is_own = event.term is not None and self._holds(event.term)
         if is_own and self.role in (Role.PRIMARY, Role.TAKING_OVER):
-            self._step_down("what only a primary does has ended here")
+            self._step_down("the work of the primary has ended here")
         if self.stage is Stage.ENDING_COORDINATORS:
             self._release()
 

@@ -323,9 +323,9 @@ class Membership:
             with unserved(directory):
                 if (term := last_lease.found()) is not None:
                     self.driver.give_back(term)
-                    logger.info("gave back the lease of this server's last process", extra=fields(term=term.number))
+                    logger.info("released the lease of this server's previous process", extra=fields(term=term.number))
         except StorageUnavailable as error:  # it lives; or the home went away, which is reported soon enough
-            logger.info("cannot give back the lease of an earlier process: %s", error)
+            logger.info("cannot release the lease of an earlier process: %s", error)
 
     def _report(self) -> ServerReport:
         """The present state of this server."""
@@ -357,7 +357,7 @@ class Membership:
         try:
             evidence = self.witness.evidence()
         except (EventLogError, OSError) as error:
-            logger.warning("cannot read what the copy can prove: %s", error)
+            logger.warning("cannot read the evidence of the copy: %s", error)
             return ""
         return "" if evidence is None else evidence.id
 
