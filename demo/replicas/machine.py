@@ -78,7 +78,7 @@ class Machine:
     def why_it_stands_by(self, within_s: float = STARTS_WITHIN_S) -> str:
         """What it answers to whoever wants to append, as soon as it knows who is the primary. Raises ServerFailed."""
         deadline = time.monotonic() + within_s
-        while not (told := self._why_not_primary()).startswith("standing by"):
+        while not (told := self._why_not_primary()).startswith("this server is a replica"):
             if time.monotonic() > deadline:
                 raise ServerFailed(f"server {self.name} does not stand by: {told or 'it is ready'}")
             time.sleep(LOOK_S)

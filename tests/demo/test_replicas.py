@@ -33,7 +33,7 @@ def test_a_short_performance_of_three_servers(capsys: pytest.CaptureFixture[str]
         assert (database.name, database.other) == ("db_2", "db_1")
         folders = [database.primary.folder, database.standby.folder]
     told = " ".join(capsys.readouterr().out.split())
-    assert "a is the primary; b says: standing by" in told
+    assert "a is the primary; b says: this server is a replica" in told
     assert "a and db_1 are gone; " in told and "is asked for the newest departure" in told
     assert "db_2 is promoted" in told and "db_1 is back, empty" in told
     assert "is the primary, " in told and "nobody could append for " in told

@@ -112,7 +112,7 @@ class Member:
     def answers(self) -> bool:
         """Whether it runs, serving or standing by."""
         try:
-            return self.is_primary() or "standing by" in self.unready()
+            return self.is_primary() or "is a replica" in self.unready()
         except OSError:
             return False
 

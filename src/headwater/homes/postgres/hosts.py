@@ -101,8 +101,8 @@ def both_write(hosts: Sequence[str]) -> str | None:
     if len(hosts) < 2:
         return None
     return (
-        f"{' and '.join(hosts)} take writes: stop the database that should not be the primary, and make it a standby of "
-        "the other one (pg_rewind, or a new base backup); until then no server appends"
+        f"{' and '.join(hosts)} take writes: stop the database that should not be the primary, and make it a standby "
+        "of the other one (pg_rewind, or a new base backup); until then no server appends"
     )
 
 

@@ -2,8 +2,8 @@
 
 Forbidden requests of web pages are refused first (`web_guard`).
 
-The gate distinguishes running requests (they finish before the logs close) from streams (subscriptions and WebSockets,
-which end because the logs close). Health checks pass at any time, uncounted.
+The gate distinguishes requests, which finish before the logs close, from streams (subscriptions and WebSockets), which
+end because the logs close. Health checks always pass and are not counted.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ OPERATOR_ROOMS = frozenset({"console", "management", "metrics"})
 
 
 class State(StrEnum):
-    """The state of a server. States follow in this order, once; without a home the server is never a replica."""
+    """The state of a server. Each state occurs once, in this order; without a home the server is never a replica."""
 
     STARTING = "starting"
     READING = "a replica"
-    """Changes are up to another server."""
+    """Another server accepts changes."""
     OPEN = "open"
     STOPPING = "stopping"
 
@@ -68,11 +68,11 @@ class Gate:
         self._health, self._health_paths, self.meter = health, health_paths, meter
         self.web = web or WebGuard()
         self.primary: Callable[[], str | None] = lambda: None
-        """The address of the primary that this replica follows; None if there is none, or it is unknown."""
+        """The address of this replica's primary; None if there is none or it is unknown."""
         self.standing_by: Callable[[], str | None] = lambda: None
         """Why this server is not the primary; None if it is, or has no home."""
         self.has_lapsed: Callable[[], bool] = lambda: False
-        """Whether this server was the primary until its lease ended, so that its data may be old."""
+        """Whether this server's lease as the primary has expired, so that its data may be old."""
         self.senders: Senders | None = None
         """Recognises the servers of this server's home, once its state is open."""
         self._forwarding: Forwarding | None = None
@@ -91,10 +91,10 @@ class Gate:
         """Set when a request or stream has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle one request or WebSocket. All pass here first: those of every room, health checks and metrics.
+        """Handle one request or WebSocket, including health checks and metrics.
 
-        Code that examines every request belongs here: the head is known, nothing of the body was read, and no room was
-        chosen. (Surplus connections get no further than `admission`, which only refuses them.)
+        Code that examines every request belongs here: the head is known, the body is unread and no room is chosen yet.
+        (Surplus connections are refused earlier, by `admission`.)
         """
         sender = Sender.CLIENT if self.senders is None else self.senders.of(scope)
         try:
@@ -118,9 +118,9 @@ class Gate:
             self._left.set()
 
     def _application(self, scope: Scope, sender: Sender) -> Application | None:
-        """Where a request goes at present: to the front ends here, or to the primary; None: it is refused.
+        """The application to handle a request: the local front ends or forwarding; None to refuse it.
 
-        A replica forwards for clients alone, so a request makes one hop.
+        A replica forwards only requests of clients, so a request makes at most one hop.
         """
         if self._is_open():
             return self._front_ends
@@ -136,7 +136,7 @@ class Gate:
         return scope["path"] in self._stale_paths or self.stale() is None
 
     def _is_open(self) -> bool:
-        """Whether all may pass. Not at a primary that slept through its lease: its data may be old."""
+        """Whether all requests pass. They do not at a primary whose lease has expired, since its data may be old."""
         return self.state is State.OPEN and self.standing_by() is None
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -159,15 +159,15 @@ class Gate:
         await answer_problem(scope, receive, send, problem)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
-        """Refuse for now, with the reason."""
+        """Refuse a request for now, with the reason."""
         await refuse_unready(scope, receive, send, detail, answer_in_form)
 
     def passes_always(self, scope: Scope) -> bool:
-        """Whether it is a health check."""
+        """Whether a request is a health check."""
         return scope["path"] in self._health_paths
 
     def is_for_operators(self, scope: Scope) -> bool:
-        """Whether operators need it: login, console, management, metrics."""
+        """Whether a request is for operators: login, console, management, metrics."""
         return scope["path"][1:].partition("/")[0] in OPERATOR_ROOMS
 
     def read(
@@ -179,10 +179,10 @@ class Gate:
         forwarding: Forwarding | None = None,
         lacks: Callable[[Scope], bool] = lambda scope: False,
     ) -> None:
-        """From now on requests that only read, by `reads`, go to the front ends; but not while these are `stale`: all
-        of them (None), or one log. All others are `forwarding`'s, and so are reads of a log that this server `lacks`.
+        """Pass read requests (by `reads`) to the front ends, except while everything (None) or the log is `stale`.
 
-        `stale_paths` go to the front ends even then: they report how stale the data is.
+        All other requests go to `forwarding`, including reads of a log that this server `lacks`. `stale_paths` always
+        go to the front ends, because they report how stale the data is.
         """
         assert self.state is State.STARTING
         self._front_ends, self.state = front_ends, State.READING
@@ -190,13 +190,13 @@ class Gate:
         self._forwarding, self._lacks = forwarding, lacks
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing may be read at the moment, or nothing of that log: the copy is too old; None if it may be."""
+        """Why reads of everything, or of that log, are refused (the copy is too old); None if they are allowed."""
         if self.state is State.OPEN:
             return self.standing_by()
         return self._stale(log) if self.state is State.READING else None
 
     def lacking(self, log: str) -> Exception:
-        """What to say of a missing log: a replica does not know whether it was created a moment ago."""
+        """The error for a missing log: a replica cannot know whether the log was just created."""
         if self.state is not State.READING:
             return LogNotFound(log)
         if (primary := self.primary()) is not None:
@@ -204,16 +204,16 @@ class Gate:
         return StorageUnavailable(reason=f"this replica has no log {show(log)}, and the primary is unknown; try again")
 
     def is_read(self, scope: Scope) -> bool:
-        """Whether the request reads: its answer says what the logs had, and not what it changed."""
+        """Whether the request is a read, so that its answer depends only on the logs."""
         return scope["type"] == "http" and (scope["method"] in ("GET", "HEAD") or self._reads(scope))
 
     def open(self, front_ends: Application) -> None:
-        """From now on requests go to the front ends."""
+        """Pass requests to the front ends from now on."""
         assert self.state in (State.STARTING, State.READING)
         self._front_ends, self.state = front_ends, State.OPEN
 
     def stop(self) -> None:
-        """From now on requests are refused; running ones go on."""
+        """Refuse requests from now on; running ones continue."""
         self.state = State.STOPPING
 
     async def requests_finished(self, timeout_s: float) -> bool:
@@ -246,7 +246,7 @@ class _Passage:
         self._gate, self._scope, self._receive, self._send = gate, scope, receive, send
         self._is_stream = is_stream = scope["type"] == "websocket"
         self._is_withheld = False
-        """Whether the lease ended before the response began, so that its content may be old."""
+        """Whether the lease expired before the response began, so that its content may be old."""
         self._has_started = False
         """Whether a response has begun."""
         self._status = 500  # the response if the application never gives one

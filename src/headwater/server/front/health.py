@@ -1,4 +1,4 @@
-"""`/health/live` and `/health/ready`: liveness and readiness checks. They are public and say little."""
+"""`/health/live` and `/health/ready`: liveness and readiness checks. They are public and reveal little."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ServerRole(StrEnum):
     PRIMARY = "primary"
     REPLICA = "replica"
     ANY = "any"
-    """Either: a replica forwards requests that only the primary can answer."""
+    """Either role: a replica forwards requests that only the primary can answer."""
 
 
 class Page(ABC):
@@ -53,9 +53,9 @@ class Health(Page):
     def __init__(
         self, unready: Callable[[ServerRole], str | None], troubles: Callable[[], Sequence[str]] = tuple
     ) -> None:
-        """`unready` says why the server should get no work of that role at the moment, or None.
+        """`unready` returns why the server should get no work in that role at present, or None.
 
-        `troubles` are problems an operator should look at, though the server serves; a ready answer lists them.
+        `troubles` are problems for an operator while the server still serves; they are listed in a ready answer.
         """
         self._unready, self._troubles = unready, troubles
 

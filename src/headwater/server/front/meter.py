@@ -1,4 +1,4 @@
-"""Counts and latencies of HTTP requests: plain numbers, because every request pays for them."""
+"""Counts and latencies of HTTP requests, as plain numbers to keep the cost per request low."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class RequestMeter:
         latency.add(duration_s)
 
     def count(self, method: str, route: str, status: int) -> None:
-        """Record the end of a stream: its duration is no latency."""
+        """Record the end of a stream, whose duration is not a latency."""
         self._count(method if method in METHODS else "other", route, status)
 
     def _count(self, method: str, route: str, status: int) -> None:

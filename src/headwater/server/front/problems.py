@@ -1,4 +1,4 @@
-"""Problems that a request meets before it reaches a room, answered in the form of that room's standard."""
+"""Errors of requests that do not reach a room, in the format of that room's standard."""
 
 from __future__ import annotations
 

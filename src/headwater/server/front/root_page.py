@@ -1,6 +1,6 @@
-"""`GET /`: links to what a server has, as JSON; browsers are redirected to the console, or get an HTML page.
+"""`GET /`: links to the parts of a server, as JSON. Browsers are redirected to the console or get an HTML page.
 
-It needs no credentials.
+No credentials are needed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CONSOLE = Link("console", "/console/", "the console: view and manage logs, consu
 
 
 class RootPage(FrontEnd[Host, Exchange]):
-    """The front end of the path `/` alone."""
+    """The front end of the path `/`."""
 
     def __init__(self, guard: Guard, *, has_console: bool = False) -> None:
         routes = Routes[Any]()
@@ -59,7 +59,7 @@ async def lead(host: Host, exchange: Exchange) -> None:
 
 
 async def show(host: Host, exchange: Exchange) -> None:
-    """GET / without one."""
+    """GET / without a console."""
     if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
         await exchange.answer(200, _PAGE, b"text/html; charset=utf-8", (_VARY,))
     else:

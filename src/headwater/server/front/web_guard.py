@@ -1,15 +1,15 @@
-"""Protects the server from web pages: checks the name that a request was sent to, and the page that sent it.
+"""Protects the server from web pages: checks the host that a request names and the page that sent it.
 
-If a browser on a machine that reaches the server opens a stranger's page, the page may send requests, which would be
-executed if no login is needed. It may also let its own name lead to the server's address (DNS rebinding), and then
-read the responses as its own. So every request is checked here, before any room:
+A web page opened by a browser that can reach the server may send it requests, which are executed if no login is needed
+(CSRF). A page may also make its own name resolve to the server's address (DNS rebinding) and then read the responses.
+So every request is checked here, before any room:
 
-- `Host`: where the server listens on loopback, or has no users, the name must be one that no stranger can use;
-- `Origin` and `Sec-Fetch-Site`: pages must come from this server, or from an origin in `http.origins`;
-- a body must have a media type that no page may send without permission;
-- requests from the console must be read-only, where that is set: its cookie counts only with a field checked here.
+- `Host`: if the server listens on loopback or has no users, the name must be one that other sites cannot use;
+- `Origin` and `Sec-Fetch-Site`: pages must come from this server or from an origin in `http.origins`;
+- a body must have a media type that pages may not send without permission;
+- requests from the console must be read-only, if so configured: its cookie is valid only with a field checked here.
 
-Other programs than browsers send neither Origin nor Sec-Fetch. `http.browsers` explains the fields.
+Programs other than browsers send neither Origin nor Sec-Fetch. `http.browsers` explains the fields.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _VARY: Header = (b"vary", b"origin")
 
 
 def unchanged(send: Send) -> Send:
-    """Leave the answer as it is."""
+    """Leave the answer unchanged."""
     return send
 
 
@@ -61,7 +61,7 @@ def varied(send: Send) -> Send:
 def crossing(origin: bytes) -> Answering:
     """Let a page of that origin read the response.
 
-    Users authenticate by Authorization, never by a cookie: credentials that a browser adds by itself are not allowed.
+    Users authenticate by Authorization, never by a cookie: credentials that browsers add automatically are not allowed.
     """
     exposed = ", ".join(EXPOSED).encode()
     fields = ((b"access-control-allow-origin", origin), (b"access-control-expose-headers", exposed), _VARY)
@@ -71,8 +71,8 @@ def crossing(origin: bytes) -> Answering:
 def preflight(origin: bytes, fields: bytes) -> Answering:
     """Tell a browser what a page of that origin may send (Fetch, 3.3.2); `fields` are the requested header fields.
 
-    The room is asked as by any OPTIONS. Its response names the methods of the route (`Allow`), which become the
-    permission. Header fields are not restricted: each room reads those that it knows.
+    The room handles the OPTIONS request. The methods that it lists in `Allow` become the permission. Header fields are
+    not restricted, since each room reads only those that it knows.
     """
     allow_page = crossing(origin)
     return lambda send: _granting(allow_page(send), fields)
@@ -114,15 +114,15 @@ def _granted(methods: bytes, fields: bytes) -> list[Header]:
 
 
 TYPED_ROOMS = frozenset({"logs", "management", "console"})
-"""First path segments where a body without a media type is refused even from a program. The standards of the other
-rooms have clients that send none.
+"""First path segments where a body without a media type is refused even from programs. Clients of the other rooms'
+standards may omit it.
 """
 TYPES = ("application/json, or another that the route takes",)
 ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
-"""Where a GET may change something, as a standard requires (FTN5, 3)."""
+"""Where a GET may have side effects, as a standard requires (FTN5, 3)."""
 CONSOLE = "console"
 LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|(event-)?histogram)|/management/org\.amqp\.management/self/[^/]+")
-"""Paths where a POST changes nothing."""
+"""Paths where a POST has no side effects."""
 SESSION_PATH = "/console/session"
 
 ANY_ORIGIN = "*"
@@ -146,7 +146,7 @@ class WebGuard:
         self._origins = frozenset(origin for origin in found if origin is not None)
         self._ordinary: Answering = varied if http.origins else unchanged
         self.has_users: Callable[[], bool] | None = None
-        """Whether a login is needed. Unknown while the server starts, when it answers nothing else."""
+        """Whether a login is needed. None while the server starts and answers health checks only."""
 
     def judge(self, scope: Scope) -> Answering:
         """What to add to the response of an allowed request.
@@ -178,7 +178,7 @@ class WebGuard:
         return lambda send: unasked(ordinary(send))
 
     def _authority(self, scope: Scope, head: Head) -> Authority | None:
-        """The requested host; None where HTTP/1.0 names none. Raises InvalidParameter, HostNotServed."""
+        """The requested host; None if an HTTP/1.0 request names none. Raises InvalidParameter, HostNotServed."""
         if b"host" not in head:
             if scope.get("http_version") == "1.0":
                 return None
@@ -195,7 +195,7 @@ class WebGuard:
         return not self._is_loopback and (self.has_users is None or self.has_users())
 
     def _is_of_other_origin(self, scope: Scope, head: Head, authority: Authority | None) -> bool:
-        """Whether an allowed page of another origin sent it. Raises ForeignPage if the page is not allowed."""
+        """Whether an allowed page of another origin sent the request. Raises ForeignPage if the page is not allowed."""
         if b"origin" in head:
             given = head[b"origin"]
             origin = origin_of(given)
@@ -227,7 +227,7 @@ def _must_say_type(scope: Scope, head: Head) -> bool:
 
 
 def looks(scope: Scope) -> bool:
-    """Whether a request changes nothing but a login."""
+    """Whether a request has no side effects except a login."""
     if scope["method"] in ("GET", "HEAD", "OPTIONS"):
         return _room_of(scope) not in ROOMS_CHANGED_BY_GET
     is_post = scope["method"] == "POST"
@@ -235,6 +235,6 @@ def looks(scope: Scope) -> bool:
 
 
 def _leads_to_console(scope: Scope, head: Head) -> bool:
-    """Whether it follows a link to the server's own pages, which any page may have: showing them changes nothing."""
+    """Whether it follows a link to the server's own pages. Any page may link to them: they have no side effects."""
     is_page = scope["path"] == "/" or _room_of(scope) == CONSOLE
     return is_page and scope["type"] == "http" and scope["method"] == "GET" and head.is_navigation

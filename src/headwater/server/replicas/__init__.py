@@ -1,1 +1,1 @@
-"""This server among the servers of its home."""
+"""This server as a member of its home: roles, replication and forwarding."""

@@ -1,8 +1,7 @@
-"""AMQP of a server that shares a home: a port for reading, and, on a replica, the port of the primary's AMQP.
+"""AMQP of a server with a shared home: a read-only port, and on a replica the main port, which leads to the primary.
 
-The port for reading stays open while the server runs, in any role, so its receivers stay connected. At the other one a
-replica forwards connections to the primary; it tells clients where that is if it cannot, or is not to
-(`replica.forward`).
+The read-only port stays open in any role, so its receivers stay connected. At the main port a replica forwards
+connections to the primary. If it cannot, or `replica.forward` is off, it sends clients the primary's address.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ ONE_HOP = "another server forwarded this connection, but this one is not the pri
 
 
 class ReplicaReception(OriginReception):
-    """Opens connections at the port of the primary's AMQP, on a replica."""
+    """Opens connections at the main AMQP port of a replica."""
 
     def __init__(
         self,
@@ -44,7 +43,7 @@ class ReplicaReception(OriginReception):
         elsewhere: Elsewhere,
         forwarded: ForwardedConnections | None,
     ) -> None:
-        """`container` has the connections that are not forwarded; `forwarded`: the others, None if there are none."""
+        """`container` gets connections that are not forwarded; `forwarded` the others, None to forward none."""
         super().__init__(container, attach, origins)
         self._elsewhere, self.forwarded = elsewhere, forwarded
 
@@ -58,11 +57,11 @@ class ReplicaReception(OriginReception):
         return super().takes(place, opening) and (self.forwarded is None or self.forwarded.room > opening)
 
     def of_server(self, origin: Origin) -> Welcome:
-        """A connection takes one hop: this one has taken it."""
+        """Refuse a connection that was forwarded already: only one hop is allowed."""
         return Welcome(lambda: self.transport(origin, ConnectionFault(CONNECTION_FORCED, ONE_HOP)))
 
     async def of_client(self, connection: socket.socket) -> Welcome | None:
-        """Forward it; or open it, and say where the primary is."""
+        """Forward the connection, or open it and send the primary's address."""
         url = self._elsewhere.primary()
         fault = connection_redirect(url)
         if self.forwarded is not None and url is not None:
@@ -83,7 +82,7 @@ class ReplicaReception(OriginReception):
 
 
 class ReplicaAmqp:
-    """Both ports. Their sockets are bound already; the caller owns them."""
+    """Both AMQP ports. The caller binds and owns their sockets."""
 
     def __init__(
         self,
@@ -105,13 +104,13 @@ class ReplicaAmqp:
     ) -> None:
         """While this server is a replica, clients of `sockets` are forwarded; clients of `reading_sockets` receive.
 
-        `elsewhere` is asked for each connection and link; `forwards`: else clients only learn where the primary is.
+        `elsewhere` is called for each connection and link. Without `forwards` clients only get the primary's address.
         For `secret` and `home_time_ms` see `Origins`, for the rest `Container` and `AmqpServer`.
         """
         self._sockets, self._tls = sockets, tls
         contained = partial(Container, store, guard, settings, bus=bus, turns=turns, memory=memory, remembers=False)
         self.containers = reading, telling = contained(), contained()
-        """Of receivers, and of clients that only learn where the primary is."""
+        """The containers of receivers, and of clients that only get the primary's address."""
         self.forwarded = (
             ForwardedConnections(settings, memory, secret, home_time_ms, elsewhere.primary) if forwards else None
         )
@@ -122,20 +121,20 @@ class ReplicaAmqp:
         self._standing_by: AmqpServer | None = None
 
     async def start(self) -> None:
-        """Accept connections at both."""
+        """Accept connections at both ports."""
         await self._reading.start()
-        bound = [each.dup() for each in self._sockets]  # it closes them, and the port is needed again
+        bound = [each.dup() for each in self._sockets]  # the server closes them, and they are needed again
         self._standing_by = AmqpServer(self._reception, bound, self._tls)
         await self._standing_by.start()
 
     async def end_standing_by(self) -> None:
-        """Forward nothing more: the primary's own AMQP server gets the port."""
+        """Stop forwarding, so that the AMQP server of the primary can use the port."""
         if self._standing_by is not None:
             await self._standing_by.cut_off()
         if self.forwarded is not None:
             self.forwarded.end()
 
     async def stop(self) -> None:
-        """End both; may be called again."""
+        """Close both ports. May be called again."""
         await self.end_standing_by()
         await self._reading.stop()

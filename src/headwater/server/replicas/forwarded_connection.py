@@ -1,7 +1,7 @@
-"""Connections that a replica forwards to the primary: bytes as they come, in both directions.
+"""Connections that a replica forwards to the primary: raw bytes in both directions.
 
-TLS, the login and all of AMQP are the primary's. What one side sends is read only while the other takes it: at most one
-read of each direction waits here. Each end is forwarded, too: of a side's sending (half-close), and of a connection.
+The primary handles TLS, the login and AMQP. Data is read from one side only while the other side accepts it, so at most
+one read per direction is buffered. Half-closes and closes are forwarded too.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ from ...homes.home_secret import HomeSecret
 from .origin_header import origin_header
 
 CONNECT_S = 2.0
-"""How long the primary may take to accept."""
+"""Connect timeout of the primary."""
 CLOSE_S = 5.0
-"""How long what one side sent last may wait for the other to take it."""
+"""How long the last bytes of one side may wait until the other side has read them."""
 TCP_INFO = getattr(socket, "TCP_INFO", None)
-"""The option of Linux that says in which state a connection is."""
+"""Linux's socket option for the state of a connection."""
 _CLOSED, _CLOSE_WAIT = 7, 8
 HALF_OPEN_S = 30.0
-"""How long one side may still send nothing after the other has closed its half."""
+"""How long one side may stay silent after the other has closed its half."""
 
 
 class _Pause(Flag):
-    """Why nothing is read from a side."""
+    """A reason not to read from a side."""
 
     FULL = auto()
-    """The other side has not taken the last read."""
+    """The other side has not accepted the last read yet."""
     TURN = auto()
-    """Others have their turn before."""
+    """Other connections come first."""
 
 
 _NOT_PAUSED = _Pause(0)
 _buffer = memoryview(bytearray(READ_BYTES))
-"""The read buffer of all of them: its content is copied at once."""
+"""The read buffer shared by all connections; its content is copied at once."""
 
 
 @dataclass(slots=True)
@@ -53,9 +53,9 @@ class ForwardingStatistics:
     """Counters since this server became a replica. Live; callers must not change them."""
 
     forwarded: int = 0
-    """Connections to the primary."""
+    """Connections forwarded to the primary."""
     failed: int = 0
-    """Connections that could not be forwarded: the primary did not accept them."""
+    """Connections that could not be forwarded, because the primary did not accept them."""
 
 
 class ForwardedConnections:
@@ -71,24 +71,24 @@ class ForwardedConnections:
     ) -> None:
         """`primary`: the URL of the primary's AMQP; None if it is unknown.
 
-        `secret` and `home_time_ms`: those of the home, as this server knows them.
+        `secret` and `home_time_ms`: the home's secret and time of day, as known to this server.
         """
         self.settings, self.memory, self._primary = settings, memory, primary
         self._secret, self._home_time_ms = secret, home_time_ms
         self.statistics = ForwardingStatistics()
         self.reads = TurnReads()
         self.open: set[ForwardedConnection] = set()
-        """Until they are over."""
+        """The open connections."""
 
     @property
     def room(self) -> int:
-        """How many more connections may be forwarded."""
+        """The number of further connections that may be forwarded."""
         return self.settings.connections_max - len(self.open)
 
     async def begin(self, connection: socket.socket, url: str) -> ForwardedConnection | None:
-        """Connect to the primary at that URL for a client's connection, from which nothing was read.
+        """Connect to the primary at that URL for a client's connection, of which no byte was read yet.
 
-        None: this server does not know the secret that proves the client's address. Raises OSError.
+        None if this server does not know the secret that proves the client's address. Raises OSError.
         """
         if (secret := self._secret.value) is None:
             return None
@@ -107,19 +107,19 @@ class ForwardedConnections:
         return both
 
     def tick(self, now: float) -> None:
-        """Handle the passage of time: end each that takes too long, or leads to a server that is not the primary."""
+        """Close connections that take too long or lead to a server that is not the primary any more."""
         primary = self._primary()
         for both in tuple(self.open):
             both.tick(now, primary)
 
     def end(self) -> None:
-        """End all of them."""
+        """Close all connections."""
         for both in tuple(self.open):
             both.end()
 
 
 class ForwardedConnection:
-    """One client's connection and one to the primary. It is a `Reader` of its share of the memory."""
+    """A client's connection and its connection to the primary. It is a `Reader` of its share of memory."""
 
     def __init__(self, all_of_them: ForwardedConnections, url: str) -> None:
         self.all, self._url = all_of_them, url
@@ -128,7 +128,7 @@ class ForwardedConnection:
         self._client.other, self._primary.other = self._primary, self._client
         self.share = Share(all_of_them.memory, self)
         self._began = self.moved_at = self._loop.time()
-        """When bytes came last."""
+        """When bytes last arrived."""
         self._closing_at: float | None = None
 
     def client(self) -> asyncio.BaseProtocol:
@@ -140,7 +140,7 @@ class ForwardedConnection:
         return self._primary
 
     def begin(self, origin: Origin, header: bytes) -> None:
-        """The primary has accepted: it gets the header first."""
+        """Begin after the primary has accepted: send it the header first."""
         self.all.open.add(self)
         self.share.belong(self.all.memory.owner(place_of(origin[0])))
         self._primary.begin(header)
@@ -155,7 +155,7 @@ class ForwardedConnection:
             self.end()
 
     def close(self) -> None:
-        """One side is lost: close the other when it has taken all earlier bytes."""
+        """One side is lost: close the other one once it has read all earlier bytes."""
         self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
         for side in (self._client, self._primary):
             side.close()
@@ -193,13 +193,13 @@ class _Side(asyncio.BufferedProtocol):
         self._pauses = _NOT_PAUSED
         self._is_lost = False
         self.has_sent = self.has_ended = False
-        """Whether anything came from its peer; whether nothing more will."""
+        """Whether its peer has sent anything; whether its peer has closed its half."""
         self.waiting = 0
-        """Bytes that its peer did not take yet."""
+        """Bytes that its peer has not read yet."""
 
     @property
     def is_leaving(self) -> bool:
-        """Whether its peer sends nothing more. While it is not read from, that is what the system says."""
+        """Whether its peer has closed its half. While reading is paused, the operating system is asked."""
         if self.has_ended or not self._pauses or self._transport is None or TCP_INFO is None:
             return self.has_ended
         information = self._transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, TCP_INFO, 1)
@@ -207,7 +207,7 @@ class _Side(asyncio.BufferedProtocol):
 
     @property
     def is_over(self) -> bool:
-        """Whether there is no connection, or none any more."""
+        """Whether there is no connection yet, or no longer."""
         return self._transport is None or self._is_lost
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -218,7 +218,7 @@ class _Side(asyncio.BufferedProtocol):
             self.abort()  # the primary has gone meanwhile
 
     def begin(self, header: bytes) -> None:
-        """Send the header: the system has room for it."""
+        """Send the header, which fits into the socket's buffer."""
         assert self._transport is not None
         self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._transport.write(header)
@@ -244,7 +244,7 @@ class _Side(asyncio.BufferedProtocol):
         self._transport.write(data)
 
     def eof_received(self) -> bool:
-        """Its peer sends nothing more: the other's gets to know it, and may go on sending."""
+        """Its peer closed its half: forward this to the other side, which may continue to send."""
         self.has_ended = True
         if self.other.is_over or self.other.has_ended:
             return False
@@ -259,7 +259,7 @@ class _Side(asyncio.BufferedProtocol):
         self._connection.close()
 
     def pause_writing(self) -> None:
-        """Its peer did not take all: nothing more is read from the other."""
+        """Its peer is slow: stop reading from the other side."""
         assert self._transport is not None
         self.waiting = self._transport.get_write_buffer_size()
         self._connection.share.hold(self.waiting)
@@ -267,24 +267,24 @@ class _Side(asyncio.BufferedProtocol):
         self.other.pause(_Pause.FULL)
 
     def resume_writing(self) -> None:
-        """Its peer has taken all."""
+        """Its peer has read everything."""
         self._drained()
         self.other.resume(_Pause.FULL)
 
     def pause(self, why: _Pause) -> None:
-        """Read nothing more from its peer."""
+        """Stop reading from its peer."""
         if not self._pauses and self._transport is not None:
             self._transport.pause_reading()
         self._pauses |= why
 
     def resume(self, why: _Pause) -> None:
-        """Read on, unless there is another reason not to."""
+        """Resume reading, unless another reason remains."""
         self._pauses &= ~why
         if not self._pauses and not self.has_ended and self._transport is not None and not self._is_lost:
             self._transport.resume_reading()
 
     def close(self) -> None:
-        """Close it when its peer has taken all bytes."""
+        """Close it once its peer has read all bytes."""
         if self._transport is not None:
             self._transport.close()
 

@@ -1,4 +1,4 @@
-"""The other end of `frame_push`: a replica listens to its primary, and asks the home where that does not suffice."""
+"""The receiving end of `frame_push`: a replica gets frames from its primary, and reads the home if that fails."""
 
 from __future__ import annotations
 
@@ -60,11 +60,11 @@ class Listening:
         return [f"{self._problem}; polling the home once a second"] if self._problem else []
 
     def start(self, threads: Threads) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread = threads.start("listening", self._run, self._stopping)
 
     def stop(self) -> None:
-        """Receive no more; after the return nothing is received."""
+        """Stop receiving. Nothing is received after this returns."""
         self._stopping.set()
         with self._changing:
             if self._socket is not None:

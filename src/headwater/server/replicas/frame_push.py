@@ -1,6 +1,7 @@
-"""`/home/frames`: the primary pushes what it commits to the replicas of its home at once.
+"""`/home/frames`: the primary pushes its commits to the replicas of its home.
 
-Requests carry a secret that lives in the home, so that only its servers follow. See `homes.commit_feed` for the wire.
+Requests carry a secret that is stored in the home, so that only its servers can listen. See `homes.commit_feed` for the
+wire format.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ logger = logging.getLogger("headwater.server")
 ROOM = "home"
 PATH = "/home/frames"
 ALIVE_S = 2.0
-"""How often a replica gets a sign of life from its primary."""
+"""Interval of heartbeats from the primary."""
 TAKEN_S = 10.0
 """A listener that reads nothing for this long is disconnected."""
 
 
 class PushedFrames:
-    """The ASGI application behind PATH, of a primary."""
+    """The ASGI application of a primary at PATH."""
 
     def __init__(self, committed: Committed, secret: HomeSecret) -> None:
         self._committed, self._secret = committed, secret
@@ -35,7 +36,7 @@ class PushedFrames:
         self._wakers: set[asyncio.Event] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one replica, until it leaves, falls behind, or the server stops."""
+        """Serve one replica until it disconnects, falls behind, or the server stops."""
         if scope["type"] != "http":
             await refuse_websocket(send)
             return
@@ -50,7 +51,7 @@ class PushedFrames:
             await self._push(exchange, send, given)
 
     def stop(self) -> None:
-        """End all of them."""
+        """Disconnect all listeners."""
         self._stopping.set()
         for each in self._wakers:
             each.set()
@@ -86,7 +87,7 @@ class PushedFrames:
             self._committed.leave(listener)
 
     async def _tell(self, listener: CommitListener, news: asyncio.Event, send: Send, given: bytes) -> None:
-        """Send committed frames, until the replica falls behind, reads no more, or may no longer listen."""
+        """Send committed frames until the replica falls behind, stops reading, or may no longer listen."""
         fields = [(b"content-type", b"application/octet-stream"), (b"cache-control", b"no-store")]
         await send({"type": "http.response.start", "status": 200, "headers": fields})
         clock = asyncio.get_running_loop().time
@@ -97,7 +98,7 @@ class PushedFrames:
                 break
             if clock() - looked_at >= ALIVE_S:
                 looked_at = clock()
-                if not self._secret.is_current(given):  # it was renewed: a replica has the new one, and reconnects
+                if not self._secret.is_current(given):  # it was renewed: the replica reconnects with the new one
                     break
             try:
                 for body in _pieces(messages) if messages or is_due else ():
@@ -114,12 +115,12 @@ class PushedFrames:
             except TimeoutError:
                 is_due = True
             news.clear()
-        self._committed.leave(listener)  # its answer ends when it takes that, which may be late
+        self._committed.leave(listener)  # the answer ends when the peer reads this, which may be late
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 def _pieces(messages: Sequence[bytes]) -> Iterator[bytes]:
-    """The bodies to send: a large message in pieces, so that little is copied; a sign of life if there are none."""
+    """The body parts to send: large messages in pieces, to copy little; a heartbeat if there are no messages."""
     if len(messages) == 1 and len(messages[0]) > TAKEN_BYTES_MAX:
         for begin in range(0, len(messages[0]), TAKEN_BYTES_MAX):
             yield messages[0][begin : begin + TAKEN_BYTES_MAX]

@@ -1,6 +1,6 @@
-"""This server in its home: a replica until its turn as the primary, and again after it.
+"""This server's role in its home: a replica until it becomes the primary, and again afterwards.
 
-`homes.driver` takes and returns the lease; this module acts on it in the rooms of the server.
+`homes.driver` acquires and releases the lease; this module applies the role to the rest of the server.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ LOOK_S = 0.5
 FLUSH_S = 2.0
 """How long a stopping server waits for pending commits."""
 TURNS_OF_SIGNAL = 3
-"""Turns that a loop needs from a signal until its handler was called."""
+"""Iterations of the event loop between a signal and the call of its handler."""
 PAUSE_S = 2.0
 """The pause after a failed start, before this server is a replica again."""
 LEAVING_S = 2.0
-"""How long a stopping server waits for the home to take its lease back; otherwise others wait until it expires."""
+"""How long a stopping server waits for the release of its lease. Without it others wait until it expires."""
 
 
 _TYPES = {
@@ -76,23 +76,23 @@ _TYPES = {
 
 
 class Membership:
-    """The place of this server in its home, for as long as the process runs."""
+    """The role of this server in its home, while the process runs."""
 
     def __init__(self, config: Config, waiting: SharedBytes) -> None:
-        """`waiting`: what threads may hold.
+        """`waiting`: the memory budget of threads.
 
-        Raises InvalidConfiguration; StorageUnavailable: no home can be reached, or it does not keep its promises.
+        Raises InvalidConfiguration; StorageUnavailable if the home cannot be reached or is configured unsafely.
         """
         assert config.home is not None
         self._name, self._addresses = f"{socket.gethostname()}:{config.http.port}", advertised(config)
         self.home = PostgresHome(config.home)
         last_lease = LastLease(config.data)
         self.witness = Witness(config.data)
-        """What the copy of this server can prove."""
+        """The evidence of this server's copy."""
         self._follower: Follower | None = None
         """The follower that last compared the copy with the home."""
         self.bus: Bus | None = None
-        """The bus of the current server: notified of roles, and of the home."""
+        """The bus of the current server, for notifications about roles and the home."""
         self._term, self._lease_s = 0, config.home_lease_ms / 1000
         self._obstacles: dict[str, str] = {}
         """Why this server takes no lease, by kind."""
@@ -116,7 +116,7 @@ class Membership:
         self._is_stopping = self._is_to_reopen = self._misses_primary = False
         self.has_turn = self._is_primary = False
         self._is_deposed = False
-        """Whether it left because its lease was over: until its logs are closed, their data is old."""
+        """Whether it stopped because its lease expired. Until its logs are closed, their data may be old."""
         self.home.has_lapsed = self.has_lapsed
         self.replica: Replica | None = None
         """The replica's copy, while another server is the primary."""
@@ -137,40 +137,42 @@ class Membership:
         if not standing.is_vouched:
             return f"the home changed: {standing.obstacle}; an operator must check it"
         address = standing.addresses.get("http", "")
-        known = f"standing by; {standing.holder or 'nobody'} {address and f'({address}) '}is the primary"
+        primary = f"{standing.holder or 'no server'} {address and f'({address}) '}is the primary"
+        known = f"this server is a replica; {primary}"
         slowness = filter(None, [self.driver.slowness])
         return "; ".join(
             [known, *(f"this server cannot be the primary: {why}" for why in self._obstacles.values()), *slowness]
         )
 
     def has_lapsed(self) -> bool:
-        """Whether this server is a primary whose lease has expired, by a clock that counts sleep: its data is old."""
+        """Whether this server is a primary whose lease has expired (time asleep counts), so its data may be old."""
         return self._is_deposed or (self._is_primary and not self.driver.may_act())
 
     def primary(self) -> str | None:
-        """The URL of the primary while this server is a replica; None if it is unknown, or there is none."""
+        """The URL of the primary while this server is a replica; None if it is unknown or there is none."""
         return None if self.has_turn else self._primary_by("http")
 
     def amqp_of_primary(self) -> str | None:
-        """The AMQP URL of the primary, even if it is this server; None if it is unknown, or there is none."""
+        """The AMQP URL of the primary, even if it is this server; None if it is unknown or there is none."""
         return self._primary_by("amqp")
 
     def _primary_by(self, protocol: str) -> str | None:
         if self.has_turn:
             return self._addresses.get(protocol)
         standing = self.driver.standing
-        if standing is None or not standing.remaining_s or standing.holder == self._name:  # its own, but not its turn
+        if standing is None or not standing.remaining_s or standing.holder == self._name:  # not primary yet
             return None
         return standing.addresses.get(protocol)
 
     def look_at(self, store: Engine) -> None:
         """The copy is open. A server without disk space takes no lease, unless no other server does.
 
-        The primary gives it up if a replica listens, which has space then, and could take it.
+        A primary without disk space gives the lease up if a replica listens, since listeners have space and can take
+        over.
         """
 
         def obstacle() -> str | None:
-            is_alone = self.driver.free_for_s > self._lease_s  # some time later, if it stays so: see `driver`
+            is_alone = self.driver.free_for_s > self._lease_s  # `driver` adds another delay
             if self.driver.role in (Role.TAKING_OVER, Role.PRIMARY):
                 is_alone = not self.committed.has_listeners
             return None if is_alone else store.unready()
@@ -178,7 +180,7 @@ class Membership:
         def hand_over() -> HandOver | None:
             try:
                 return hand_over_of(store.state)
-            except EventLogError:  # it is being closed
+            except EventLogError:  # the state is being closed
                 return None
 
         self.driver.obstacle, self.driver.hand_over = obstacle, hand_over
@@ -191,7 +193,7 @@ class Membership:
         return next(iter(list(self._obstacles.values())), None)
 
     async def turn(self, stop: asyncio.Event) -> bool:
-        """Wait until this server is the next primary; False if it is to stop, or to reopen its copy, before."""
+        """Wait until this server is the next primary; False if it must stop or reopen its copy first."""
         loop = asyncio.get_running_loop()
 
         def end() -> None:
@@ -212,7 +214,7 @@ class Membership:
         return False
 
     def _look_for_primary(self) -> None:
-        """Report once that there is no primary, if no server took the lease for as long as one lasts."""
+        """Report once that there is no primary, if the lease has been free for the length of a lease."""
         misses_primary = self.driver.free_for_s > self._lease_s
         if misses_primary and not self._misses_primary:
             self._told("no-primary", self.hindrance() or "it does not have the lease yet")
@@ -222,18 +224,18 @@ class Membership:
         """Appending or following failed for that reason: see `storage.home.replicated_log.Homed`."""
         if isinstance(error, CopyOutlived):
             logger.warning("%s; the copy is reopened", error)
-            self._is_to_reopen = True  # whether it waits for its turn by now or not yet
+            self._is_to_reopen = True  # works before and during `turn`
         else:
             self.driver.lost(error)
 
     def has_no_room(self, error: DiskFull) -> None:
-        """The copy cannot be opened for lack of disk space: it is tried again."""
+        """The copy cannot be opened for lack of disk space; this is retried."""
         if "copy-failed" not in self._obstacles:
             logger.error("cannot open the copy: %s", error)
         self.driver.copy_failed(shown(error))
 
     async def pause(self, stop: asyncio.Event) -> bool:
-        """Wait a moment before the home is asked again; False: the server is to stop."""
+        """Wait a moment before the next attempt; False if the server must stop."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_S):
                 await stop.wait()
@@ -241,14 +243,14 @@ class Membership:
         return not stop.is_set()
 
     async def begin(self) -> bool:
-        """The logs are open, but no room acts by itself yet; False: the turn is over already."""
+        """Become the primary once the logs are open, before background work starts; False if the lease has ended."""
         self.driver.caught_up()
         self._is_primary = await asyncio.to_thread(self.driver.wait_until_primary)
         self._is_deposed = not self._is_primary
         return self._is_primary
 
     async def leave(self, store: LogStore, *, stops: bool) -> None:
-        """Let the next primary begin, before slow work here."""
+        """Release the lease first, so that the next primary can start before slow work here."""
         self._is_stopping, self._is_deposed = stops, self.has_lapsed()
         if stops:
             self.driver.stop()
@@ -265,15 +267,15 @@ class Membership:
             await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
 
     def over(self) -> None:
-        """All work of a primary has ended; also if the turn ended before it began."""
+        """All work as the primary has ended, or never started."""
         self.has_turn = self._is_primary = False
         self.replica = None
         self.driver.ended()
 
     async def may_go_on(self, is_told: asyncio.Event) -> None:
-        """A server has ended: another one begins, unless a signal came, perhaps while it was ending.
+        """Note a signal that arrived while a server was ending, so that no further server starts.
 
-        Its loop receives no more signals when this returns.
+        The loop receives no more signals when this returns.
         """
         self.listen()
         for _ in range(TURNS_OF_SIGNAL):
@@ -282,7 +284,7 @@ class Membership:
         self._is_to_reopen = self._is_deposed = False
 
     def listen(self) -> None:
-        """Handles signals between two servers: a loop that does not run would swallow them."""
+        """Handle signals between two servers: an event loop that does not run would swallow them."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
 
@@ -291,13 +293,13 @@ class Membership:
 
     @property
     def goes_on(self) -> bool:
-        """Whether the server becomes a replica again, rather than end."""
+        """Whether the server becomes a replica again instead of ending."""
         return not self._is_stopping
 
     def could_not_begin(self, error: Exception) -> None:
-        """The home failed while the server began, or the data missing from its copy had no space.
+        """The home failed while the server started, or its copy had no disk space for missing events.
 
-        The lease is given back, and the server is a replica again.
+        The lease is released, and the server becomes a replica again.
         """
         logger.error("this server could not start: %s", error)
         self.driver.closed()
@@ -309,7 +311,7 @@ class Membership:
         time.sleep(PAUSE_S)
 
     def close(self) -> None:
-        """Give back what is left."""
+        """Release the lease and close everything."""
         self.driver.stop()
         self.driver.ended()
         self.driver.wait_until_over(0.0 if self.driver.is_away else LEAVING_S)
@@ -318,13 +320,13 @@ class Membership:
         self.home.close()
 
     def _give_back(self, directory: Path, last_lease: LastLease) -> None:
-        """Give back the lease of a killed process that had this directory before, so that no server waits for it."""
+        """Release the lease of a killed process that used this directory, so that no server waits for it."""
         try:
             with unserved(directory):
                 if (term := last_lease.found()) is not None:
                     self.driver.give_back(term)
                     logger.info("released the lease of this server's previous process", extra=fields(term=term.number))
-        except StorageUnavailable as error:  # it lives; or the home went away, which is reported soon enough
+        except StorageUnavailable as error:  # the process lives, or the home failed, which is reported soon
             logger.info("cannot release the lease of an earlier process: %s", error)
 
     def _report(self) -> ServerReport:
@@ -339,7 +341,7 @@ class Membership:
         )  # fmt: skip
 
     def _member(self) -> Member | None:
-        """What the copy can prove now; None while there is none.
+        """The evidence of the copy; None while there is no copy.
 
         Raises OSError, StorageCorrupted, StorageUnavailable.
         """
@@ -367,7 +369,7 @@ class Membership:
             self._obstacles.pop(what, None)
             if why != OVER:
                 self._obstacles[what] = why
-        self._term = self.driver.term or self._term  # a server that steps down because of time has none left
+        self._term = self.driver.term or self._term  # the term is 0 after the lease has expired
         if self.bus is None or (type := _TYPES.get(what)) is None:
             logger.info("%s: %s", what, why)
         elif type is NotificationType.SERVER_ROLE_CHANGED:

@@ -1,4 +1,4 @@
-"""The header with which a replica forwards a client's connection, and why the primary believes it.
+"""The header with which a replica forwards a client's connection, and how the primary verifies it.
 
 It is one of the PROXY protocol, version 2 (HAProxy's specification, 2.2), over TCP, with one TLV of the custom range:
 
@@ -10,15 +10,15 @@ It is one of the PROXY protocol, version 2 (HAProxy's specification, 2.2), over 
 | 8, 16 | the home's time in ms since 1970, and a random nonce |
 | 32 | HMAC-SHA-256 of all bytes before it, by a key made of the home's secret |
 
-*The secret itself is not sent.* The header precedes TLS, so anybody on the network between two servers can read it.
-With the secret they could claim any address, and listen to the home. The proof contains an address, a time and a nonce.
+*The secret itself is not sent.* The header precedes TLS, so an eavesdropper between two servers can read it. With the
+secret they could claim any address and listen to the home. The proof contains an address, a time and a nonce.
 A copied header is useless: the primary refuses a nonce that it has seen, a time more than `TIME_OFF_MS_MAX` off, and a
-time before it began to listen, so that it needs no memory of an earlier run. The time is the home's, which servers
-learn from each renewal of the lease. An attacker who can modify packets could put other bytes behind a genuine header,
-as into any connection: TLS and logins protect against that, an address does not.
+time before it began to listen, so that it need not remember earlier runs. The time is the home's, which servers
+learn from each renewal of the lease. An attacker who can modify packets could put other bytes after a genuine header,
+as into any connection. TLS and logins protect against that; an address does not.
 
-*All else is refused:* other TLVs, other families, and the command LOCAL of health checks. All clients of a proxy that
-proves nothing are refused, so its health checks must fail too.
+*Everything else is refused:* other TLVs, other families, and the LOCAL command of health checks. All clients of a proxy
+without a proof are refused, so its health checks must fail too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 FIXED = struct.Struct(">12sBBH")
 """Signature, version and command, family and protocol, length of the rest."""
 PROXY = 0x21
-"""Version 2, and the command for a connection of somebody else."""
+"""Version 2, and the PROXY command."""
 TCP = {0x11: socket.AF_INET, 0x21: socket.AF_INET6}
 """Family and protocol of the addresses."""
 _ADDRESS_BYTES = {0x11: 4, 0x21: 16}
@@ -49,9 +49,9 @@ NONCE_BYTES, MAC_BYTES = 16, 32
 _PROOF_BYTES = 8 + NONCE_BYTES + MAC_BYTES
 _PURPOSE = b"headwater: origin of an AMQP connection"
 TIME_OFF_MS_MAX = 30_000
-"""How old a header may be, or how far ahead of the primary's idea of the home's time."""
+"""How much a header's time may differ from the home's time as known to the primary."""
 SEEN_MAX = 65_536
-"""Nonces that are remembered: 1,000 connections a second. If there are more, older headers are refused earlier."""
+"""The number of remembered nonces: enough for 1,000 connections a second. With more, old headers are refused sooner."""
 
 
 class OriginRefused(Exception):
@@ -71,7 +71,7 @@ def origin_header(secret: bytes, origin: Origin, replica: Origin, now_ms: int, n
 
 
 def bytes_after(fixed: bytes) -> int:
-    """How many bytes of the header follow the first `FIXED.size`. Raises OriginRefused, before any of them is read."""
+    """The number of bytes after the first `FIXED.size`. Raises OriginRefused before any of them is read."""
     signature, command, code, length = FIXED.unpack(fixed)
     if signature != SIGNATURE:
         raise OriginRefused("it begins like a PROXY header, and is none")
@@ -83,18 +83,18 @@ def bytes_after(fixed: bytes) -> int:
 
 
 class Origins:
-    """What the headers of other servers of the home are checked by, on one event loop."""
+    """Verifies headers of other servers of the home, on one event loop."""
 
     def __init__(self, secret: HomeSecret, home_time_ms: Callable[[], int]) -> None:
-        """`secret` and `home_time_ms`: those of the home, as this server knows them."""
+        """`secret` and `home_time_ms`: the home's secret and time of day, as known to this server."""
         self._secret, self._home_time_ms = secret, home_time_ms
         self._seen: dict[bytes, int] = {}
         """Nonces, and the times of their headers."""
         self._after_ms = home_time_ms() - 1
-        """Headers of this time, or before, are refused: whether they were seen is not known."""
+        """Headers of this time or earlier are refused, since it is unknown whether they were seen."""
 
     def believe(self, header: bytes) -> Origin:
-        """The client's address in a header whose length is as `bytes_after` says, once. Raises OriginRefused."""
+        """Verify a header, once, and return the client's address. See `bytes_after`. Raises OriginRefused."""
         proven, mac = header[:-MAC_BYTES], header[-MAC_BYTES:]
         kind, length, sent_ms, nonce = _PROOF.unpack(proven[-_PROOF.size :])
         if (kind, length) != (PROOF, _PROOF_BYTES):

@@ -1,4 +1,4 @@
-"""The first bytes of a connection at an AMQP port of a home: a client's, or a header of a server that forwards one."""
+"""Reads the first bytes of an AMQP connection: a client's own, or the header of a forwarding server."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ...core.loop.reception import Welcome
 from .origin_header import FIXED, SIGNATURE, OriginRefused, Origins, bytes_after
 
 TIMEOUT, ORIGIN = "timeout", "origin"
-"""Why a connection is refused: it sent too little in time, or a header that is not believed."""
+"""Reasons to refuse a connection: it sent too little in time, or a header that does not verify."""
 
 
 class OriginReception(AmqpReception):
-    """Opens connections of clients, also if another server of the home forwards them, with the client's address.
+    """Opens connections of clients, including those that another server forwards with the client's address.
 
-    Only one byte is looked at, and stays where it is: AMQP begins with `A`, TLS with 0x16. A peer that sends nothing
-    gets `amqp.login_ms`, as for a TLS handshake and for the login.
+    It peeks at the first byte only: AMQP begins with `A`, TLS with 0x16. A peer that sends nothing is disconnected
+    after `amqp.login_ms`, as in a TLS handshake or a login.
     """
 
     def __init__(self, container: Container, attach: Attach, origins: Origins) -> None:
-        """`origins` believes the headers of other servers."""
+        """`origins` verifies the headers of other servers."""
         super().__init__(container, attach)
         self._origins = origins
         self._patience_s = container.shared.settings.login_ms / 1000
@@ -42,7 +42,7 @@ class OriginReception(AmqpReception):
         except TimeoutError:
             self.container.refuse(_place(connection), TIMEOUT)
         except (OSError, EOFError):
-            pass  # it has gone
+            pass  # the peer has gone
         else:
             return await self.of_client(connection) if first else None
         return None
@@ -52,12 +52,12 @@ class OriginReception(AmqpReception):
         return Welcome(lambda: self.transport(origin))
 
     async def of_client(self, connection: socket.socket) -> Welcome | None:
-        """How to open a client's own connection; None: it is closed."""
+        """How to open a client's own connection; None if it is closed."""
         return Welcome(self)
 
 
 async def first_byte(connection: socket.socket) -> bytes:
-    """The first byte that the peer sends, which is not taken; empty if it closes before. Raises OSError."""
+    """The peer's first byte, which stays unread; empty if the peer closes first. Raises OSError."""
     while True:
         try:
             return connection.recv(1, socket.MSG_PEEK)
@@ -81,7 +81,7 @@ async def _readable(connection: socket.socket) -> None:
 
 
 async def _header(connection: socket.socket) -> bytes:
-    """A header, and nothing behind it. Raises OriginRefused, EOFError, OSError."""
+    """Read exactly one header. Raises OriginRefused, EOFError, OSError."""
     fixed = await _exactly(connection, FIXED.size)
     return fixed + await _exactly(connection, bytes_after(fixed))
 

@@ -1,7 +1,7 @@
-"""What a replica serves: reads of its copy, as long as that is not too old.
+"""Which requests a replica serves: reads of its copy, as long as the copy is not too old.
 
-All else is the primary's. The logs themselves also refuse changes (`NotPrimary`); here requests are distinguished
-before any of them is read.
+All other requests are for the primary. The logs refuse changes too (`NotPrimary`); this module decides before the
+body of a request is read.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from ...storage.maintenance.follower import Follower
 
 AHEAD = (b"headwater-ahead", b"true")
-"""The header field in responses of a copy that has more than its home, and may lack newer events."""
+"""The header field of responses from a copy that is ahead of its home and may lack newer events."""
 _ROOMS = frozenset({"", "logs", "dcb", "openapi.yaml", "metrics"})
-"""The first path segments of rooms whose reads a replica serves."""
+"""First path segments whose reads a replica serves."""
 _LOG_ROOMS = frozenset({"logs", "dcb"})
-"""Those whose second segment is a log."""
+"""First path segments that are followed by the name of a log."""
 _QUESTIONS = frozenset({"read", "count", "histogram", "event-histogram"})
 """Operations of a POST to `/logs/LOG/...` that change nothing."""
 
 
 class Replica:
-    """The copy that a server reads from, and how old it may be."""
+    """The copy that a replica serves reads from, and its age limit."""
 
     def __init__(
         self,
@@ -37,27 +37,27 @@ class Replica:
         is_told: Callable[[], bool],
         clock: Callable[[], float] = boot_time_s,
     ) -> None:
-        """`is_told`: whether the primary is pushing its commits at present. `clock` is that of the follower, in s."""
+        """`is_told`: whether the primary is pushing commits at present. `clock` must be the follower's, in s."""
         self._follower, self._stale_s_max, self.is_told, self._clock = follower, stale_s_max, is_told, clock
 
     @property
     def lag_s(self) -> float:
-        """The longest time that the copy may have lacked something in its home."""
+        """The longest time that the copy may have been behind its home, in s."""
         asked_at = self._follower.asked_at
         return float("inf") if asked_at is None else self._clock() - asked_at
 
     @property
     def lag_events(self) -> int:
-        """How many sequence numbers of all logs the copy lacked when the home was last asked."""
-        return sum(list(self._follower.behind.values()))  # another thread takes from it
+        """The number of events, over all logs, that the copy lacked at the last check."""
+        return sum(list(self._follower.behind.values()))  # another thread removes items
 
     @property
     def stuck(self) -> int:
-        """How many logs cannot be followed, while the others are."""
+        """The number of logs whose replication has stopped while others continue."""
         return len(self._follower.stuck)
 
     def stale(self, log: str | None = None) -> str | None:
-        """Why nothing may be read here, or nothing of that log; None if reading is allowed.
+        """Why reads of everything, or of that log, are refused; None if they are allowed.
 
         A copy that is ahead of its home may be the only one that has some events, so it is served: see `marked`.
         """
@@ -79,7 +79,7 @@ class Replica:
 
 
 def marked(application: Application, ahead: Callable[[], str]) -> Application:
-    """The application with responses marked while the copy is `ahead` of its home."""
+    """The application, with its responses marked while the copy is `ahead` of its home."""
 
     async def answered(scope: Scope, receive: Receive, send: Send) -> None:
         async def said(message: Message) -> None:
@@ -101,13 +101,13 @@ def lacks_log(store: LogStore, scope: Scope) -> bool:
         store.settings_of(segments[1])
     except LogNotFound:
         return True
-    except EventLogError:  # it is here, and stopped
+    except EventLogError:  # it is in this copy, but stopped
         return False
     return False
 
 
 def only_reads(scope: Scope) -> bool:
-    """Whether a request changes nothing, and needs nothing that only a primary has."""
+    """Whether a request changes nothing and needs no data that only the primary has."""
     if scope["type"] != "http":
         return False
     segments = scope["path"][1:].split("/")

@@ -1,6 +1,6 @@
 """COPY: the file that marks a data directory as a copy, and identifies the copy and its home.
 
-It is written first, so that the directory is never taken for complete data.
+It is written first, so that the directory never counts as complete data.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def write_mark(directory: Path, mark: CopyMark) -> None:
 
 
 def read_mark(directory: Path) -> CopyMark | None:
-    """The mark of a directory; None: it is no copy. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
+    """The mark of a directory; None if it is no copy. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
     try:
         return _FILE.read(directory)
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def read_mark(directory: Path) -> CopyMark | None:
 
 
 def remove_mark(directory: Path, *beside: str) -> None:
-    """Durably make a copy that has everything a data directory of its own. `beside`: files that belong to the mark.
+    """Durably turn a complete copy into an independent data directory. `beside`: files that belong to the mark.
 
     Raises OSError.
     """
@@ -72,7 +72,7 @@ def remove_mark(directory: Path, *beside: str) -> None:
 
 
 def home_of(directory: Path) -> str | None:
-    """The incarnation of the home that a data directory is a copy of; None: it is no copy.
+    """The incarnation of the home that a data directory is a copy of; None if it is not a copy.
 
     Raises StorageCorrupted, StorageUnavailable (a newer format).
     """

@@ -2,7 +2,7 @@
 
 A logical restore brings the home back as it was when dumped, and the timeline of the new cluster does not show it.
 Numbers issued since the dump would be issued again. So each term begins by comparing the cluster's identifier. If it
-differs, no server appends until a person accepts it.
+differs, no server appends until an operator accepts it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HOME_KIND, IDENTIFIER = "home", "identifier"
 
 
 def refuse_moved(state: StateStore, home: Home) -> None:
-    """Mark a home in another cluster than its journal records: it grants no lease until a person accepts that.
+    """Mark a home in another cluster than its journal records: it grants no lease until an operator accepts that.
 
     Raises HomeMoved, StorageUnavailable.
     """

@@ -16,13 +16,13 @@ from ..frames.encoding import EncodedFrame
 from ..frames.frame_log import Head, Term
 
 PIECE_BYTES = 4 * 1024 * 1024
-"""The piece of a batch part that is one row of the home."""
+"""The size of a piece of a batch part; each piece is a row in the home."""
 JOURNAL_KEY = "$state"
 """The key of the state journal; the key of a log is the id of its segments."""
 
 
 class HomeChanged(StorageUnavailable):
-    """The home has changed: no appends until a person has looked at it."""
+    """The home has changed: no server appends until an operator has checked it."""
 
     def __init__(self, problem: str) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ REMEDY = (
 
 
 class StandbysChanged(OutcomeUnknown):
-    """The named standbys changed during the term, so a commit may be missing on the standby that is promoted."""
+    """The configured standbys changed during the term, so a promoted standby may lack a commit."""
 
     def __init__(self, key: str, before: str, now: str) -> None:
         super().__init__(key)
@@ -60,7 +60,7 @@ class StandbysChanged(OutcomeUnknown):
 
 
 def standbys_changed(before: str, now: str) -> str:
-    """Why a term ends whose commits had to wait for the standbys `before`."""
+    """The reason to end a term whose commits had to wait for the standbys `before`."""
     return f"commits waited for the standbys {before!r} when the term began, and wait for {now!r} now; {REMEDY}"
 
 
@@ -80,7 +80,7 @@ class HomeMoved(HomeChanged):
 
 @contextmanager
 def called(name: str) -> Iterator[None]:
-    """Name the log as users do in refusals of a home, which name it by its key."""
+    """Replace the key of a log by its name in errors of the home."""
     try:
         yield
     except NotPrimary:
@@ -116,16 +116,16 @@ NO_HISTORY = History(0, "")
 
 
 class KeptHeads(NamedTuple):
-    """Where all logs of a home end."""
+    """The heads of all logs of a home."""
 
     history: History
     """The history of the home that answered."""
     heads: dict[str, Head]
-    """By log key."""
+    """Heads by log key."""
 
 
 class Home(Protocol):
-    """Where one server at a time commits frames. Safe to call from any thread."""
+    """Where one server at a time commits frames. Thread-safe."""
 
     @property
     def incarnation(self) -> str:
@@ -143,20 +143,20 @@ class Home(Protocol):
     """Whether this server is still the primary: checked before an append is judged, and by coordinators."""
 
     has_lapsed: Callable[[], bool]
-    """Whether this server was the primary until its lease ended: checked before each read, for another server may
+    """Whether this server's lease as the primary has expired. It is checked before each read, since another server may
     append by now."""
 
     @property
     def patience_s(self) -> float:
-        """After this time, waiters for a commit learn that its outcome is unknown."""
+        """Time after which callers of a commit learn that its outcome is unknown."""
 
     @property
     def away(self) -> StorageUnavailable | None:
-        """Why nothing should be sent to it, after too long without an answer; None if it answers."""
+        """The error if the home has not answered for too long; None if it answers."""
 
     @property
     def unavailable(self) -> StorageUnavailable | None:
-        """Why nothing should be appended now: it is `away`, or another server has its turn; or None."""
+        """The error if nothing can be appended now (it is `away`, or another server is the primary); otherwise None."""
 
     def identifier(self) -> str:
         """The identifier of its database cluster: it changes with a logical restore. Raises StorageUnavailable."""
@@ -168,21 +168,21 @@ class Home(Protocol):
         """Record that its cluster is the right one. Raises StorageUnavailable."""
 
     def mark(self, what: str) -> None:
-        """Mark the home as having lost data, certainly or possibly: no server appends until a person has looked.
+        """Mark the home as having lost data, or possibly so: no server appends until an operator has checked it.
 
         Raises StorageUnavailable.
         """
 
     def losses(self) -> int:
-        """How often a person accepted a loss of data. Raises StorageUnavailable."""
+        """The number of losses that operators accepted. Raises StorageUnavailable."""
 
     def head(self, key: str) -> Head | None:
-        """Where a log ends; None if there is no such log. Raises StorageUnavailable."""
+        """The head of a log; None if there is no such log. Raises StorageUnavailable."""
 
     def kept_heads(self) -> KeptHeads:
-        """Where all logs end, counting only what the home cannot lose: the standbys it waits for have it.
+        """The heads of all logs, as far as the standbys that commits wait for have them too.
 
-        Raises StorageUnavailable: also where they may lack it.
+        Raises StorageUnavailable, also if those standbys may lack events.
         """
 
     def create(self, key: str, head: int) -> None:
@@ -191,8 +191,8 @@ class Home(Protocol):
     def commit(self, key: str, frames: Sequence[EncodedFrame], expected: Head, on_overdue: Callable[[], None]) -> None:
         """Append these frames to a log, all or none; they are durable when this returns.
 
-        Raises HeadMoved, StorageUnavailable: none of them is durable, or ever will be. If an answer is lost, it asks
-        again until it knows. Raises OutcomeUnknown if the outcome can no longer be known or the server stops first;
+        Raises HeadMoved or StorageUnavailable if none of them is or will be durable. If an answer is lost, it retries
+        until the outcome is known. Raises OutcomeUnknown if that is impossible or the server stops first;
         StandbysChanged.
         Another thread calls `on_overdue` repeatedly while this takes longer than callers should wait.
         """
@@ -204,10 +204,10 @@ class Home(Protocol):
         """Make a log continue after that number. Raises NotPrimary, StorageUnavailable."""
 
     def forget(self, key: str, below: int) -> None:
-        """Allow frames whose events are all below that number to go. Raises NotPrimary, StorageUnavailable."""
+        """Allow dropping frames whose events are all below that number. Raises NotPrimary, StorageUnavailable."""
 
     def takes_postings(self) -> bool:
-        """Whether all its servers fetch the postings of trimmed events from it, so that their frames may go.
+        """Whether all its servers fetch the postings of trimmed events from it, so that their frames can be dropped.
 
         Raises StorageUnavailable.
         """

@@ -1,4 +1,4 @@
-"""A log committed at a home: its files here are a copy, which is read like any log.
+"""A log committed at a home. Its local files are a copy, which is read like any log.
 
 A frame goes to the home first, and into the files once it is committed there. So the files never have frames that the
 home lacks. Missing frames, or frames damaged by a crash of the machine, are fetched.
@@ -39,30 +39,32 @@ class Homed:
 
     home: Home
     on_lost: Callable[[Exception], None]
-    """Gets HeadMoved (another server has the term), HomeChanged, StandbysChanged, CopyBehind, or the error that
-    prevents writing the copy."""
+    """Called with HeadMoved (another server has the term), HomeChanged, StandbysChanged, CopyBehind, or the error that
+    prevents writing the copy.
+    """
     on_committed: Callable[[str, Sequence[EncodedFrame]], None] = lambda key, frames: None
-    """Gets the key of a log and its committed frames before they are acknowledged: it must be fast."""
+    """Called with the key of a log and its committed frames before they are acknowledged. It must be fast."""
     is_following: bool = False
-    """Whether it has no term: another server appends, and it follows."""
+    """Whether another server appends and this one only replicates."""
     on_gap: Callable[[str], None] = nobody_asks
-    """Gets why the copy lacks frames that it had or that were committed, before the answer. Raises OSError."""
+    """Called before the answer, with the reason why the copy lacks frames that it had or that were committed. Raises
+    OSError."""
     keeps_all: bool = False
-    """What the copy has is neither set aside nor cut."""
+    """Whether the data of the copy must neither be moved aside nor truncated."""
 
     def give_up(self, directory: Path, why: str) -> None:
-        """Frames of that copy are about to be set aside or cut. Raises StorageUnavailable: it `keeps_all`; OSError."""
+        """Frames of a copy will be moved aside or truncated. Raises StorageUnavailable if it `keeps_all`; OSError."""
         if self.keeps_all:
             raise StorageUnavailable(f"{directory.name}: {why}; it was left unchanged")
         self.on_gap(why)
 
 
 class CopyOutlived(Exception):
-    """The home has forgotten the next frames of a copy that was away too long: the copy must be recreated."""
+    """The home no longer has the next frames of a copy that was offline for too long: the copy must be recreated."""
 
 
 class CopyBehind(StorageUnavailable):
-    """The home has frames committed from here whose answer was lost: a reopened copy fetches them."""
+    """The home has frames of this server whose answer was lost. Reopening the copy fetches them."""
 
     def __init__(self, log: str, copy_head: int, home_head: int) -> None:
         super().__init__(
@@ -82,10 +84,10 @@ class ReplicatedLog(SegmentLog):
         super().__init__(directory, log_id, segments, crc_seed=crc_seed, floor=floor, term=homed.home.term, disk=disk,
                          room=room, segment_bytes=segment_bytes)  # fmt: skip
         self.home, self.key = homed.home, key
-        """Where it is committed, and its key there."""
+        """The home, and the log's key there."""
         self._homed, self._on_lost = homed, homed.on_lost
         self._held: list[EncodedFrame] = []
-        """Appended but not committed yet: committed with the next frames that must be durable."""
+        """Appended frames that are not committed yet. They are committed with the next frames that must be durable."""
         self._writing = threading.Lock()
         """Held while a segment is written or the newest one is replaced."""
         (directory / MENDED).unlink(missing_ok=True)
@@ -136,11 +138,11 @@ class ReplicatedLog(SegmentLog):
         return self._homed.is_following
 
     def begin_term(self) -> None:
-        """Accept appends, in the term that the home has begun: the copy has everything the home has."""
+        """Accept appends in the term that the home has begun. The copy must be caught up."""
         self.term = self.home.term
 
     def catch_up(self, least: int | None = None) -> None:
-        """Fetch what the copy lacks; `least`: it may stop once it has reached that number.
+        """Fetch missing frames. With `least` it may stop once it has reached that number.
 
         Raises what `follow` does.
         """
@@ -152,11 +154,11 @@ class ReplicatedLog(SegmentLog):
                 return
 
     def follow(self, home_head: Head, *, may_begin_later: bool = True) -> Iterator[None]:
-        """Fetch what the copy lacks of a log that ends at `home_head`, some frames per step.
+        """Fetch the missing frames of a log that ends at `home_head`, some frames per step.
 
-        `may_begin_later`: an empty copy may begin after events that the home has forgotten.
-        Raises HomeWentBack: the copy has events that the home lacks. Raises CopyOutlived, StorageUnavailable, DiskFull,
-        StorageCorrupted: the home has a damaged frame.
+        `may_begin_later`: an empty copy may begin after events that the home no longer has.
+        Raises HomeWentBack if the copy has events that the home lacks; StorageCorrupted if the home has a damaged
+        frame; CopyOutlived, StorageUnavailable, DiskFull.
         """
         if self.head > home_head.number:
             raise self._went_back(home_head.number)
@@ -185,11 +187,11 @@ class ReplicatedLog(SegmentLog):
         return True
 
     def forget_at_home(self, below: int) -> None:
-        """Let the home forget events below that number too. Raises NotPrimary, StorageUnavailable."""
+        """Let the home drop events below that number too. Raises NotPrimary, StorageUnavailable."""
         self.home.forget(self.key, below)
 
     def wait_for_append(self) -> None:
-        """Wait for the append under way. A segment with known damage takes no appends after that."""
+        """Wait for the append in progress. Afterwards a segment with known damage accepts no appends."""
         with self._writing:
             return
 
@@ -226,7 +228,7 @@ class ReplicatedLog(SegmentLog):
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
         assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
-        self._disk.check()  # before the home has it and it cannot be read here
+        self._disk.check()  # before the home has the frame and this copy cannot store it
         try:
             self.home.commit(self.key, frames, expected, on_overdue)
         except HeadMoved as moved:
@@ -312,7 +314,7 @@ def open_copy(
     require_directory(directory)
     _cut_damaged(segment_paths(directory), log_id, first_retained, gaps, disk)
     for each in index_directory.iterdir() if index_directory != directory else ():
-        each.unlink()  # rebuilt: it may cover frames that are gone
+        each.unlink()  # it is rebuilt, since it may cover frames that are gone
     return open_segments(directory, index_directory, log_id, clean=None, known_durable=0,
                          first_retained=first_retained, gaps=gaps, disk=disk)  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The events that a copy has beyond a home that went back, and whether they can be added to the home.
+"""The events that a copy has and a rolled-back home lacks, and whether they can be added to the home.
 
 The frames of a log are a chain: each has the checksum of the one before it. So a copy and its home that share one frame
 share all earlier ones.
@@ -16,30 +16,30 @@ from .replicated_log import FETCHED_BYTES, ReplicatedLog
 
 
 def _ignore(_: int) -> None:
-    """Ignore the progress."""
+    """Ignore progress."""
 
 
 class Surplus(NamedTuple):
     """The events of one log that its copy has and its home lacks."""
 
     name: str
-    """Of the log."""
+    """The name of the log."""
     frames: ReplicatedLog
-    """The copy."""
+    """The copy of the log."""
     home_head: Head | None
-    """Where the log ends at the home; None: the home has no such log."""
+    """The log's head at the home; None if the home has no such log."""
     after: int
-    """Both have the same events up to this number."""
+    """The last number up to which both have the same events."""
     last: int
     """The last number of the copy."""
     size: int
-    """How many events follow in the copy; for the journal, changes."""
+    """The number of further events in the copy; for the journal, of changes."""
     continues: bool
     """Whether the home ends at `after`, or has no event, so that they can be added to it."""
 
 
 def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surplus | None:
-    """What a copy has beyond a home whose log ends at `home_head`; None: nothing.
+    """The events of a copy that a home with `home_head` lacks; None if there are none.
 
     Each of the frames is verified. Raises StorageCorrupted, StorageUnavailable.
     """
@@ -51,7 +51,7 @@ def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surp
     continues = is_next and (first is not None or home_head is None or crc == frames.last_crc)
     if not continues:
         after = _common(frames, number)
-    elif first is not None and not crc:  # the home has none: what was trimmed in the copy is missing there for good
+    elif first is not None and not crc:  # the home has no frames, so it can never get events trimmed in the copy
         after = first.first - 1
     else:
         after = frames.head if home_head is None else number
@@ -64,8 +64,8 @@ def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surp
 def add(found: Surplus, told: Callable[[int], None] = _ignore) -> None:
     """Commit the copy's extra frames at the home, in the term begun for this process.
 
-    `told` gets how many of the events are there. If this fails midway, committed frames are not beyond the home the
-    next time. Raises HeadMoved, NotPrimary, StorageCorrupted, StorageUnavailable, OutcomeUnknown.
+    `told` gets the number of events committed so far. If this fails midway, the next surplus lacks committed frames.
+    Raises HeadMoved, NotPrimary, StorageCorrupted, StorageUnavailable, OutcomeUnknown.
     """
     home, key = found.frames.home, found.frames.key
     if found.home_head is None:
@@ -78,12 +78,12 @@ def add(found: Surplus, told: Callable[[int], None] = _ignore) -> None:
         home.commit(key, run, head, nobody)
         head = Head(run[-1].last, run[-1].crc, home.term)
         told(done := done + events)
-    if found.frames.head > head.number:  # a new incarnation without an event goes on above
+    if found.frames.head > head.number:  # a new incarnation without events continues above it
         home.skip(key, found.frames.head)
 
 
 def _runs(frames: Iterator[Frame]) -> Iterator[tuple[list[EncodedFrame], int]]:
-    """The frames in groups, each committed at once, with its number of events."""
+    """The frames in groups to commit at once, each with its number of events."""
     run: list[EncodedFrame] = []
     size = events = 0
     for frame in frames:
@@ -97,7 +97,7 @@ def _runs(frames: Iterator[Frame]) -> Iterator[tuple[list[EncodedFrame], int]]:
 
 
 def _common(frames: ReplicatedLog, home_end: int) -> int:
-    """The last number of the newest frame that both have; they agreed on everything that the home forgot."""
+    """The last number of the newest frame that both have. They agree on all events that the home no longer has."""
     oldest = next(frames.home.frames(frames.key, 0, home_end), None)
     if oldest is None:
         return 0

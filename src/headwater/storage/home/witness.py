@@ -1,9 +1,9 @@
-"""What a copy can prove about its home, in its own files: the last term it held, and that it has all of that term.
+"""The evidence that a copy stores about its home: the last term it held, and that it has all events of that term.
 
 A primary's copy takes each commit before it is acknowledged. So if a home changes and the copy of its last primary is
-not ahead of it, the home lacks nothing that was acknowledged. HELD is that proof. Because a copy is not synced, it is
-valid only while the machine runs, or after a clean stop. If a frame could not be stored, or something is set aside or
-cut, the file is removed before any answer: removing takes no space.
+not ahead of it, the home has all acknowledged events. The file HELD is that proof. Because a copy is not synced, it is
+valid only while the machine runs, or after a clean stop. If a frame could not be stored, or data is moved aside or
+truncated, the file is removed before any answer, since removing needs no disk space.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _FILE = CheckedFile(
 
 
 class Evidence(NamedTuple):
-    """What a copy can prove at one moment."""
+    """The evidence of a copy at one moment."""
 
     id: str
-    """Which copy it is."""
+    """The ID of the copy."""
     inode: int
     device: int
     """The device it is on."""
@@ -65,7 +65,7 @@ class Evidence(NamedTuple):
     seen: Term
     """The newest term that it has seen at its home."""
     held: Term
-    """The newest term that it held and has completely; (0, 0) if there is none."""
+    """The newest term that it held and has all events of; (0, 0) if there is none."""
 
     @property
     def is_whole(self) -> bool:
@@ -74,7 +74,7 @@ class Evidence(NamedTuple):
 
 
 class Witness:
-    """What the copy in one data directory can prove. Safe to call from any thread."""
+    """The evidence of the copy in one data directory. Thread-safe."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -92,7 +92,7 @@ class Witness:
             try:
                 if held is not None:
                     _FILE.write(self._directory, msgspec.structs.replace(held, boot=boot_id(), is_closed=False))
-            except OSError as error:  # a full disk, say
+            except OSError as error:  # such as a full disk
                 logger.warning("%s: HELD cannot be written, so the copy proves nothing: %s", self._directory, error)
                 held = None
             if held is None:
@@ -106,7 +106,7 @@ class Witness:
                 write_mark(self._directory, msgspec.structs.replace(mark, seen=term))
 
     def hold(self, term: Term) -> None:
-        """Record that the copy has everything the home has, and that its server appends in that term from now on.
+        """Record that the copy has all events of the home, and that its server appends in that term from now on.
 
         Raises OSError, StorageCorrupted, StorageUnavailable.
         """
@@ -131,7 +131,7 @@ class Witness:
                 _FILE.write(self._directory, msgspec.structs.replace(held, is_closed=True))
 
     def evidence(self) -> Evidence | None:
-        """Its current proof; None: the directory is no copy yet, or a duplicate of another one.
+        """Its current evidence; None if the directory is not a copy yet, or is a duplicate of another one.
 
         Raises OSError, StorageCorrupted, StorageUnavailable.
         """

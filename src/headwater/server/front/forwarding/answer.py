@@ -27,13 +27,13 @@ class ForwardedAnswer:
         self.fields: list[Header] = []
         """All header fields, in order; names are in lower case."""
         self.held_bytes = 0
-        """The size of the received pieces that were not taken."""
+        """The size of received pieces that were not taken yet."""
         self.is_continued = self.is_complete = self.is_reusable = False
-        """Whether the body of the request is asked for; whether the answer has ended; whether its connection may carry
-        another request.
+        """Whether the primary asked for the body (100); whether the answer is complete; whether its connection can be
+        reused.
         """
         self.rest = b""
-        """Input behind the head of a 101: it belongs to the other protocol."""
+        """Input after the head of a 101 response, which belongs to the other protocol."""
         self._is_head, self._is_upgrade, self._ends_with_connection = method == "HEAD", is_upgrade, version == "1.0"
         self._pieces: deque[bytes] = deque()
         self._head_bytes = 0
@@ -62,14 +62,14 @@ class ForwardedAnswer:
             self._parser = None  # it refers to this
 
     def receive_eof(self) -> None:
-        """End of input: it ends an answer to HTTP/1.0 without a length, and no other."""
+        """Process the end of input, which completes an answer only if it is HTTP/1.0 without a length."""
         is_open = self.status and not self.is_complete and self._ends_with_connection
         if is_open and not any(name in _FRAMING for name, _ in self.fields):
             self.is_complete = True
 
     @property
     def has_more(self) -> bool:
-        """Whether there is, or will be, a piece that was not taken."""
+        """Whether there is or will be another piece."""
         return bool(self._pieces) or not self.is_complete
 
     def take(self) -> bytes:
@@ -80,7 +80,7 @@ class ForwardedAnswer:
         return taken
 
     def give_up(self) -> None:
-        """Nothing more comes: free what refers back to this."""
+        """Stop parsing, and break reference cycles."""
         self._parser = None
 
     # httptools

@@ -1,7 +1,7 @@
 """One connection from a replica to its primary: a request goes out in pieces, and its answer comes back in pieces.
 
-At most `HELD_BYTES_MAX` of an answer wait here, and one read more: then reading pauses until a piece is taken. A
-WebSocket that the primary accepts turns the connection into one end of a tunnel, whose other end is the client's.
+At most `HELD_BYTES_MAX` of an answer plus one read are buffered: then reading pauses until a piece is taken. An
+accepted WebSocket turns the connection into one end of a tunnel; the other end is the client's connection.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ READ_BYTES = 64 * 1024
 """The most that one read takes."""
 HELD_BYTES_MAX = 64 * 1024
 KEPT_S = 30.0
-"""How long an idle connection is kept: less than the primary keeps it, so that it does not close it under a request."""
+"""How long an idle connection is kept: shorter than at the primary, which could otherwise close it during a request."""
 CLOSE_S = 10.0
-"""How long a tunnel that ends may take to send its last bytes."""
+"""How long a closing tunnel may take to send its last bytes."""
 UNACKNOWLEDGED_MS = 60_000
 """How long sent bytes may stay unacknowledged."""
 SILENT_S, PROBE_S, PROBES = 5, 2, 3
-"""When a silent peer is probed, how often, and how many lost probes end the connection."""
+"""Keep-alive: idle time and interval in s, and the number of lost probes that ends the connection."""
 
 
 class HopLost(ConnectionError):
@@ -33,14 +33,14 @@ class HopLost(ConnectionError):
 
 
 class ClientLeft(ConnectionError):
-    """The client has gone: its request ends."""
+    """The client disconnected, so its request ends."""
 
 
 class NearEnd(Protocol):
     """The client's end of a tunnel."""
 
     def write(self, data: bytes) -> None:
-        """Send it."""
+        """Send bytes."""
 
     def hold(self, holds: bool) -> None:
         """Whether to read nothing for now."""
@@ -74,18 +74,18 @@ class HopConnection(asyncio.BufferedProtocol):
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
     def is_stale(self) -> bool:
-        """Whether it has ended, or has input that was not asked for, including input that the loop has not seen."""
+        """Whether it has ended or has unexpected input, including input that the event loop has not read yet."""
         return not self.is_open or bool(self._poll.poll(0))
 
     def begin(self, head: bytes, answer: ForwardedAnswer) -> None:
-        """Send the head of a request; from now on it counts as sent. `answer` takes its answer."""
+        """Send the head of a request, which counts as sent from now on. `answer` receives its answer."""
         assert self._transport is not None and self._answer is None
         self._patience.clear()
         self._answer = answer
         self._transport.write(head)
 
     async def send(self, data: bytes) -> None:
-        """Send a piece of the body, and wait until the primary reads. Raises ConnectionError."""
+        """Send a piece of the body, waiting while the primary does not read. Raises ConnectionError."""
         self._check()
         assert self._transport is not None
         self._transport.write(data)
@@ -94,14 +94,14 @@ class HopConnection(asyncio.BufferedProtocol):
             self._check()
 
     async def is_asked_to_go_on(self) -> bool:
-        """Wait until the body is asked for (100); False if the answer comes without it. Raises ConnectionError."""
+        """Wait until the primary asks for the body (100); False if the answer comes first. Raises ConnectionError."""
         answer = self._running
         while not answer.is_continued and not answer.status:
             await self._wait()
         return not answer.status
 
     async def head(self) -> ForwardedAnswer:
-        """The answer, once its head is here. Raises ConnectionError."""
+        """Wait for the head of the answer. Raises ConnectionError."""
         answer = self._running
         while not answer.status:
             await self._wait()
@@ -119,9 +119,9 @@ class HopConnection(asyncio.BufferedProtocol):
         return piece
 
     def release(self) -> bool:
-        """The answer was taken to its end, and the request was sent whole: whether another request may follow.
+        """Finish a request. Returns whether the connection can be reused; otherwise it is closed.
 
-        Otherwise it is closed.
+        Call it after the whole request was sent and the whole answer taken.
         """
         answer, self._answer = self._answer, None
         transport = self._transport
@@ -135,7 +135,7 @@ class HopConnection(asyncio.BufferedProtocol):
         return True
 
     def fail(self, error: ConnectionError) -> None:
-        """End it at once; waiting tasks get the error."""
+        """Close the connection at once; waiting tasks get the error."""
         if self._error is None:
             self._error = error
         if self._answer is not None:
@@ -145,13 +145,13 @@ class HopConnection(asyncio.BufferedProtocol):
         self._tell()
 
     def close(self) -> None:
-        """End it at once, whatever is unread."""
+        """Close the connection at once, even with unread data."""
         self.fail(HopLost("the connection was closed"))
 
     # the primary's end of a tunnel
 
     def lead_to(self, near: NearEnd) -> None:
-        """From now on send all input to that end, unchanged."""
+        """Pass all input to that end from now on, unchanged."""
         assert self._answer is not None
         rest, self._near = self._answer.rest, near
         if rest:
@@ -160,7 +160,7 @@ class HopConnection(asyncio.BufferedProtocol):
         self.hold(False)
 
     def write(self, data: bytes) -> None:
-        """Send it to the primary, unchanged."""
+        """Send bytes to the primary, unchanged."""
         if self.is_open:
             assert self._transport is not None
             self._transport.write(data)
@@ -255,12 +255,12 @@ class HopConnection(asyncio.BufferedProtocol):
         await self._news.wait()
 
     def _tell(self) -> None:
-        self._news.set()  # wakes all that wait
+        self._news.set()  # wakes all waiting tasks
         self._news.clear()
 
 
 def _watch_peer(connected: socket.socket) -> None:
-    """Let the system notice that the primary's machine is gone."""
+    """Configure keep-alive, so that a lost primary machine is noticed."""
     if connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -9,13 +9,13 @@ from ....http.outgoing import Tls, target_of
 from .connection import READ_BYTES, HopConnection
 
 CONNECT_S = 2.0
-"""How long opening a connection may take, the handshake of TLS included."""
+"""How long opening a connection may take, including the TLS handshake."""
 KEPT_MAX = 64
-"""Idle connections that are kept."""
+"""The most idle connections to keep."""
 
 
 class HopConnections:
-    """All of one event loop. `close` them at the end."""
+    """All connections of one event loop. Call `close` at the end."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(READ_BYTES))
@@ -24,7 +24,7 @@ class HopConnections:
         self._tls = Tls()
 
     def kept(self, url: str) -> HopConnection | None:
-        """An idle connection to that server. Idle ones to another server are closed: it is not the primary any more."""
+        """An idle connection to that server. Idle connections to a former primary are closed."""
         while self._kept:
             origin, connection = self._kept.pop()
             if origin == url and not connection.is_stale():
@@ -33,7 +33,7 @@ class HopConnections:
         return None
 
     async def open(self, url: str) -> HopConnection:
-        """A new connection. Certificates are verified as the system's authorities say. Raises OSError, ValueError."""
+        """A new connection. Certificates are verified with the system's authorities. Raises OSError, ValueError."""
         origin = target_of(url).origin
         async with asyncio.timeout(CONNECT_S):
             tls = await self._tls.context() if origin.is_tls else None
@@ -46,7 +46,7 @@ class HopConnections:
         return connection
 
     def keep(self, url: str, connection: HopConnection) -> None:
-        """Keep a connection whose answer is complete, if it may be."""
+        """Keep a connection whose answer is complete, if it can be reused."""
         if connection.release():
             if len(self._kept) < KEPT_MAX:
                 self._kept.append((url, connection))
@@ -54,13 +54,13 @@ class HopConnections:
                 connection.close()
 
     def close_idle(self) -> None:
-        """Close all idle ones."""
+        """Close all idle connections."""
         kept, self._kept = self._kept, []
         for _, connection in kept:
             connection.close()
 
     async def close(self) -> None:
-        """Close all of them."""
+        """Close all connections."""
         self.close_idle()
         for connection in list(self._all):
             connection.close()

@@ -1,7 +1,7 @@
 """The heads of a forwarded request and of its answer (RFC 9110, 7.6.1). No I/O.
 
-Fields that belong to one connection are not passed on: some by their names, others because `Connection` names them. A
-client's values of our own fields are dropped: the replica itself says which client it speaks for.
+Hop-by-hop fields are not passed on: the known ones and those that `Connection` lists. Values of Headwater's own fields
+from a client are dropped, because the replica sets them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ....homes.home_secret import SECRET_HEADER
 from ....http import Header, Scope
 
 PEER_HEADER = b"headwater-peer"
-"""The client of a forwarded request: its scheme, and its address or `-`, with a space between."""
+"""The client of a forwarded request: its scheme, a space, and its address or `-`."""
 PRIMARY_HEADER = b"headwater-primary"
 NO_ADDRESS = "-"
 _SCHEMES = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
@@ -32,13 +32,13 @@ _OF_CONNECTION = frozenset(
 )
 _OF_BODY = frozenset({b"content-length"})
 _OF_REPLICA = frozenset({SECRET_HEADER, PEER_HEADER, b"x-forwarded-for", b"x-forwarded-proto"})
-"""The replica replaces them. `Forwarded` has read the last two, if a trusted proxy sent them."""
+"""Fields that the replica replaces. `Forwarded` has read the last two if a trusted proxy sent them."""
 _HIDING = (401, 403)
-"""Answers that do not show whether the log is new: it would be known to anybody which logs exist."""
+"""Statuses of answers that do not get PRIMARY_HEADER, which would reveal which logs exist."""
 
 
 def is_chunked(scope: Scope) -> bool:
-    """Whether the body of a request comes in chunks; its Content-Length does not count then."""
+    """Whether the body of a request is chunked, so that Content-Length does not count."""
     return any(name == b"transfer-encoding" for name, _ in scope["headers"])
 
 
@@ -48,14 +48,14 @@ def has_body(scope: Scope) -> bool:
 
 
 def expects_continue(scope: Scope) -> bool:
-    """Whether the client may wait with its body until it is asked for it (RFC 9110, 10.1.1)."""
+    """Whether the client may wait for a 100 before it sends the body (RFC 9110, 10.1.1)."""
     return scope["http_version"] >= "1.1" and any(
         name == b"expect" and value.lower() == b"100-continue" for name, value in scope["headers"]
     )
 
 
 def request_head(scope: Scope, secret: bytes) -> bytes:
-    """The head of a request, as the primary gets it."""
+    """The head of a request to the primary."""
     headers: Sequence[Header] = scope["headers"]
     is_websocket = scope["type"] == "websocket"
     path: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
@@ -74,7 +74,7 @@ def request_head(scope: Scope, secret: bytes) -> bytes:
 
 
 def answer_fields(status: int, fields: Sequence[Header], primary: str) -> list[Header]:
-    """The fields of an answer, as the client gets them; the server adds `Date`, and frames the body."""
+    """The fields of an answer to the client; the server adds `Date` and frames the body."""
     names = {name for name, _ in fields}
     without = frozenset({b"date"})
     if status in (204, 304) or b"transfer-encoding" in names:
@@ -118,10 +118,10 @@ def _length(headers: Iterable[Header]) -> bytes | None:
 
 
 def _version(scope: Scope) -> bytes:
-    """HTTP/1.0 is kept: the primary answers such a client so that the end can be seen."""
+    """The version of the request. HTTP/1.0 is kept, so that the primary delimits the answer for such a client."""
     return b"1.0" if scope["http_version"] == "1.0" else b"1.1"
 
 
 def _on_one_line(line: bytes) -> bytes:
-    """A value over several lines becomes one (RFC 9112, 5.2)."""
+    """A folded value as one line (RFC 9112, 5.2)."""
     return line.replace(b"\r", b" ").replace(b"\n", b" ")

@@ -1,17 +1,17 @@
 """Forwards requests of a replica's clients to the primary: an ASGI application beside the front ends.
 
-Bodies and answers are passed on as they come; a client or primary that does not read makes the other one wait. The
-outcomes of a request:
+Bodies and answers are streamed; a client or primary that does not read makes the other one wait. The outcomes of a
+request:
 
 | the connection ends | answer |
 | --- | --- |
-| before the head was sent, twice | 503: it was not sent, and never will be |
-| an idle one, unanswered, under a GET, HEAD or OPTIONS | it is sent once more, on a new connection |
-| before the answer to a request that changes nothing | 503 |
+| before the head was sent, twice | 503: it was not sent and will not be |
+| a reused one, before any answer to a GET, HEAD or OPTIONS | it is sent once more, on a new connection |
+| before the answer to a request without side effects | 503 |
 | before the answer to any other | 504 `outcome_unknown` |
 | within the answer, or the WebSocket | broken off there |
 
-If its server is no longer the primary, a request ends in the same way, although the connection may stay open.
+A request ends in the same way when its server is no longer the primary, even if the connection stays open.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from .fields import accepted_head, answer_fields, expects_continue, has_body, is
 logger = logging.getLogger("headwater.server")
 
 ROUTE = "forwarded"
-"""Its requests' route in metrics."""
+"""The route of forwarded requests in metrics."""
 ATTEMPTS = 2
-"""How often a head is tried to be sent."""
+"""The number of attempts to send a head."""
 LOOK_S = 1.0
-"""How often the primary is compared with the servers of running requests; another server's end at the second look."""
+"""Interval of checks that running requests still lead to the primary. Others end at the second check."""
 REFUSAL_BYTES_MAX = 64 * 1024
-"""The longest answer to a WebSocket that is not opened."""
+"""The longest answer that refuses a WebSocket."""
 STATE = "$state"
 """The subject of an unknown outcome, except for appends to a log."""
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -55,7 +55,7 @@ _APPENDS = frozenset({"append", "events"})
 
 
 class NotSent(Exception):
-    """Nothing of a request was sent."""
+    """No byte of a request was sent."""
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class ForwardingCounts:
 
 
 class _Call:
-    """One request under way."""
+    """One request in progress."""
 
     __slots__ = ("answer", "connection", "is_deposed", "is_kept", "is_over", "is_sent", "is_stream", "url")
 
@@ -81,10 +81,10 @@ class _Call:
         self.is_kept = False
         """Whether the connection carried a request before."""
         self.is_sent = is_sent
-        """Whether the body was sent whole."""
+        """Whether the whole body was sent."""
         self.is_over = self.is_stream = self.is_deposed = False
-        """Whether the client gets the end of the answer; whether that lasts until a server stops; whether its server
-        was not the primary at the last look.
+        """Whether the client has got the whole answer; whether it lasts until a server stops; whether its server was
+        not the primary at the last check.
         """
 
 
@@ -92,11 +92,11 @@ class Upgradable(Protocol):
     """A WebSocket request whose connection can become the end of a tunnel (scope key WRITER)."""
 
     def pass_through(self, answer: bytes, far: HopConnection) -> ClientEnd | None:
-        """Send that answer, and pass bytes on from now on; None: the client has left."""
+        """Send that answer and pass bytes on from now on; None if the client has left."""
 
 
 class ClientEnd(NearEnd, Protocol):
-    """That end."""
+    """The client's end of a tunnel."""
 
     ended: asyncio.Event
 
@@ -105,7 +105,7 @@ class Forwarder:
     """Forwards requests and WebSockets of one event loop."""
 
     def __init__(self, primary: Callable[[], str | None], secret: HomeSecret) -> None:
-        """`primary` is the URL of the current one; None if it is unknown, or this server itself."""
+        """`primary` returns the URL of the current primary; None if it is unknown or this server."""
         self._primary, self._secret = primary, secret
         self._connections = HopConnections()
         self._calls: set[_Call] = set()
@@ -115,12 +115,14 @@ class Forwarder:
 
     @property
     def running(self) -> int:
-        """Requests and WebSockets under way."""
+        """Requests and WebSockets in progress."""
         return len(self._calls)
 
     def takes(self, scope: Scope) -> bool:
-        """Whether a request can be forwarded: not one with a client's certificate, which proves nothing at the primary,
-        and not one whose end HTTP/1.0 could not tell.
+        """Whether a request can be forwarded.
+
+        Requests with a client certificate cannot, since it proves nothing to the primary, and neither can those whose
+        end HTTP/1.0 could not show.
         """
         if "tls" in (scope.get("extensions") or {}) or scope.get("method") == "CONNECT":
             return False
@@ -147,12 +149,12 @@ class Forwarder:
             await _refuse(scope, receive, send, Unready(detail))
 
     def retire(self) -> None:
-        """This server becomes the primary: running requests end soon, if the former primary does not end them."""
+        """This server becomes the primary: running requests end soon, unless the former primary ends them first."""
         self._is_retired = True
         self._connections.close_idle()
 
     def stop(self) -> None:
-        """See FrontEnd: streams and WebSockets end. Their clients connect again, and find another server."""
+        """See FrontEnd: streams and WebSockets end. Their clients reconnect to another server."""
         self._is_retired = True
         for call in [each for each in self._calls if each.is_stream]:
             call.connection.fail(HopLost("the server is stopping"))
@@ -211,7 +213,7 @@ class Forwarder:
         except HopLost:
             if not (call.is_kept and call.is_sent and scope["method"] in _SAFE and looks(scope)):
                 raise
-            self._end(call)  # the primary has closed the idle connection meanwhile
+            self._end(call)  # the primary closed the idle connection meanwhile
             await self._send_head(call, scope, is_new=True)
             await call.connection.head()
 
@@ -236,7 +238,7 @@ class Forwarder:
             raise BrokenOff(f"the answer of the primary broke off: {error}") from None
 
     async def _refuse_lost(self, scope: Scope, receive: Receive, send: Send, error: HopLost) -> None:
-        """The connection ended before the answer."""
+        """Refuse a request whose connection ended before the answer."""
         logger.info("%s %s: no answer of the primary: %s", scope["method"], scope["path"], error)
         if looks(scope):
             await _refuse(scope, receive, send, Unready(f"the primary did not answer ({error}); try again"))
@@ -266,7 +268,7 @@ class Forwarder:
             self._end(call)
 
     async def _refuse_websocket(self, call: _Call, scope: Scope, send: Send) -> None:
-        """Pass on the answer that the primary gives instead of a WebSocket. Raises HopLost, ClientLeft."""
+        """Pass on the answer with which the primary refuses a WebSocket. Raises HopLost, ClientLeft."""
         answer, body = call.answer, b""
         while answer.has_more and len(body) < REFUSAL_BYTES_MAX:
             body += await call.connection.read()
@@ -287,7 +289,7 @@ class Forwarder:
         call.connection.lead_to(end)
         await end.ended.wait()
 
-    # all of them
+    # requests and WebSockets
 
     def _begin(self, call: _Call) -> None:
         self._calls.add(call)
@@ -295,7 +297,7 @@ class Forwarder:
             self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_at_calls)
 
     def _end(self, call: _Call) -> None:
-        """It is over: its connection is kept, or closed; a tunnel closes its connections itself."""
+        """End a request: keep or close its connection. A tunnel closes its connections itself."""
         self._calls.discard(call)
         if call.answer.status == 101:
             return
@@ -327,14 +329,14 @@ async def _send_rest(call: _Call, scope: Scope, receive: Receive) -> None:
                 return
         while (await receive())["type"] != "http.disconnect":
             pass
-    except ConnectionError:  # the wait for the answer raises it, too
+    except ConnectionError:  # waiting for the answer raises it too
         return
     if not call.is_over:
         call.connection.fail(ClientLeft("the client left before its answer"))
 
 
 async def _send_body(call: _Call, scope: Scope, receive: Receive) -> bool:
-    """Send the body as it comes; False if the client leaves before its end. Raises ConnectionError."""
+    """Stream the body; False if the client leaves before its end. Raises ConnectionError."""
     chunked, share, has_more = is_chunked(scope), scope.get(MEMORY), True
     while has_more:
         message = await receive()
@@ -379,7 +381,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: Exception) 
 
 
 def _subject(path: str) -> str:
-    """The log that a request appends to; else the state."""
+    """The log that a request appends to; otherwise the state."""
     segments = path[1:].split("/")
     is_append = len(segments) == 3 and segments[0] in ("logs", "dcb") and segments[2] in _APPENDS
     return segments[1] if is_append else STATE
