@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def home_address(file: Path | None, flags: dict[str, object]) -> str:
-    """The address of the home. Raises InvalidConfiguration: it is not set."""
+    """The address of the home. Raises InvalidConfiguration if it is not set."""
     config = load_config(file, flags)
     if config.home is None:
         raise InvalidConfiguration("it is not set; name the database with --home", "home")

@@ -34,9 +34,9 @@ def described(found: Surplus) -> str:
 
 
 def copy_of(home: PostgresHome, data: Path, *, is_named: bool) -> str | None:
-    """Which copy of that home a data directory is, as the home knows it; None: it is none.
+    """Which copy of that home a data directory is, as the home knows it; None if it is none.
 
-    Raises StorageUnavailable: it is none, though the user named it; StorageCorrupted.
+    Raises StorageUnavailable if it is none, though the user named it; StorageCorrupted.
     """
     from ..homes.stopped_copy import id_of
     from ..storage.home.copy_file import home_of

@@ -233,12 +233,12 @@ class Service:
         return [] if feed is None else list(feed.endpoints.values())
 
     def position(self, subscription: Subscription) -> int | None:
-        """The number up to which its endpoint has processed all its events; None: nothing is sent."""
+        """The number up to which its endpoint has processed all its events; None if nothing is sent."""
         feed, endpoint = self._supervisor.present, self.endpoint(subscription)
         return None if feed is None or endpoint is None else feed.done_with(endpoint)
 
     def events_behind(self, subscription: Subscription) -> int | None:
-        """The number of events in the log after `position`; None: nothing is sent."""
+        """The number of events in the log after `position`; None if nothing is sent."""
         feed, position = self._supervisor.present, self.position(subscription)
         return None if feed is None or position is None else events_behind(feed.log, position)
 

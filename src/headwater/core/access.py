@@ -134,7 +134,7 @@ class Guard(Protocol):
     def trusted(self, name: str, peer: str) -> User:
         """The user of that name, already authenticated elsewhere: by the TLS layer, from a client certificate.
 
-        ANYBODY if the guard is open. Raises Unauthenticated: there is no such user.
+        ANYBODY if the guard is open. Raises Unauthenticated if there is no such user.
         """
 
     def seal(self, name: str, *, is_login: bool = False) -> str:

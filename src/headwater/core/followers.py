@@ -47,7 +47,7 @@ class Follower(NamedTuple):
     partition: int | None = None
     """The only partition it reads."""
     upto: int | None = None
-    """The last number it reads; None: it never ends."""
+    """The last number it reads; None if it never ends."""
     user: str | None = None
     """The user of the link, if known."""
 

@@ -255,7 +255,7 @@ class LocalLog(PagedLog):
         return Drop(events, first, end - 1, since, until, history)
 
     def check_drop(self, settings: LogSettings, consumers: Sequence[Consumer], drops_at_most: int | None) -> None:
-        """Raises WouldDrop if these settings and consumers drop more events than allowed (None: no limit)."""
+        """Raises WouldDrop if these settings and consumers drop more events than allowed (None for no limit)."""
         found = None if drops_at_most is None else self.foresee_drop(settings, consumers)
         if found is not None and drops_at_most is not None and found.events > drops_at_most:
             raise WouldDrop(self.name, *found)
@@ -432,7 +432,7 @@ class LocalLog(PagedLog):
     ) -> tuple[AppendResult | None, int]:
         """Append the events whose ids are not stored yet; also returns how many were left out.
 
-        Of events that share an id the first one counts. None: nothing was new (the condition was not checked). Raises
+        Of events that share an id the first one counts; None if nothing was new (the condition was not checked). Raises
         as `append`; DuplicateEventId if appends of the same ids came between again and again.
         """
         left, skipped = columns, 0

@@ -339,4 +339,4 @@ class Selection(NamedTuple):
     limit: int | None
     partition: int | None
     upto: int | None = None
-    """The last number in reading order, inclusive; None: the end of the log as of the read's start."""
+    """The last number in reading order, inclusive; None for the end of the log as of the read's start."""

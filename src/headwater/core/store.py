@@ -15,7 +15,7 @@ class LogStore(Protocol):
     """The logs of one server."""
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> LocalLog:
-        """Create a log, or return the one of that name if its settings are the same (None: any settings).
+        """Create a log, or return the one of that name if its settings are the same (None for any settings).
 
         `is_own`: the server creates a log of its own, whose name begins with `$` and which sends no notifications.
         Raises InvalidLogName, LogExists.
@@ -42,7 +42,7 @@ class LogStore(Protocol):
     def change(self, name: str, settings: LogSettings, *, drops_at_most: int | None = 0) -> LocalLog:
         """Change a log's settings. Raises LogNotFound, InvalidSettings, WouldDrop.
 
-        WouldDrop: more than `drops_at_most` events would be dropped now (None: no limit).
+        WouldDrop: more than `drops_at_most` events would be dropped now (None for no limit).
         """
 
     def delete(self, name: str, incarnation: str | None = None) -> None:

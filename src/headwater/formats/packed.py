@@ -96,7 +96,7 @@ class PageParser:
     """Bytes in, pages of stored events out; each page continues where the previous one ended."""
 
     def __init__(self, beyond: int | None = None, *, backwards: bool = False) -> None:
-        """The first event has a number above `beyond`, or below it if backwards; None: any."""
+        """The first event has a number above `beyond`, or below it if backwards; None for any."""
         self._last, self._backwards = beyond, backwards
         self._pieces: list[bytes] = []
         self._size = 0

@@ -19,7 +19,7 @@ MEMBERS_MAX = 1024
 
 
 def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, Any]:
-    """The attributes given to CREATE, null values included. Raises OperationRefused: the type does not take them."""
+    """The attributes given to CREATE, null values included. Raises OperationRefused if the type does not take them."""
     given = _map(body)
     fixed = {"name": name, "identity": identity_of(type.name, name), "type": type.name}
     found: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, A
 def changed_attributes(type: EntityType, body: object, present: Attributes) -> dict[str, Any]:
     """The attributes that UPDATE changes; None removes a value. Read-only attributes may be sent back unchanged.
 
-    Raises OperationRefused: the type does not allow the change.
+    Raises OperationRefused if the type does not allow the change.
     """
     found: dict[str, Any] = {}
     for key, value in _map(body).items():

@@ -396,7 +396,7 @@ class _Copy:
     def file(
         self, source: Path, relative: Path, *, may_vanish: bool = False, without_hole: bool = False
     ) -> FileSum | None:
-        """Copy one whole file; returns its sum. None: it is gone, or part of it cannot be read.
+        """Copy one whole file; returns its sum; None if it is gone, or part of it cannot be read.
 
         `without_hole`: see `copy_summed`.
         """

@@ -133,21 +133,21 @@ class Engine(LogStore, Closing):
         With a `home`, in which this server has begun a term, the directory is a copy of the home and catches up with
         it. `on_lost` gets, perhaps more than once, the reason why appends stopped; `on_committed` gets the committed
         frames: see `Homed`. If it `follows`, another server has the term: the copy keeps up with it, can be read, and
-        refuses changes (NotPrimary) until `begin_term`. `witness`: the proof of this copy; None: one of its own.
+        refuses changes (NotPrimary) until `begin_term`. `witness`: the proof of this copy; None for a separate one.
         `keeps_all`: a copy that cannot follow stays as it is, and is StorageUnavailable; else it is set aside, and
         fetched again.
 
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while the engine is
-        open. From then on nothing can be written (LockLost); close the engine. None: it closes itself.
+        open. From then on nothing can be written (LockLost); close the engine. If None, it closes itself.
 
         `scrub_ms`: how often all files are read from the disk and verified (see `maintenance.scrub`); 0: never.
 
         `ballast_bytes`: the size of the files to give up when the disk is full (see `disk.ballast`); 0: none.
 
-        `writers`: how many exactly-once writers each log knows; None: the usual limits.
+        `writers`: how many exactly-once writers each log knows; None for the usual limits.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
-        Raises StorageUnavailable: locked by another process, not writable, of a newer format.
+        Raises StorageUnavailable if it is locked by another process, not writable or of a newer format.
         """
         self.directory = Path(directory)
         self.waiting = waiting or SharedBytes(WAITING_BYTES_MAX)
@@ -745,7 +745,7 @@ class Engine(LogStore, Closing):
         return next((OpenFrames(log.meta, log.frames.segments) for log in logs), None)
 
     def _homed_frames(self, directory: Path) -> HomedFrames | None:
-        """Open the frames of a log, or of the journal, by directory; None: it is gone."""
+        """Open the frames of a log, or of the journal, by directory; None if it is gone."""
         journal = self.state.journal
         if directory == journal.directory:
             frames, meta = journal.frames, journal.meta

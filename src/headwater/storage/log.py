@@ -88,7 +88,7 @@ class StoredLog(LocalLog):
         writers: WriterLimits | None = None,
     ) -> None:
         """`decoded` caches decoded frames of all logs, `backlog` counts their unindexed bytes, `waiting` their waiting
-        appends (None: a budget of its own). With a home, the directory is a copy of the home's log.
+        appends (None for a separate budget). With a home, the directory is a copy of the home's log.
 
         Raises StorageCorrupted, StorageUnavailable, CopyOutlived.
         """

@@ -126,9 +126,9 @@ class Transport(asyncio.BufferedProtocol):
     def __init__(
         self, owner: Owner, attach: Attach, origin: Origin | None = None, fault: ConnectionFault | None = None
     ) -> None:
-        """`origin` is the client if another server forwarded its connection; None: the peer of the socket.
+        """`origin` is the client if another server forwarded its connection, None otherwise.
 
-        `fault`: with which the connection is closed as soon as it is open; None: it is served.
+        `fault`: the error to close the connection with once it is open; None to serve it.
         """
         self._origin, self.fault = origin, fault
         # Shared by all connections

@@ -152,7 +152,7 @@ class EventFilter:
 def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimits = DEFAULT_LIMITS) -> EventFilter:
     """Parse the filters of a source; a notification must pass them all. Takes a while for large ones.
 
-    Raises InvalidFilter: one is invalid, or there are more than allowed, or two transformations.
+    Raises InvalidFilter if one is invalid, or there are more than allowed, or two transformations.
     """
     if given and len(given) > limits.list_items_max:
         problem = f"{len(given)} filters given, at most {limits.list_items_max} are allowed"

@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 
 def _message(notification: Notification, wanted: Transformation | None) -> Message:
-    """The message with the wanted attributes; None: all of it."""
+    """The message with the wanted attributes; None for all of it."""
     values = _values(notification)
     if wanted is not None and wanted.is_compact:
         compact = [values.get(name) for name in wanted.attributes]

@@ -201,7 +201,7 @@ class Positions:
                 self._forget(key)
 
     def expires_at(self, remembered: Remembered) -> int | None:
-        """When a source expires, or has been without a link for too long, in ms since 1970; None: no set time."""
+        """When a source expires, or has been without a link for too long, in ms since 1970; None if never."""
         if self._abandoned_ms is None or remembered.left_at is None:
             return remembered.expires_at
         abandoned_at = remembered.left_at + self._abandoned_ms + self._down_ms - remembered.down_ms

@@ -189,7 +189,7 @@ _PERFORMATIVES: Final = Group("performative", [Open, Begin, Attach, Flow, Transf
 def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative, int]:
     """The performative that starts at `at` (its descriptor a ulong or a symbol), and where the payload begins.
 
-    Raises DecodeError: it is not a performative of the standard, a mandatory field is missing, a field has the wrong
+    Raises DecodeError if it is not a performative of the standard, a mandatory field is missing, a field has the wrong
     type (the message names both), the bytes are invalid or truncated.
     """
     try:

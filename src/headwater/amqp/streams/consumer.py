@@ -117,7 +117,7 @@ class ConsumerLink(LinkEnd):
 
     @property
     def upto(self) -> int | None:
-        """The last number to send; None: no end."""
+        """The last number to send; None for no end."""
         return self._filter.upto
 
     @property

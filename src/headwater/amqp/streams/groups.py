@@ -95,7 +95,7 @@ class _Member:
 class _Pending(NamedTuple):
     connection: Hashable
     until: float | None
-    """When it is refused; None: never."""
+    """When it is refused; None if never."""
     epoch: int | None
     raises_epoch: bool
     has_several: bool

@@ -79,7 +79,7 @@ class Server(Closing):
         return RemoteLog(self._transport, name)
 
     async def create(self, name: str, settings: LogSettings | None = None) -> RemoteLog:
-        """Create a log, or return the existing one if its settings equal these (None: the defaults).
+        """Create a log, or return the existing one if its settings equal these (None for the defaults).
 
         Raises InvalidLogName, InvalidSettings, LogExists.
         """

@@ -76,7 +76,7 @@ class RemoteLog:
     ) -> RemoteReading:
         """See EventLog. The events stream, in constant memory; the head is available at once.
 
-        `upto` is the last number to read, inclusive; None: up to the head.
+        `upto` is the last number to read, inclusive; None for the head.
         """
         asked = wire.ReadBody(wire.query_json(query), from_, after, backwards, limit, partition, upto)
         return RemoteReading(self._transport, PagedRead(self._routes, asked)).begin()

@@ -55,7 +55,7 @@ class Owed:
         self._piece = deque(pair for pair in self._piece if pair[1].id != subscription.id)
 
     async def next(self) -> tuple[Stored, Subscription] | None:
-        """The next state, and the subscription that it is for; None: no more are owed.
+        """The next state, and the subscription that it is for; None if no more are owed.
 
         Other tasks get turns during the search; states added meanwhile are owed too.
         """

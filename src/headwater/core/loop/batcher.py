@@ -62,7 +62,7 @@ class Joint(Protocol):
 
     @property
     def partition(self) -> int | None:
-        """The partition of all of them; None: the log chooses."""
+        """The partition of all of them; None if the log chooses."""
 
     @property
     def count(self) -> int:

@@ -191,7 +191,7 @@ class Share:
         self._reader = reader
 
     def belong(self, owner: Owner | None) -> None:
-        """Assign its bytes to that owner; None: the peer is not known (any more).
+        """Assign its bytes to that owner; None if the peer is not known (any more).
 
         A share that is closed and holds nothing has no owner any more.
         """

@@ -104,7 +104,7 @@ class Uncommon(DecodeError):
 def skip(buffer: bytes, at: int, end: int) -> int:
     """The position after the value that starts at `at`, at most `end`; creates nothing and does not check the content.
 
-    Raises DecodeError: no such constructor, endlessly nested described values, or it is truncated.
+    Raises DecodeError for an unknown constructor, endlessly nested described values or truncated data.
     """
     start, pending, described = at, 1, 0
     try:
@@ -282,7 +282,7 @@ def _check_depth(at: int, depth: int) -> None:
 def map_bounds(buffer: bytes, at: int) -> tuple[int, int, int]:
     """For the map whose constructor is at `at`: where its elements begin, how many there are, and where they end.
 
-    Raises DecodeError: it is not a map, or it has a key without a value. Bounds are not checked.
+    Raises DecodeError if it is not a map, or it has a key without a value. Bounds are not checked.
     """
     code = buffer[at]
     if code == 0xC1:

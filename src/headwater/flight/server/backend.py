@@ -40,7 +40,7 @@ class LogPlace(NamedTuple):
 
 
 class Span(NamedTuple):
-    """The checked bounds of a read: the events in (after, upto] of one partition (None: all)."""
+    """The checked bounds of a read: the events in (after, upto] of one partition (None for all)."""
 
     after: int
     upto: int

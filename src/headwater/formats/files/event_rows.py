@@ -18,7 +18,7 @@ _ROWS = 1000
 def parquet_events(source: IO[bytes]) -> Iterator[Event]:
     """The events of the rows, in order. The file must be seekable.
 
-    Raises InvalidInput: a column is missing or of another type, or the file is damaged.
+    Raises InvalidInput if a column is missing or of another type, or the file is damaged.
     """
     try:
         with open_parquet(source) as file:

@@ -162,7 +162,7 @@ class ConsumerWatch:
             self._bus.emit(type, **_of(follower), count=count, intervalMs=interval_ms)
 
     def _lag(self, follower: Follower, seen: _Seen) -> Lag | None:
-        """As `core.followers.lag_of`, with the event looked up before; None: the log cannot be read."""
+        """As `core.followers.lag_of`, with the event looked up before; None if the log cannot be read."""
         now_ms, log = self._wall_clock(), follower.log
         try:
             return lag_of(

@@ -93,7 +93,7 @@ class BulkCalls:
     async def user(self, name: str, seal: str, peer: str) -> User:
         """The user of that name in the current accounts.
 
-        Raises Unauthenticated: it no longer exists, or its password or tokens have changed since the login.
+        Raises Unauthenticated if it no longer exists, or its password or tokens have changed since the login.
         """
         self._check_fresh()
         user = self._guard.trusted(name, peer)

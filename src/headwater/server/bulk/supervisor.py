@@ -85,7 +85,7 @@ class Reservation:
         return f"[{self.address}]" if self.family == socket.AF_INET6 else self.address
 
     def listening(self, *, shares: bool = False) -> socket.socket:
-        """The socket on which clients wait, until it is handed over. Raises OSError: another process listens there.
+        """The socket on which clients wait, until it is handed over. Raises OSError if another process listens there.
 
         `shares`: that one shares the port, and some clients still reach it.
         """
@@ -110,7 +110,7 @@ class Reservation:
         return self._held.fileno() < 0
 
     def _bind_after_previous(self, port: int) -> None:
-        """Bind it without listening, so that no connection comes here. Raises OSError: another process keeps it."""
+        """Bind it without listening, so that no connection comes here. Raises OSError if another process keeps it."""
         deadline, is_told = time.monotonic() + PREVIOUS_S, False
         while True:
             try:

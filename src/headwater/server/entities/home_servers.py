@@ -32,7 +32,7 @@ class HomeServers(ReadOnly):
         *,
         standing: Callable[[], LeaseStanding | None] = lambda: None,
     ) -> None:
-        """`reports` asks the home, may block, and raises StorageUnavailable; None: the server shares no home.
+        """`reports` asks the home, may block, and raises StorageUnavailable; None if the server shares no home.
 
         `standing`: the last known holder of the lease; None before the home was asked.
         """

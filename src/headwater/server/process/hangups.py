@@ -33,7 +33,7 @@ class Hangups:
 
     @contextmanager
     def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
-        """A server runs on that loop with these certificates; None: it has no TLS, and nothing to load."""
+        """A server runs on that loop with these certificates; None if it has no TLS, and nothing to load."""
         self._loop, self._certificates = loop, certificates
         try:
             yield

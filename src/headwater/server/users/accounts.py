@@ -67,7 +67,7 @@ class AccessToken(NamedTuple):
     created_at: int
     """In ms since 1970."""
     expires_at: int | None = None
-    """In ms since 1970; None: never."""
+    """In ms since 1970; None if never."""
 
     def is_over(self, now_ms: int) -> bool:
         """Whether it has expired."""

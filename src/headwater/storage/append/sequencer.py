@@ -115,9 +115,9 @@ class Sequencer:
     ) -> None:
         """`publish` gets each new durable head, on the writer thread. `fatal` ends the process.
 
-        `waiting` is the budget for the waiting appends of all logs (None: a budget of its own).
+        `waiting` is the budget for the waiting appends of all logs (None for a separate budget).
 
-        `backlog` admits appends while the index keeps up (None: a backlog of its own).
+        `backlog` admits appends while the index keeps up (None for a separate backlog).
 
         It writes only in the current term of the frame log.
         """

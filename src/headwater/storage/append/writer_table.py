@@ -94,7 +94,7 @@ class WriterTable:
     def __init__(
         self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = (), limits: WriterLimits | None = None
     ) -> None:
-        """`upto`: the table is exact for the events up to that number. `limits` None: the defaults."""
+        """`upto`: the table is exact for the events up to that number. `limits` None for the defaults."""
         self._limits = limits
         self._durable = {state.writer: _Known(state, at) for state, at in known}
         self._applied = dict(self._durable)

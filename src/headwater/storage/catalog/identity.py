@@ -73,7 +73,7 @@ def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
     """The META of a log directory, agreed by both copies, and a message about it. Writes nothing.
 
     If META.json is damaged, or was not written after the state was, the journal counts.
-    Raises StorageCorrupted: they disagree, or there is no copy; StorageUnavailable (a newer format).
+    Raises StorageCorrupted if they disagree, or there is no copy; StorageUnavailable (a newer format).
     """
     identity = known_identity(state, directory)
     try:
@@ -115,7 +115,7 @@ def accept_identity(state: StateStore, directory: Path) -> Meta:
 
 
 def meta_of(state: StateStore, directory: Path) -> Meta:
-    """The META of a log directory from the state alone. Raises StorageCorrupted: it has none."""
+    """The META of a log directory from the state alone. Raises StorageCorrupted if it has none."""
     identity = known_identity(state, directory)
     if identity is None:
         raise StorageCorrupted(str(directory), "it is unknown to the state", "use a newer headwater")

@@ -67,8 +67,8 @@ class ServedIdentity:
     def __init__(self, directory: Path, identity: str) -> None:
         """Log once if the directory has moved, and store its location.
 
-        Raises InUse: another process on this machine serves the same identity, which is not known to have been served
-        here before. Raises StorageUnavailable: a newer headwater wrote the file; OSError: the directory cannot be
+        Raises InUse if another process on this machine serves the same identity, which is not known to have been served
+        here before. Raises StorageUnavailable if a newer headwater wrote the file; OSError: the directory cannot be
         read.
         """
         found, known = location_of(directory, identity), _known(directory)

@@ -226,7 +226,7 @@ class OwnedDisk(Disk):
         self._disk.write(fd, buffers, offset)
 
     def sync(self, fd: int) -> None:
-        """See Disk. Raises LockLostMeanwhile: the write is durable, but may not be kept."""
+        """See Disk. Raises LockLostMeanwhile if the write is durable, but may not be kept."""
         self._disk.sync(fd)
         self._lock.check_written()
 

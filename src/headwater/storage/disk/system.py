@@ -121,7 +121,7 @@ class Disk:
         os.rename(source, target)
 
     def link(self, source: Path, target: Path) -> None:
-        """Add a hard link to a file. Raises OSError: there is no such file, or links are not supported."""
+        """Add a hard link to a file. Raises OSError if there is no such file, or links are not supported."""
         os.link(source, target)
 
     def free_bytes(self, directory: Path) -> int:

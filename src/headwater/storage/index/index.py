@@ -38,7 +38,7 @@ class Index:
     ) -> None:
         """`files` cover everything from the first known event up to `head`.
 
-        `backlog` counts the bytes in memory (None: a backlog of its own).
+        `backlog` counts the bytes in memory (None for a separate backlog).
         """
         self.backlog = Backlog().share("") if backlog is None else backlog
         self.ids = IdTable()

@@ -37,7 +37,7 @@ class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
     gaps: tuple[tuple[int, int], ...] = ()
     """Ranges of numbers that may be missing."""
     ends_at: int | None = None
-    """The last number that must exist; None: the file is the newest of a log that is not open."""
+    """The last number that must exist; None if the file is the newest of a log that is not open."""
     durable: int = 0
     """For such a file: the highest number certain to be durable. A bad frame above it is a torn tail."""
     before: tuple[int, int] = (0, 0)

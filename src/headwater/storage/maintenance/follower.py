@@ -76,7 +76,7 @@ class Follower:
         """The end of each copy, by key."""
         self.asked_at: float | None = None
         """When the home was last asked for the content that all copies have by now (by `boot_time_s`), except `stuck`
-        logs; None: they lack something."""
+        logs; None if they lack something."""
         self.compared = NO_HISTORY
         """The history of the home in the last comparison of all copies in which none was ahead."""
         self.seen = Term(0, 0)
@@ -84,7 +84,7 @@ class Follower:
         self.ahead = ""
         """How the copies were ahead of the home at the last query; empty if they were not."""
         self.failure: str | None = None
-        """Why the last attempt to follow failed; None: it succeeded."""
+        """Why the last attempt to follow failed; None if it succeeded."""
         self.stuck: dict[str, Stuck] = {}
         """Logs that cannot be followed, by name: damaged here or at the home, or with an index that falls behind."""
         self.behind: dict[str, int] = {}

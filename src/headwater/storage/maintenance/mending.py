@@ -43,7 +43,7 @@ class Mending:
         disk: Disk,
         room: Room,
     ) -> None:
-        """`opened` opens a log, or the journal, by directory and returns its frames; None: it is gone.
+        """`opened` opens a log, or the journal, by directory and returns its frames; None if it is gone.
 
         While `staying_open` is held, no log is opened or closed.
         """

@@ -226,7 +226,7 @@ def _unused_segments(log: StoredLog) -> list[Segment]:
 
 
 def _keep_history(log: StoredLog, upto: int) -> None:
-    """Keep the postings of dropped events, which cannot be rebuilt later. Raises StorageCorrupted: one is damaged."""
+    """Keep the postings of dropped events, which cannot be rebuilt later. Raises StorageCorrupted if one is damaged."""
     history = log.directory / HISTORY
     for file in log.index.files:
         if file.first <= upto and file.path.parent != history:

@@ -168,7 +168,7 @@ def _check_frames(
 ) -> None:
     """Check the segments and their derived files. Raises StorageCorrupted if their directory is missing.
 
-    Raises WrittenByNewer: the rest is not checked, because this version could mistake it for damage.
+    Raises WrittenByNewer if the rest is not checked, because this version could mistake it for damage.
     """
     require_directory(directory / FRAMES)
     paths = segment_paths(directory / FRAMES)

@@ -63,7 +63,7 @@ _FILE = CheckedFile(MANIFEST, BackupManifest, newest=MANIFEST_FORMAT, checked_fr
 
 
 def read_manifest(directory: Path) -> BackupManifest:
-    """The manifest of a backup. Raises StorageUnavailable: it is missing or incomplete."""
+    """The manifest of a backup. Raises StorageUnavailable if it is missing or incomplete."""
     try:
         return _FILE.read(directory)
     except (OSError, StorageCorrupted) as error:

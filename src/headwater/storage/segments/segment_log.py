@@ -60,7 +60,7 @@ class SegmentLog(FrameLog):
                  term: Term, disk: Disk, room: Room, segment_bytes: int | None = None) -> None:  # fmt: skip
         """Take over recovered segments (see `recovery`). `floor`: numbers up to it were issued before.
 
-        `segment_bytes`: the size of each new segment; None: they grow with the log.
+        `segment_bytes`: the size of each new segment; None if they grow with the log.
         """
         self._directory, self._log_id, self._disk, self._room = directory, log_id, disk, room
         self.term = term

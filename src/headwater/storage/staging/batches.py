@@ -91,7 +91,7 @@ class Staging:
         disk: Disk | None = None,
         held: SharedBytes | None = None,
     ) -> None:
-        """`held`: the budget for rows gathered in memory (None: one for the process).
+        """`held`: the budget for rows gathered in memory (None for the one of the process).
 
         Rows are checked against the settings on arrival; a commit checks them again.
         """

@@ -42,7 +42,7 @@ class StagedAtHome:
 
     @staticmethod
     def of(log: LocalLog, directory: Path) -> StagedAtHome | None:
-        """The batches of a log at its home; None: it has no home."""
+        """The batches of a log at its home; None if it has no home."""
         frames = getattr(log, "frames", None)
         return StagedAtHome(frames.home, log.name, frames.key, directory) if isinstance(frames, ReplicatedLog) else None
 

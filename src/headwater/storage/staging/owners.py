@@ -31,7 +31,7 @@ class _Owner(msgspec.Struct):
 
 
 def owner_of(log_directory: Path, writer: str) -> str | None:
-    """The owner of the name; None: it has none. Raises StorageCorrupted."""
+    """The owner of the name; None if it has none. Raises StorageCorrupted."""
     found = _read(_path(log_directory, writer))
     return None if found is None else found.user
 

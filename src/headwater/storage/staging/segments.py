@@ -184,7 +184,7 @@ class SegmentsPart:
 
 
 def read_table(directory: Path, stage: str) -> Table:
-    """Raises FileNotFoundError: the part has no table; StorageCorrupted, StorageUnavailable (a newer format)."""
+    """Raises FileNotFoundError if the part has no table; StorageCorrupted, StorageUnavailable (a newer format)."""
     return _table_file(stage).read(directory)
 
 

@@ -94,7 +94,7 @@ def refuse_missing(directory: Path) -> None:
 
 
 def lock_directory(directory: Path) -> HeldLock:
-    """Lock a data directory for this process; the caller closes the lock. Raises StorageUnavailable: another process
+    """Lock a data directory for this process; the caller closes the lock. Raises StorageUnavailable if another process
     has it, or the folder belongs to other programs.
 
     Until that is checked, no file is created and no mode is changed.

@@ -129,7 +129,7 @@ class Journal:
         """Open it. `confirmed`: the number of a change known to be durable; `clock` gives ms since 1970 UTC.
 
         With a home, which must have the journal, it is a copy and catches up with the home.
-        Raises StorageCorrupted: it cannot be read, or lacks confirmed changes. Raises StorageUnavailable.
+        Raises StorageCorrupted if it cannot be read, or lacks confirmed changes. Raises StorageUnavailable.
         """
         meta = read_meta(directory)
         for each in (directory, *directory.rglob("*")):
@@ -391,7 +391,7 @@ def make_journal(
 def read_journal(directory: Path, after: int) -> Iterator[Written]:
     """The records above that number in a journal that another process may be writing.
 
-    Raises StorageCorrupted: they are damaged, or the journal begins after them. Raises StorageUnavailable.
+    Raises StorageCorrupted if they are damaged, or the journal begins after them. Raises StorageUnavailable.
     """
     meta = read_meta(directory)
     if meta.first_retained > after + 1:

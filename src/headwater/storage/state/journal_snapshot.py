@@ -134,7 +134,7 @@ def digest_of(journal: Journal, first: int, end: int, entries: int) -> int:
 def replay(image: SqliteState, written: Iterable[Written]) -> int:
     """Apply records to the image of a state; returns their number.
 
-    A snapshot among them has the expected digest of the image. Raises StorageCorrupted: it differs.
+    A snapshot among them has the expected digest of the image. Raises StorageCorrupted if it differs.
     """
     pending: dict[tuple[str, str], Entry] = {}
     had_users, last, count = image.had_users(), image.serial, 0

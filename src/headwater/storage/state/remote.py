@@ -136,7 +136,7 @@ class RemoteState(StateStore):
     """A StateStore that a server of the same data directory has open."""
 
     def __init__(self, directory: Path) -> None:
-        """Raises StorageUnavailable: there is no such server, or it does not answer."""
+        """Raises StorageUnavailable if there is no such server, or it does not answer."""
         self._path = directory / SOCKET
         self.had_users()
 

@@ -80,7 +80,7 @@ class IssuerKeys:
         return self._keys.get(kid)
 
     async def refresh(self) -> None:
-        """Fetch the keys, unless they were fetched just now. Raises IssuerUnavailable: nothing newer can be known."""
+        """Fetch the keys, unless they were fetched just now. Raises IssuerUnavailable if nothing newer can be known."""
         task = self._begin()
         if task is not None:
             await asyncio.shield(task)  # a caller that leaves must not end the fetch of the others
@@ -117,7 +117,7 @@ class IssuerKeys:
 
 
 def keys_of(document: bytes) -> dict[str | None, IssuerKey]:
-    """The keys of a JWKS by name, without those that cannot sign. Raises ValueError: none is left."""
+    """The keys of a JWKS by name, without those that cannot sign. Raises ValueError if none is left."""
     listed = _decoded(document).get("keys")
     found = {}
     for each in (listed if isinstance(listed, list) else [])[:KEYS_MAX]:

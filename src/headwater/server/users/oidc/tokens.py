@@ -63,7 +63,7 @@ class TokenLogins:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """Raises InvalidConfiguration: there is no audience, or the extra is not installed."""
+        """Raises InvalidConfiguration if there is no audience, or the extra is not installed."""
         check_settings(settings)
         self.keys = keys or IssuerKeys(settings)
         self._settings, self._clock, self._wall_clock = settings, clock, wall_clock
@@ -199,7 +199,7 @@ def claim(claims: Mapping[str, Any], name: str) -> object:
 
 
 def check_settings(settings: Oidc) -> None:
-    """Raises InvalidConfiguration: logins by tokens lack a setting."""
+    """Raises InvalidConfiguration if logins by tokens lack a setting."""
     if settings.audience is None:
         problem = "missing; required with oidc.issuer: the value of aud in tokens for this server"
         raise InvalidConfiguration(problem, "oidc.audience")
