@@ -157,7 +157,7 @@ class Client(Closing):
         raise TimeoutError("the management node did not answer in time")
 
     def close(self) -> None:
-        """Close the connection properly, if the peer is still there."""
+        """Close the connection properly, if the peer is still connected."""
         try:
             if not self.engine.is_over:
                 self.engine.close()

@@ -1,4 +1,4 @@
-"""How commands of `headwater home` reach the database: as a server does, or as somebody who may change its tables."""
+"""How commands of `headwater home` reach the database: like a server, or as a role that may change its tables."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def opened_home(address: str) -> Iterator[PostgresHome]:
 
 @contextmanager
 def connected_owner(address: str, remedy: str = "connect as the owner of its tables") -> Iterator[Connection]:
-    """As somebody who may change the tables; `remedy`: what to do where they may not."""
+    """Connect as a role that may change the tables; `remedy`: what to do if it may not."""
     from ..homes.postgres.connections import PINNED, load_driver
     from ..homes.postgres.statements import described
 

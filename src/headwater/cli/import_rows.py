@@ -45,7 +45,7 @@ class Quarantine:
     """
 
     def __init__(self, file: IO[bytes] | None, ahead: int) -> None:
-        """`ahead`: so many rows may be under way."""
+        """`ahead`: the most rows in progress."""
         self._file = file
         self._recent: deque[str] = deque(maxlen=ahead)
         self._count = 0

@@ -146,7 +146,7 @@ def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
 
 
 class NotificationListener:
-    """The attributes of each notification, one after the other, for ever. Raises ListenerRefused, ServerUnreachable."""
+    """The attributes of each notification, one by one, without end. Raises ListenerRefused, ServerUnreachable."""
 
     def __init__(self, url: str, selector: str | None, tls: ssl.SSLContext | None, retry_s: float) -> None:
         """The first connection is tried for `retry_s`; one that was lost until it is there again, unless that is 0."""

@@ -77,7 +77,7 @@ def create_table(connection: Any, table: str = TABLE) -> None:
 
 
 def add_xfer_event(transaction: Any, type: str, data: object, table: str = TABLE) -> str:
-    """Add an event to the transaction: it happens if that commits. Returns the event's id.
+    """Add an event to the transaction: it is appended if that commits. Returns the event's id.
 
     `transaction` is a connection or cursor of sqlite3, of psycopg (2 or 3), or of PyMySQL, with an open transaction, or
     one that the statement opens. `type` is a FutoIn event type (1 to 16 capitals or underscores), `data` anything that

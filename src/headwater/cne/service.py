@@ -253,7 +253,7 @@ class Service:
         return found
 
     async def _take_landed(self) -> None:
-        """Apply changes that took effect although the caller was told that the outcome is unknown."""
+        """Apply changes that took effect after their caller got an unknown outcome."""
         while True:
             await asyncio.sleep(LANDED_S)
             try:

@@ -211,7 +211,7 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
-    """The counted bytes of an event that `check_append` certainly accepts; None if only it can tell. Faster by far."""
+    """The counted bytes of an event that `check_append` certainly accepts; None if only that can decide. Faster."""
     type, data, tags, id, source, attributes, group_key, envelope, encoding = event
     if (
         type.__class__ is not str

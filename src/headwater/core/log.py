@@ -100,7 +100,7 @@ class AppendResult(NamedTuple):
     first: int
     last: int
     was_stored: bool = False
-    """True if a retry was recognised: these very events had been appended before, or the mark was not ahead of its
+    """True if a retry was recognised: these events had been appended before, or the mark was not ahead of its
     writer's. Then the numbers are those of the writer's newest batch so far, or 0 for an older batch."""
 
 
@@ -145,7 +145,7 @@ class LogInfo:
     events: int
     """How many events are retained."""
     bytes: int
-    """What its events take on its storage: the used part of its files."""
+    """Bytes used by its events: the used part of its files."""
     created_at: int
     """ms since 1970 UTC."""
     partition_events: tuple[int, ...] = ()

@@ -20,7 +20,7 @@ BATCH_MAX = 2**63 - 1
 
 
 class Mark(NamedTuple):
-    """What an append of an exactly-once writer carries."""
+    """The mark of an append by an exactly-once writer."""
 
     writer: str
     """1 to 256 printable characters, unique in the log."""

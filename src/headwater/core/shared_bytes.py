@@ -49,7 +49,7 @@ def refusal_of(size: int, largest: int, free: int, what: str) -> EventLogError:
 
 
 class SharedBytes:
-    """The budget. Safe to use from any thread."""
+    """A shared budget of bytes. Thread-safe."""
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max

@@ -78,4 +78,4 @@ class LogStore(Protocol):
         """Consumers, users, subscriptions and other state that front ends must remember."""
 
     def close(self) -> None:
-        """Close every log in order: acknowledged appends are on disk, all others are refused with Closed."""
+        """Close all logs gracefully: acknowledged appends are on disk, all others are refused with Closed."""

@@ -230,7 +230,7 @@ def envelopes(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_fo
 def previews(
     data_bytes_max: int, events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool
 ) -> list[EnvelopeOut]:
-    """As `envelopes`, with at most so many bytes of each event's data (`formats.previewing`), and the data sizes."""
+    """As `envelopes`, with at most that many bytes of each event's data (`formats.previewing`), and the data sizes."""
     return [_preview(data_bytes_max, event, has_partitions, in_seed_form) for event in events]
 
 

@@ -28,7 +28,7 @@ def decide(
     attributes: Mapping[str, str] = NO_ATTRIBUTES,
     retries: Retries = RETRIES,
 ) -> Decided[E]:
-    """Read what the decision needs, ask its rule, and append the resulting events unless new ones came in between.
+    """Read what the decision needs, call its rule, and append the resulting events unless new ones came in between.
 
     If new events came, `decide` reads them and asks the rule again. The rule gets copies of the states that handlers
     change (`Projection.made_by`).

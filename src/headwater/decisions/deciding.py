@@ -141,7 +141,7 @@ class Retries:
     """
 
     attempts: int | None = None
-    """The maximum number of times the rule is asked."""
+    """The maximum number of calls of the rule."""
     pause_s: float = 0.002
     """The longest first pause. Each pause is drawn at random, from 0 on."""
     pause_s_max: float = 0.1
@@ -149,7 +149,7 @@ class Retries:
     """How long to retry after the first lost race."""
 
     def are_over(self, attempts: int, since_s: float) -> bool:
-        """Whether to give up after so many attempts, so long after the first lost race."""
+        """Whether to give up after this many attempts, this long after the first lost race."""
         if self.attempts is not None and attempts >= self.attempts:
             return True
         patience_s = self.patience_s

@@ -145,7 +145,7 @@ class Projection(Knowledge[S]):
         return made
 
     def with_snapshots(self, store: SnapshotStore, state: Any, *, version: str, every: int = EVERY) -> Projection[S]:
-        """Keep a snapshot after so many events; later decisions resume from it. It gets a read of its own.
+        """Store a snapshot after this many events; later decisions resume from it. It gets a separate read.
 
         `state` is the type of the state, which msgspec must be able to encode: `frozenset[str]`. `version` is that of
         the handlers: change it whenever they change, or old states are taken for new ones. Raises InvalidDefinition for

@@ -55,7 +55,7 @@ class MemorySnapshots(SnapshotStore):
 
 
 class DirectorySnapshots(SnapshotStore):
-    """A file for each, in a directory created on first use. Safe for any thread and process."""
+    """Stores each snapshot in a file, in a directory created on first use. Safe for threads and processes."""
 
     def __init__(self, directory: Path | str) -> None:
         """Raises InvalidInput for a directory with other files."""

@@ -97,7 +97,7 @@ class Race:
 
 
 def races(*decisions: Decision[Any], given: Sequence[object] = (), key: str = "") -> Iterator[Race]:
-    """Every interleaving of the steps of these decisions, each on a log of its own.
+    """Every interleaving of the steps of these decisions, each on a separate log.
 
     With a `key` all of them have that idempotency key: they are the same command, received more than once. Pauses and
     snapshots are left out. Raises ValueError for more than 100,000 interleavings; two decisions have a dozen or two.

@@ -107,7 +107,7 @@ def _engine(directory: Path) -> _SharedEngine:
 
 
 class HeadwaterFactory(DCBInfrastructureFactory[TrackingRecorder]):
-    """Makes recorders of the one log that the environment names (`opening`); `close` ends them all."""
+    """Creates recorders for the log that the environment names (`opening`). `close` closes all of them."""
 
     def __init__(self, env: Environment | EnvType | None) -> None:
         """Raises InfrastructureFactoryError, and OperationalError if the log cannot be opened."""

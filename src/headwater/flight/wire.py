@@ -91,9 +91,9 @@ class Ticket(Asked, frozen=True):
 
     log: str
     after: Number | None = None
-    """None: from the first retained event on."""
+    """None to start with the first retained event."""
     upto: Number | None = None
-    """None: up to the head at the time of the call."""
+    """None for the head at the time of the call."""
     partition: Partition | None = None
     query: QueryJson | QueryText | None = None
     """None: every event. For the text form see `formats.querytext`: "type=OrderPlaced tag=order:17"."""

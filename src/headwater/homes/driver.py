@@ -195,7 +195,7 @@ class Driver:
             return self._goes_on()
 
     def _goes_on(self) -> bool:
-        """Whether the lease that `wait_for_turn` returned still goes on."""
+        """Whether the lease that `wait_for_turn` returned is still held."""
         return self._turn is not None and self._turn.term == self._begun
 
     def lost(self, error: Exception) -> None:

@@ -266,7 +266,7 @@ class ServerRun:
         self._readers = Readers()
         self._store: LogStore | None = None
         self._reading: list[FrontEnd] = []
-        """The front ends that served reads before this server became the primary: their streams go on."""
+        """The front ends that served reads before this server became the primary: their streams continue."""
         self._reading_amqp: ReplicaAmqp | None = None
         """The AMQP port for reading, on a server that shares a home."""
         self._replica_troubles: Callable[[], list[str]] = list

@@ -361,13 +361,13 @@ class Engine(LogStore, Closing):
             self._is_to_tend_anew = True
 
     def _refuse_moved_home(self) -> None:
-        """Raises HomeMoved, unless a person accepted the home as it is and its logs are about to be renewed."""
+        """Raises HomeMoved, unless an operator accepted the home and its logs are about to be renewed."""
         assert self._homed is not None
         if losses_to_heed(self.state, self._homed.home) is None:
             refuse_moved(self.state, self._homed.home)
 
     def _renew_after_loss(self) -> None:
-        """Make all logs new incarnations if a person accepted that the home lost data."""
+        """Give all logs new incarnations if an operator accepted that the home lost data."""
         assert self._homed is not None
         if (losses := losses_to_heed(self.state, self._homed.home)) is not None:
             heads = {name: self._end_of(name, entry) for name, entry in known_logs(self.state).items()}
@@ -691,7 +691,7 @@ class Engine(LogStore, Closing):
             raise core.NotPrimary(name)
 
     def _listen(self, threads: Threads) -> StateSocket | None:
-        """The socket for commands of other processes; without it they are refused and the rest goes on."""
+        """The socket for commands of other processes; without it they are refused and everything else continues."""
         try:
             return StateSocket(self.state, self.directory, threads)
         except OSError as error:

@@ -363,7 +363,7 @@ class MemoryLog(LocalLog):
         self._forget()
 
     def _forget(self) -> None:
-        """Drop the history of trimmed events for good, if the log keeps none."""
+        """Permanently drop the history of trimmed events, if the log keeps none."""
         if not self.settings.keeps_history:
             self._known_from = self._first_retained
 

@@ -47,7 +47,7 @@ class AmqpStatistics:
     """Received messages that are now events of a log, and were not recognized as duplicates."""
     messages_sent: int = 0
     messages_sent_again: int = 0
-    """Sent messages that their receiver had given back before."""
+    """Redelivered messages, which their receiver had returned before."""
     notifications_skipped: int = 0
     """Because a filter failed on one, or it has no encoding: a server error; the server's log has details."""
 

@@ -447,7 +447,7 @@ class Transport(asyncio.BufferedProtocol):
         self._pause(_Pause.STOPPING)
 
     def spawn(self, work: Any) -> None:
-        """Run a coroutine that ends with the connection at the latest."""
+        """Run a coroutine that is cancelled when the connection ends."""
         task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -722,7 +722,7 @@ class Transport(asyncio.BufferedProtocol):
         self._closing_at = self._closing_at or self._loop.time() + CLOSE_S
 
     def _linger(self) -> None:
-        """Hand the connection over, unless it holds so much that it must still be counted."""
+        """Hand the connection over, unless it holds so many bytes that they must still be counted."""
         if self._transport.is_closing() or self._transport.get_write_buffer_size() > FREE_BYTES:
             self._hang_up()
         else:

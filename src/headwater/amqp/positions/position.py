@@ -16,7 +16,7 @@ from itertools import islice
 OPEN_MAX = 65_536
 OPEN_BYTES, RETURNED_BYTES = 96, 288
 AT_ONCE = 2
-"""How many times an event that is given back is sent again at once."""
+"""How often a returned event is resent without delay."""
 PAUSE_S = 0.01
 """The first pause after that; it doubles each time, up to `PAUSE_S_MAX`."""
 PAUSE_S_MAX = 10.0
@@ -43,7 +43,7 @@ class Position:
         self._pausing: list[tuple[float, int]] = []
         """The others: a heap of when each may be sent, and its number."""
         self._returns: dict[int, int] = {}
-        """By number of each delivery that was given back: how often."""
+        """The number of returns by number of the delivery."""
 
     @property
     def after(self) -> int:
@@ -57,7 +57,7 @@ class Position:
 
     @property
     def held_bytes(self) -> int:
-        """Its memory use. Measured; events that were given back take more."""
+        """Its memory use. Measured; returned events take more."""
         return OPEN_BYTES * len(self._order) + RETURNED_BYTES * len(self._returns)
 
     @property
@@ -142,5 +142,5 @@ class Position:
 
 
 def _pause_s(returns: int) -> float:
-    """The pause of an event that was given back `returns` times."""
+    """The pause before an event that was returned `returns` times is resent."""
     return min(PAUSE_S * 2.0 ** min(returns - AT_ONCE - 1, 32), PAUSE_S_MAX)

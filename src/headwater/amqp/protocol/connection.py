@@ -164,7 +164,7 @@ class Connection(Negotiation):
         self._heard_at = now
 
     def next_tick(self) -> float | None:
-        """When to call `tick` at the latest; None if never."""
+        """The deadline for the next call of `tick`; None if there is none."""
         times = []
         if self._remote_idle_s is not None:
             times.append(self._sent_at + self._remote_idle_s / 2)

@@ -72,7 +72,7 @@ class ConsumerLink(LinkEnd):
         self._filter, self.partition, self.position = source_filter, partition, position
         self.group, self.epoch = group, epoch
         self.sent_again = 0
-        """Messages that the receiver gave back and that were sent again."""
+        """Messages that the receiver returned and that were resent."""
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
         self._associated: Sequence[int] | None = range(node.partitions) if partition is None else None
@@ -94,7 +94,7 @@ class ConsumerLink(LinkEnd):
         self._covered = 0
         """Memory reserved for what the position remembers."""
         self._pause: TimerHandle | None = None
-        """The timer of the next event that is delayed because it was given back often."""
+        """The timer of the next event that is delayed after several returns."""
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
 
@@ -286,7 +286,7 @@ class ConsumerLink(LinkEnd):
         return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._sizer.size)
 
     def _send_again(self, room: int, until: float) -> int:
-        """Send events that the receiver gave back first, as time allows; returns how many were sent."""
+        """Resend returned events first, as time allows. Returns how many were sent."""
         sent, now = 0, self._node.now()
         while (
             sent < room

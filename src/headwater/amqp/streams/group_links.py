@@ -104,7 +104,7 @@ class GroupLink(LinkEnd):
 
     @property
     def sent_again(self) -> int:
-        """Messages that the receiver gave back and that were sent again."""
+        """Messages that the receiver returned and that were resent."""
         return self._sent_again + sum(part.sent_again for part in self.parts)
 
     # Partitions

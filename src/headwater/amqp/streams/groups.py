@@ -89,7 +89,7 @@ class _Member:
     holds_epoch: bool
     """Whether the link set the epoch that is recorded."""
     drained_by: float | None = None
-    """When it is closed at the latest; None if it was not asked to leave."""
+    """The deadline to close it; None if it was not asked to leave."""
 
 
 class _Pending(NamedTuple):
@@ -315,7 +315,7 @@ class Group:
         return RecordEpoch(self.name, partition, epoch)
 
     def _dismiss(self, link: Link) -> Iterator[Action]:
-        """Close a link that was asked to leave: properly, but with a condition that tells its consumer what to do."""
+        """Close a link that was asked to leave: properly, but with a condition that shows its consumer what to do."""
         member = self._members.pop(link)
         self.owners[member.partition] = None
         problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"

@@ -42,7 +42,7 @@ class RemoteLog:
         *,
         partition: int | None = None,
     ) -> AppendResult:
-        """See EventLog. While the server is away or overloaded, the append is repeated, with the same ids.
+        """See EventLog. While the server is unreachable or overloaded, the append is repeated, with the same ids.
 
         Raises ServerUnreachable if it was never sent. Raises OutcomeUnknown if it ends with neither an acknowledgement
         nor a refusal by the server (no answer, a proxy's answer, a 500), or with a refusal that does not cover an

@@ -91,7 +91,7 @@ class Follower:
         self._checked: PagedRead | None = None
         self._heartbeat_s = max(HEARTBEAT_S_MIN, min(HEARTBEAT_S, timeout_s / HEARTBEATS))
         self.silence_s = max(timeout_s, HEARTBEATS * self._heartbeat_s)
-        """Give up a stream after so many seconds without a sign of life."""
+        """Give up a stream after this many seconds without data."""
         self.has_spoken = self.has_moved = self.is_alive = False
         """Whether the stream delivered anything complete; whether its last piece had a number, of an event or
         heartbeat; whether it was a sign of life: a number, or unfinished data. Comments do not count, proxies send them

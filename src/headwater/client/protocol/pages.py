@@ -150,7 +150,7 @@ class PagedRead:
         return not self._was_refuted
 
     def _beyond(self) -> int | None:
-        """The number after which the read goes on, in its direction; None before the first event."""
+        """The number after which the read continues, in its direction; None before the first event."""
         asked = self._asked
         if asked.from_ is None:
             return asked.after

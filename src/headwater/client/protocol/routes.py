@@ -181,7 +181,7 @@ def delete(name: str, incarnation: str | None) -> Request[None]:
 
 
 def dropping(at_most: int) -> str:
-    """The query that lets a request drop at most so many events; without one it may drop none."""
+    """The query parameter for the most events that a request may drop; without it none may be dropped."""
     return f"?drops_at_most={at_most}" if at_most else ""
 
 

@@ -95,7 +95,7 @@ class Targets(Endpoints[Target[C]]):
     def forwarded_by(self, target: Target[C], answer: Answer) -> None:
         """A replica passed this answer on from the primary that it names: that is asked from now on.
 
-        Not if it failed since it last answered, or may not be followed: the replica goes on forwarding.
+        Not if it failed since it last answered, or may not be followed: the replica continues to forward.
         """
         if (name := answer.fields.get(b"headwater-primary")) is None:
             return

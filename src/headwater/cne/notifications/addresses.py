@@ -99,7 +99,7 @@ def _with_data(text: str) -> Address:
 def tags_of(address: Address, own: Place) -> tuple[tuple[str, str], ...]:
     """The tags to find an event at that address by: cluster, site, node, instance and resource.
 
-    A single place segment is the node; of several, the first is the cluster. `nodes_of` tells which may be the node.
+    A single place segment is the node; of several, the first is the cluster. `nodes_of` returns which may be the node.
     The site is between cluster and node, the instance after the node.
     """
     place = address.place

@@ -18,7 +18,7 @@ from ...formats.budget import values
 from ...formats.jsontext import MalformedJson
 
 VALUES_MAX = 16_384
-"""The most values of one document: so many are read in about 10 ms."""
+"""The most values of one document, which take about 10 ms to read."""
 DEPTH_MAX = 32
 """The deepest nesting of a value: outside input must not exhaust the stack."""
 

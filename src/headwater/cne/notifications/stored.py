@@ -76,7 +76,7 @@ def event_of(
 ) -> Event:
     """The event to append for a notification, whose id must be the one it is delivered under.
 
-    `address` is the publisher's resource address; `is_stamped` tells that the time is ours. The log checks its limits
+    `address` is the publisher's resource address; `is_stamped`: this server set the time. The log checks its limits
     on append.
     """
     attributes = {name: canonical(value) for name, value in notification.extensions.items() if name not in _OURS}

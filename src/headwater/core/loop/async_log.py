@@ -38,7 +38,7 @@ class AsyncLog:
         self._advance: asyncio.Future[None] = self._loop.create_future()
         self._is_awaited = False
         """Whether some task may hold `_advance`. Set before `_advance` is returned, so before its holder looks at the
-        head; cleared before the loop is woken. So for every holder, either the flag is set or a wake is under way."""
+        head; cleared before the loop is woken. So for every holder, either the flag is set or a wake-up is pending."""
         self.batcher = AppendBatcher(log, traffic=self.traffic)
         """For callers with something short to do after an append, which need no future."""
         self._acknowledgements: list[Acknowledgement] = []

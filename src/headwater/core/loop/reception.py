@@ -26,7 +26,7 @@ class Welcome(NamedTuple):
 
 
 class Reception:
-    """A factory of protocols, as in asyncio, that also tells the server's event loop its connection limits.
+    """A factory of protocols, as in asyncio, that also gives the server's event loop its connection limits.
 
     By default it accepts all connections.
     """

@@ -83,7 +83,7 @@ class Tally:
         self._add_types(other.types.items())
 
     def shown(self, most: int) -> tuple[dict[str, int], int]:
-        """The counts of so many types, largest first, and the number of events of other types."""
+        """The largest counts by type, in descending order, and the number of events of all other types."""
         shown = dict(sorted(self.types.items(), key=lambda each: (-each[1], each[0]))[:most])
         return shown, self.events - sum(shown.values())
 

@@ -67,9 +67,9 @@ class Calls:
     ) -> T:
         """The call's answer; retries while the server is unreachable, if that is safe, or wants a new login.
 
-        With several addresses, give `log` if the call itself does not tell the server which log is meant: a server is
+        With several addresses, give `log` if the call itself does not name the log: a server is
         then checked first to have that log, and all of it. If all of them have another log, the call is made anyway,
-        unless it `has_positions` of the old one. `is_untouched` tells whether a refused call has changed nothing.
+        unless it `has_positions` of the old one. `is_untouched` returns whether a refused call has changed nothing.
 
         Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
         """

@@ -22,7 +22,7 @@ from .address import BulkAddress
 T = TypeVar("T")
 
 KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
-"""Ping a server that is silent for so long; gRPC servers punish pings more often than every 300 s."""
+"""Ping a server that is silent for this long; gRPC servers punish pings more often than every 300 s."""
 CONNECTS_WITHIN_MS = 10_000
 """How long a server may take to accept a connection: gRPC derives it from its minimum pause between attempts.
 

@@ -36,7 +36,7 @@ class Endpoint:
             self.problem, self.rests_until, self.rest_s = None, 0.0, PAUSE_S_MIN
 
     def failed(self, problem: str, now: float) -> None:
-        """The address has failed. Failures while it rests belong to requests already under way, and count as one."""
+        """The address has failed. Failures while it rests belong to requests already in progress, and count as one."""
         self.failures += 1
         self.problem = problem
         if now >= self.rests_until:

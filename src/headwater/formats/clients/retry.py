@@ -14,7 +14,7 @@ PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
 PASSING = (Overloaded, TooManyLogins, IssuerUnavailable, Closed, StorageUnavailable)
 """Answers of a server that may change in a moment: it is overloaded or stopping."""
 WAITING_S = 1.0
-"""After this long, a waiting user is told the reason."""
+"""After this long, a waiting user sees the reason."""
 BUSY_S = 600.0
 """How long to wait for a place at a busy server."""
 

@@ -27,7 +27,7 @@ class CopyClosed(RoleEvent):
 
 @dataclass(frozen=True, slots=True)
 class Tick(RoleEvent):
-    """Time passed. One is due at `Roles.wake_at` at the latest; more of them do no harm."""
+    """Time passed. The next one is due by `Roles.wake_at`; more of them do no harm."""
 
 
 @dataclass(frozen=True, slots=True)

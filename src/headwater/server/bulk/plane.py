@@ -26,7 +26,7 @@ class BulkPlane:
     """Arrow Flight on a port that was reserved before anything else was opened."""
 
     def __init__(self, config: Config, reservation: Reservation, *, is_for_more: bool = False) -> None:
-        """`is_for_more`: the next run of the server has the same reservation, unless somebody closes it."""
+        """`is_for_more`: the next run of the server has the same reservation, unless it is closed."""
         self._config, self._reservation, self._is_for_more = config, reservation, is_for_more
         self._supervisor: BulkSupervisor | None = None
         self._calls: BulkCalls | None = None

@@ -80,7 +80,7 @@ class OwnSocket:
         return not _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)
 
     def cut(self, size: int) -> None:
-        """Limit TCP segments to so many bytes from now on; accepted connections inherit it.
+        """Limit TCP segments to this many bytes from now on; accepted connections inherit it.
 
         The peer sends the rest again, so all of it arrives, but slowly.
         """

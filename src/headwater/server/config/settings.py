@@ -176,8 +176,8 @@ class Limits:
         byte_count(0, 2**60),
         "free disk space below which appends are refused (default: 256 MiB, at most a tenth)",
     )
-    """Free disk space below which appends are refused. Reads, trims and acknowledgements go on. Default: 256 MiB, but
-    at most a tenth of the file system, so that a small one can be used too. Space for missing ballast is kept too.
+    """Free disk space below which appends are refused. Reads, trims and acknowledgements continue. Default: 256 MiB,
+    but at most a tenth of the file system, so that a small one can be used too. Space for missing ballast is kept too.
     """
     disk_ballast_bytes: int = setting(
         16 * MIB,

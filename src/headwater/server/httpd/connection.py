@@ -475,7 +475,7 @@ class HttpConnection(PeerConnection):
                 self.transport.pause_reading()
 
     def _wait(self, seconds: float | None) -> None:
-        """Give the peer so many seconds from now; None if nothing is due from it."""
+        """Set the deadline of the peer in seconds from now; None if nothing is due from it."""
         if self._is_surplus:
             return  # it has SURPLUS_S in all
         if seconds is None:

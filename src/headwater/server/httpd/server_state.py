@@ -205,7 +205,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         return True
 
     def _advance(self, size: int) -> None:
-        """Mark so much more of the received data as examined."""
+        """Mark this many more received bytes as examined."""
         self._read_to += size
         if self._read_to >= len(self._unread):
             self._unread, self._read_to = b"", 0

@@ -305,7 +305,7 @@ class WebSocketProtocol(PeerConnection):
                 self._feed(self._of_frame)
 
     def _feed(self, size: int) -> None:
-        """Give the library so many unread bytes; if fewer have arrived, the rest follows."""
+        """Pass this many unread bytes to the library; if fewer have arrived, the rest follows."""
         data = self._unread[self._read_to : self._read_to + size]
         self._of_frame -= min(len(data), self._of_frame)
         self._advance(len(data))

@@ -87,7 +87,7 @@ class WebSocketCycle:
         self.phase = Phase.ASKED
         self._messages: deque[Message] = deque([{"type": "websocket.connect"}])
         self._taken: Message = {}
-        """The application's current message: its part of the share is given back with the next."""
+        """The application's current message. Its part of the share is released with the next one."""
         self._farewell: Message | None = None
         """The final message, once the WebSocket has ended."""
         self._has_closed = False

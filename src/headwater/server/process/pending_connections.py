@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 MANY = 64
-"""If so many of one place wait, the newest is first."""
+"""If this many of one place wait, the newest is first."""
 
 T = TypeVar("T", bound=Hashable)
 

@@ -86,7 +86,7 @@ class ForwardedConnections:
         return self.settings.connections_max - len(self.open)
 
     async def begin(self, connection: socket.socket, url: str) -> ForwardedConnection | None:
-        """Connect to the primary at that URL for a client's connection, of which no byte was read yet.
+        """Connect to the primary at that URL for a client's connection that is still unread.
 
         None if this server does not know the secret that proves the client's address. Raises OSError.
         """

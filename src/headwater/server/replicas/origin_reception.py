@@ -17,7 +17,7 @@ TIMEOUT, ORIGIN = "timeout", "origin"
 
 
 class OriginReception(AmqpReception):
-    """Opens connections of clients, including those that another server forwards with the client's address.
+    """Opens connections of clients, including connections that another server forwards with the client's address.
 
     It peeks at the first byte only: AMQP begins with `A`, TLS with 0x16. A peer that sends nothing is disconnected
     after `amqp.login_ms`, as in a TLS handshake or a login.

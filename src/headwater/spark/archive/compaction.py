@@ -58,7 +58,7 @@ def compact(
     target_bytes: int = TARGET_BYTES,
     on_progress: Callable[[Compacted], object] = lambda compacted: None,
 ) -> Compacted:
-    """Join the small files of each date before that one (default: today, UTC); each date is one durable commit.
+    """Merge the small files of each date before `before` (default: today, UTC); each date is one durable commit.
 
     Files without statistics in the table, which no archiver adds, are left alone.
 

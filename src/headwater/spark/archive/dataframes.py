@@ -36,7 +36,7 @@ def read(
     before: date | None = None,
     version: int | None = None,
 ) -> DataFrame:
-    """The events of an archive after one number, up to another, recorded from one UTC date on and before another.
+    """Events of an archive: numbers in (after, upto], recorded on UTC dates from `since` until before `before`.
 
     Its columns are the data source's, and `date`. Files that cannot contain such events are not opened. Raises
     NotAnArchive.

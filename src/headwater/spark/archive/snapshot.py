@@ -178,7 +178,7 @@ class Archive:
         return self._table.transaction(archive_transaction(log)) or 0
 
     def first_retained(self, log: str) -> int | None:
-        """The first archived number of the log, as far as statistics tell; None if there is no event."""
+        """The first archived number of the log, according to statistics; None if there is no event."""
         return min((file.first for file in self._files if file.may_be_of(log)), default=None)
 
     def files(self, log: str, after: int, upto: int, query: Query = ALL) -> list[ArchiveFile]:

@@ -1,4 +1,4 @@
-"""Goes through a log in steps of so many events. Unused numbers, as after a restore, cost nothing."""
+"""Goes through a log in steps with a fixed number of events. Unused numbers, as after a restore, cost nothing."""
 
 from __future__ import annotations
 

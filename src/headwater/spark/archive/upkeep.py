@@ -30,7 +30,7 @@ class Compacting:
     """Compaction of an archive, after each date."""
 
     vacuum_hours: int | None = None
-    """Then remove files that no version of so many hours needs; None: keep all."""
+    """Then remove files that no version within this many hours needs; None to keep all."""
     done_on: date | None = None
 
     @property

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyarrow.fs import FileSystem
 
 CHECKPOINT_COMMITS = 100
-"""A checkpoint of the Delta log is written after so many commits, so that opening it stays fast."""
+"""A checkpoint of the Delta log is written after this many commits, so that opening it stays fast."""
 
 
 def entry(path: Path, version: int) -> Path:

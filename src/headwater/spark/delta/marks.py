@@ -2,7 +2,7 @@
 
 A mark is in three places of an entry, so that damage in one does not make it look like another program's entry: two
 keys of its `commitInfo`, and an application transaction whose version is the entry's own. That transaction is part of
-the state, so checkpoints keep it: it tells which entry was our newest one.
+the state, so checkpoints keep it: it shows which entry was our newest one.
 
 No Spark here.
 """

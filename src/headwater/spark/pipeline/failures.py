@@ -1,4 +1,4 @@
-"""Reports Spark's errors in one line: the cause that a person can act on."""
+"""Reports Spark's errors in one line: the cause that a user can act on."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 RATE_WINDOW_S = 10.0
 LINE_INTERVAL_S = 1.0
 TICK_INTERVAL_S = 10.0
-"""If lines are kept, one shows progress after so long without a finished batch; the first one at once."""
+"""If lines are kept, one shows progress after this long without a finished batch; the first one at once."""
 OFFSETS = ("endOffset", "latestOffset")
 """The fields of a source's progress for the end of a batch, and for the end of the data."""
 BEHIND = "behind"
@@ -49,7 +49,7 @@ class BatchDone(NamedTuple):
     """Read in this batch."""
     batch_ms: int
     behind: int | None
-    """How many events are left; None if the source does not tell. Numbers for other sources than ours."""
+    """How many events are left; None if the source does not know. Numbers for other sources than ours."""
     events_per_s: float
     """Of this run, recently."""
     events_total: int

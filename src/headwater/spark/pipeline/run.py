@@ -104,7 +104,7 @@ class Summary:
     batches: int
     seconds: float
     behind: int | None = None
-    """How many sequence numbers are left, as far as the source tells."""
+    """How many sequence numbers are left, as far as the source knows."""
     details: Mapping[str, object] = field(default_factory=dict)
     """The pipeline's own results: names and JSON values."""
 
@@ -127,7 +127,7 @@ class _Ended(NamedTuple):
 
 
 class Run:
-    """One run of a pipeline: its settings and progress. Within its `with`, signals are stop requests."""
+    """One run of a pipeline: its settings and progress. Inside its `with` block, signals are stop requests."""
 
     def __init__(
         self,
@@ -243,7 +243,7 @@ class Run:
                     raise
 
     def pause(self, seconds: float) -> bool:
-        """Wait for so long, or until a stop request. Returns whether there was none."""
+        """Wait this long, or until a stop request. Returns whether there was none."""
         until = time.monotonic() + seconds
         while not self.stop.is_asked and (left := until - time.monotonic()) > 0:
             time.sleep(min(left, POLL_S))

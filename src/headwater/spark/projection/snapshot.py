@@ -27,7 +27,7 @@ class Snapshot(NamedTuple):
 def snapshot(
     path: str | os.PathLike[str], entities: Collection[str] | None = None, version: int | None = None
 ) -> Snapshot:
-    """The states of these entities (None: of all) at one instant; only their files are read.
+    """The states of these entities (None for all) at one instant; only their files are read.
 
     `version` is that of the Delta table, by default the newest. Raises NotAProjection.
     """

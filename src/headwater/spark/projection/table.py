@@ -119,7 +119,7 @@ class StateTable:
             self._table.sum_up()
 
     def vacuum(self, hours: float) -> int:
-        """Remove files that no version of so many hours needs, and leftovers of killed runs. Returns how many."""
+        """Remove files that no version within this many hours needs, and leftovers of killed runs. Returns how many."""
         return self._table.vacuum(hours)
 
     def _actions(self, files: Sequence[BucketFile]) -> list[AddAction | RemoveAction]:

@@ -167,7 +167,7 @@ class JavaNotFound(EventLogError):
 
 
 def java_home() -> Path:
-    """The JAVA_HOME for Spark: `$JAVA_HOME`, else that of `java` on the path, else the packaged runtime.
+    """The JAVA_HOME for Spark: `$JAVA_HOME`, otherwise the one of `java` on the path, otherwise the packaged runtime.
 
     A suitable Java runs, is 17 or newer, and has what Spark requires. Raises JavaNotFound.
     """

@@ -27,7 +27,7 @@ planning.
 """
 
 SPARSE = 2
-"""A range with at least so many numbers per event is not cut evenly."""
+"""A range with at least this many numbers per event is not cut evenly."""
 
 T = TypeVar("T")
 

@@ -234,7 +234,7 @@ class Sequencer:
             thread.start()
 
     def _guarded(self, target: Callable[[], None]) -> None:
-        """Run a thread's target; if it raises, end the process, because callers would wait for ever."""
+        """Run a thread's target; if it raises, end the process, because callers would wait forever."""
         try:
             target()
         except BaseException as error:

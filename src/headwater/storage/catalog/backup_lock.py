@@ -19,7 +19,7 @@ BACKUP_LOCK = "BACKUP.lock"
 
 @contextmanager
 def backing_up(directory: Path) -> Iterator[None]:
-    """While held, no file of a data directory is unlinked. Waits for unlinking under way. Raises OSError."""
+    """While held, no file of a data directory is unlinked. Waits for unlinking in progress. Raises OSError."""
     with locked(directory / BACKUP_LOCK, directory / LOGS, fcntl.LOCK_SH):
         yield
 

@@ -1,7 +1,7 @@
 """Compares the logs in the state with the directories below `logs/`.
 
 A log forgotten by the state would begin again at 1, beside its events; one whose directory is gone would look damaged
-by accident. Both are stopped, each with a remedy, and the other logs go on.
+by accident. Both are stopped, each with a remedy, and the other logs continue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
 EVERY_LOG = "*"
 """Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
 RESTORE_JUMP = 10**12
-"""A log with unknown numbers goes on at the next multiple of this: years of events at any rate, and room for a million
+"""A log with unknown numbers continues at the next multiple: years of events at any rate, and room for a million
 such jumps."""
 
 _INCARNATION = re.compile("[0-9a-f]{8}")

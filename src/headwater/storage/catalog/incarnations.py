@@ -49,7 +49,7 @@ def renew_floors(state: StateStore, highest: int) -> None:
 
 
 def losses_to_heed(state: StateStore, home: Home) -> int | None:
-    """How often a person accepted a loss of the home, if the logs must be renewed for it; else None.
+    """How often an operator accepted a loss of the home, if the logs must be renewed for it; else None.
 
     Raises StorageUnavailable.
     """
@@ -58,7 +58,7 @@ def losses_to_heed(state: StateStore, home: Home) -> int | None:
 
 
 def losses_heeded(state: StateStore) -> int:
-    """How often the logs of this state were renewed because a person accepted a loss."""
+    """How often the logs of this state were renewed because an operator accepted a loss."""
     entry = state.get(HOME_KIND, LOSSES)
     return 0 if entry is None else int(entry.value)
 

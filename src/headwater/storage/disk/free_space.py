@@ -147,7 +147,7 @@ class Room:
         return DiskFull(str(self._directory), standing.free_bytes, needed, has_inodes=has_inodes(self._directory))
 
     def try_again(self) -> None:
-        """If space was refused, check whether it is available now; send news. Raises StorageUnavailable."""
+        """If space was refused, check whether it is available now; notify of a change. Raises StorageUnavailable."""
         if (withheld := self._withheld) and self._can_have(withheld):
             with self._changing:
                 if self._withheld == withheld:

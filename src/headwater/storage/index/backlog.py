@@ -73,7 +73,7 @@ class Backlog:
 
     @property
     def bytes(self) -> int:
-        """The unindexed bytes of all logs and of appends under way."""
+        """The unindexed bytes of all logs and of pending appends."""
         return self._bytes
 
     @property

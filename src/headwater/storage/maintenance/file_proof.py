@@ -156,7 +156,7 @@ class _Running:
                 return
 
     def _frames(self, segment: Segment) -> Iterator[None]:
-        """Verify every frame with the code of `check`; after damage it goes on with the next intact frame."""
+        """Verify every frame with the code of `check`; after damage it continues with the next intact frame."""
         image, file, gaps = self.image, self.file, list(self.file.gaps)
         scan, retried = SegmentScan(segment, gaps, ends_at=file.ends_at), -1
         while True:

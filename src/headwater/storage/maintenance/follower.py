@@ -29,7 +29,7 @@ from ..state.journaled_state import JournalState
 logger = logging.getLogger("headwater.storage")
 
 FOLLOW_S = 1.0
-"""How often to ask the home for news, by one query for all logs."""
+"""How often to query the home for new events, for all logs at once."""
 _LOG_KINDS = frozenset({LOG_KIND, IDENTITY_KIND})
 
 
@@ -99,7 +99,7 @@ class Follower:
         self._learn()
 
     def follow(self, *, takes_over: bool = False) -> None:
-        """Fetch and apply news. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack.
+        """Fetch and apply new frames. Raises StorageUnavailable, CopyOutlived (of the journal), HomeWentBack.
 
         A log is skipped while its index has no room (see `index.backlog`), unless this server `takes_over`.
         """
@@ -171,7 +171,7 @@ class Follower:
         self._unheeded.clear()
 
     def run(self, stopping: threading.Event, on_lost: Callable[[Exception], None]) -> None:
-        """Follow repeatedly until `stopping`. `on_lost`: the copy cannot go on and must be reopened."""
+        """Follow repeatedly until `stopping`. `on_lost`: called when the copy cannot continue and must be reopened."""
         while not stopping.wait(FOLLOW_S):
             try:
                 self.follow()
@@ -209,7 +209,7 @@ class Follower:
             del self.behind[name]
 
     def _pass_over(self, name: str, log: StoredLog) -> None:
-        """Skip a log until its index has room again; the others go on now."""
+        """Skip a log until its index has room again; the others continue."""
         known = self.stuck.get(name)
         why = log.backlog.problem or "its index is behind; the log continues when it has caught up"
         self.stuck[name] = Stuck(boot_time_s() if known is None else known.since, why)

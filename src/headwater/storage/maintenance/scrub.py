@@ -36,7 +36,7 @@ CORE_SHARE = 0.03
 SETTLED_S = 60.0
 """The delay after a start, when the server has other work."""
 PLACE_S = 10.0
-"""How often the place is stored, in s: so much work is repeated after a kill."""
+"""How often the position is stored, in s. At most that much work is repeated after a kill."""
 STATE_KIND, _ASKED = "scrub", "asked"
 RETRY_S = 600.0
 """The delay after a failure to store the place or to mend a segment."""
@@ -60,7 +60,7 @@ class ScrubPlace(msgspec.Struct):
     format: int = PLACE_FORMAT
     began_at: int = 0
     ended_at: int = 0
-    """0 while a pass is under way."""
+    """0 while a pass is running."""
     proved_at: int = 0
     """When the last completed pass began: every file was proved since then."""
     path: str = ""
@@ -138,7 +138,7 @@ class Scrub:
         self._stored_at = 0.0
 
     def begin(self) -> None:
-        """Begin a pass with the next step; a running one goes on."""
+        """Begin a pass with the next step; a running one continues."""
         self._is_asked = not self.is_under_way
         self._next_at = 0.0
 
@@ -343,7 +343,7 @@ class Scrub:
 
 
 def ask(state: StateStore, now_ms: int) -> None:
-    """Ask every server of this state to begin a pass, unless one is under way. Raises StorageUnavailable."""
+    """Ask every server of this state to begin a pass, unless one is running. Raises StorageUnavailable."""
     state.put(STATE_KIND, _ASKED, str(now_ms).encode())
 
 

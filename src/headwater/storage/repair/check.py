@@ -93,7 +93,7 @@ def _check_manifest(directory: Path) -> tuple[list[str], list[str], list[str]]:
 
 
 def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
-    """Give up the damaged events of a log, so that it opens again: their numbers stay empty for ever.
+    """Give up the damaged events of a log, so that it opens again: their numbers stay empty permanently.
 
     Returns the ranges newly given up. Raises LogNotFound, StorageUnavailable.
     """
@@ -120,7 +120,7 @@ def accept_loss(directory: Path, name: str) -> list[tuple[int, int]]:
 
 
 def adopt_log(directory: Path, name: str) -> Path:
-    """Enter a forgotten log into the state again; returns its directory. See `catalog.directories.adopt`.
+    """Add a log that the state has lost to the state again; returns its directory. See `catalog.directories.adopt`.
 
     Raises StorageCorrupted, LogExists, StorageUnavailable.
     """

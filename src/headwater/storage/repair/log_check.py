@@ -154,7 +154,7 @@ def check_log(
 
 @contextmanager
 def _telling(report: LogCheck) -> Iterator[None]:
-    """Report an error in the block as a problem of the log, or as newer than this headwater; the check goes on."""
+    """Report an error in the block as a problem of the log, or as newer than this headwater; the check continues."""
     try:
         yield
     except WrittenByNewer as error:

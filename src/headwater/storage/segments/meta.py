@@ -101,7 +101,7 @@ class Meta:
 
     @property
     def floor(self) -> int:
-        """The highest number that must not be issued again, whatever the frames say; the log goes on above it."""
+        """The highest number that must not be issued again, whatever the frames say; the log continues above it."""
         return max((high for _, high in self.gaps), default=0)
 
     @property

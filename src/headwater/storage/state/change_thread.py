@@ -31,7 +31,7 @@ class Patient:
         self._is_closed = False
         self._has_landed = threading.Event()
         self._unknown: set[Future[Any]] = set()
-        """Running changes whose callers were told that the outcome is unknown."""
+        """Running changes whose callers got an unknown outcome."""
         self._thread = threading.Thread(target=self._run, name="headwater-changes", daemon=True)
         self._thread.start()
 

@@ -47,7 +47,7 @@ class Snapshotting:
         """A snapshot interrupted by closing the journal begins again."""
         self._journal, self._image = journal, image
         self._first = 0
-        """The first record of the snapshot under way; 0 if there is none."""
+        """The first record of the snapshot in progress; 0 if there is none."""
         self._after: tuple[str, str] = ("", "")
         """Kind and key of the last copied entry."""
         self._begin_above = GROWTH_BYTES_MIN + 2 * image.file_bytes

@@ -46,7 +46,7 @@ class _Told(msgspec.Struct):
 
 
 def accept_state_loss(directory: Path) -> list[str]:
-    """Make a state of all sound entries; returns what is given up. The old files are kept beside it.
+    """Rebuild the state from all intact entries. Returns what is given up. The old files are kept beside it.
 
     The fact that there were users is kept: without a user, every request is refused. New logs do not reissue numbers
     of a deleted log with the same name: they begin above all of them, as after a restore.

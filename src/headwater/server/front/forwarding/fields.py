@@ -1,6 +1,6 @@
 """The heads of a forwarded request and of its answer (RFC 9110, 7.6.1). No I/O.
 
-Hop-by-hop fields are not passed on: the known ones and those that `Connection` lists. Values of Headwater's own fields
+Hop-by-hop fields are not passed on: the known ones and the ones in `Connection`. Values of Headwater's own fields
 from a client are dropped, because the replica sets them.
 """
 

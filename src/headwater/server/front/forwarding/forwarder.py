@@ -121,8 +121,8 @@ class Forwarder:
     def takes(self, scope: Scope) -> bool:
         """Whether a request can be forwarded.
 
-        Requests with a client certificate cannot, since it proves nothing to the primary, and neither can those whose
-        end HTTP/1.0 could not show.
+        Not with a client certificate, since it proves nothing to the primary, and not if HTTP/1.0 could not show its
+        end.
         """
         if "tls" in (scope.get("extensions") or {}) or scope.get("method") == "CONNECT":
             return False

@@ -44,7 +44,7 @@ class KeyUnknown(Exception):
 
 
 class WrongToken(Exception):
-    """The token is refused; the message tells the operator why."""
+    """The token is refused; the message gives the operator the reason."""
 
 
 @dataclass(slots=True)

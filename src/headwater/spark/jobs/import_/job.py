@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 IS_STREAM = False
 UNEXPECTED_MAX = 100
-"""An import ends after so many rows on which it failed for reasons other than their content."""
+"""An import ends after this many rows on which it failed for reasons other than their content."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

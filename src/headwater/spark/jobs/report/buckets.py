@@ -12,7 +12,7 @@ STEPS = (100, SECOND, 2 * SECOND, 5 * SECOND, 10 * SECOND, 30 * SECOND, MINUTE, 
 _WHOLE = 0.95
 """Data that covers this share of a bucket counts as covering it."""
 _STRAYS = 3
-"""If all events span so many times more than all but one in a hundred, the remaining ones are outliers."""
+"""If all events span this many times more than all but one in a hundred, the remaining ones are outliers."""
 
 
 class Axis(NamedTuple):

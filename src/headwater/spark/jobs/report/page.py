@@ -19,7 +19,7 @@ from .words import WEEKDAYS, count, duration, number, share, short, size, text
 AXES = {"time": "by event time", "recorded_at": "by recording time"}
 TABLE_ROWS = 400
 UNIQUE_TAGS, UNIQUE_SHARE = 20, 0.8
-"""For a key with at least so many tags, and so many values per tag, no value is shown."""
+"""No values are shown for a key with at least this many tags and values per tag."""
 
 
 def page(facts: Facts) -> str:
