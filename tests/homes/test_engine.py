@@ -199,7 +199,7 @@ def test_who_lost_the_term_answers_so_and_tells_it(serve: Serve) -> None:
         add(first.orders, 1, begin=5)
     with pytest.raises(NotPrimary):
         first.engine.state.put("kind", "key", b"value")
-    with pytest.raises(NotPrimary, match="not the primary of log 'other'"):
+    with pytest.raises(NotPrimary, match="no longer the primary of log 'other'"):
         first.engine.create("other")
     assert first.lost
     assert "term 2" in str(first.lost[0])
@@ -699,7 +699,7 @@ def test_a_primary_whose_lease_has_ended_reads_nothing(serve: Serve) -> None:
     log = one.orders
     one.home.has_lapsed = lambda: True
     for read in (log.read, log.subscribe):
-        with pytest.raises(NotPrimary, match="not the primary of log 'orders'"):
+        with pytest.raises(NotPrimary, match="no longer the primary of log 'orders'"):
             next(iter(read()))
     one.home.has_lapsed = lambda: False
     assert numbers(log.read()) == [1, 2, 3]

@@ -79,7 +79,7 @@ def test_a_server_that_lost_its_users_does_not_start_until_it_is_told_to(tmp_pat
         assert "d had users, but has none now" in refused.stderr
         assert "headwater user allow-everybody --data" in refused.stderr
     listed = headwater("user", "list", "--data", "d", cwd=tmp_path).stderr
-    assert "no users any more: every request is refused" in listed
+    assert "no users left: every request is refused" in listed
     assert headwater("user", "allow-everybody", "--data", "d", cwd=tmp_path).returncode == 0
     with RunningServer("--data", "d", cwd=tmp_path) as server:
         assert server.ask("/logs/default/head")[0] == 200

@@ -1,4 +1,4 @@
-"""`headwater clock`: whether the server believes the system's clock, and that it should."""
+"""`headwater clock`: shows whether the system clock is trusted, and accepts it."""
 
 from __future__ import annotations
 

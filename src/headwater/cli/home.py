@@ -26,17 +26,17 @@ if TYPE_CHECKING:
 
 json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
 PROMOTIONS = ("ask", "waited-for", "managed")
-"""Those of `homes.postgres.schema`, which is not loaded for a page of help."""
+"""The values in `homes.postgres.schema`, which is not imported for help pages."""
 COMPARED_S = 5.0
-"""A server that runs compares its copy with the home within that time, and reports it if the copy is ahead."""
+"""A running server compares its copy with the home within this time, and reports whether it is ahead."""
 
 
 @click.group(epilog=examples("headwater home init --home postgresql://headwater@db.example/headwater"))
 def home() -> None:
     """Manage the PostgreSQL database shared by replicas.
 
-    It is the home: several servers keep their logs there together. Its address is --home, HEADWATER_HOME, or `home` in
-    the configuration file.
+    This database is called the home: several servers store their logs in it. Give its address by --home,
+    HEADWATER_HOME, or `home` in the configuration file.
     """
 
 
@@ -51,19 +51,19 @@ home.add_command(hand_over)
         "headwater home init --from /var/lib/headwater --home postgresql://owner@db.example/headwater --role headwater",
     )
 )
-@click.option("--role", metavar="NAME", help="Also grant this role what a server needs.")
+@click.option("--role", metavar="NAME", help="Also grant this role the rights of a server.")
 @click.option("--sql", "is_sql", is_flag=True, help="Print the SQL statements instead.")
 @click.option("--from", "source", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
               help="Start with the logs of this data directory.")  # fmt: skip
 @config_option
 @setting_options("home")
 def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None, **flags: object) -> None:
-    """Make the tables of a home. One that is there stays as it is.
+    """Create the tables of a home. An existing home is left unchanged.
 
-    --from DIR moves the data directory of a stopped server into a home without logs: events keep their numbers, logs
-    their incarnations, and users, settings, consumers and positions are there too. What the home has is counted and
-    compared. DIR is then the first copy of the home, and no server without it starts there. DIR may also be the best
-    copy of a home that was lost. If it is interrupted, run it again.
+    --from DIR moves the data directory of a stopped server into a home without logs. Events keep their numbers, logs
+    their incarnations; users, settings, consumers and positions move too. All of it is then counted and compared. DIR
+    becomes the first copy of the home; without it no server starts there. DIR can also be the most complete copy of a
+    lost home. If this is interrupted, run it again.
     """
     from ..homes.postgres.schema import initial_sql, make_tables
 
@@ -86,7 +86,7 @@ def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None,
 @config_option
 @setting_options("home")
 def check(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Look whether the database keeps what a home must promise. Exits with 1 if it does not."""
+    """Check whether the database is configured safely for a home. Exits with 1 if it is not."""
     from ..homes.roles.lease import LeaseTimes
 
     with opened_home(home_address(file, flags)) as opened:
@@ -106,9 +106,9 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("home", "home_lease_ms")
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
-    """Show which server is the primary, how far behind the others are, and how far the logs go.
+    """Show which server is the primary, how far behind the others are, and the heads of the logs.
 
-    It also says whether the database answers too late for the lease of --home-lease-ms, as seen from this machine.
+    Also shows whether the database answers too slowly for the lease of --home-lease-ms, as seen from this machine.
     """
     from ..homes.postgres.hosts import both_write, unknown_hosts
     from ..homes.roles.lease import LeaseTimes
@@ -177,12 +177,11 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("home", "data")
 def refill(file: Path | None, **flags: object) -> None:
-    """Commit again what only the copy of a stopped server has, where the database lacks it.
+    """Commit events again that the database lost and the copy of a stopped server still has.
 
-    For a standby that was promoted without the newest, or a database that was restored, as long as no other event has
-    taken the place of a missing one. Events keep their numbers, and logs their incarnations. Stop all servers first.
-    Begin with the copy of the server that was the primary last; then start all servers. If it is interrupted, run it
-    again.
+    Use it after a restore, or after the promotion of a standby that lacks the newest events, as long as no other events
+    have the numbers of the missing ones. Events keep their numbers, logs their incarnations. Stop all servers first.
+    Start with the copy of the last primary, and start all servers afterwards. If this is interrupted, run it again.
     """
     from ..homes.refill import refill as fill
     from .surplus import described
@@ -192,7 +191,7 @@ def refill(file: Path | None, **flags: object) -> None:
         added, obstacle = fill(opened, config.data, f"{socket.gethostname()}:{config.http.port}")
     for each in added:
         click.echo(f"{described(each)}: in the home again")
-    click.echo("the home has all that this copy has")
+    click.echo("the home has all events of this copy")
     if obstacle:
         click.echo(f"no server may append yet: {obstacle}")
 
@@ -205,20 +204,20 @@ def refill(file: Path | None, **flags: object) -> None:
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--export", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
-              help="Where the events that are given up are written.  [default: given-up-TIME]")  # fmt: skip
+              help="Where to write the events that are given up.  [default: given-up-TIME]")  # fmt: skip
 @config_option
 @setting_options("home", "home_lease_ms", "data")
 def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: object) -> None:
-    """Go on with what the database has now, though it may lack what was acknowledged.
+    """Continue with the present database, although it may lack acknowledged events.
 
-    Try headwater home refill first. Each log is a new incarnation from then on: its numbers go on far above, and
-    positions from before are refused. What the copy in --data has and the database has not is listed, and written to
-    files that headwater import reads; only then is anything accepted. Exits with 1, and accepts nothing, while a server
-    runs whose copy is ahead, while a copy is known to be ahead that --data does not name, while two hosts of the
-    address take writes, and while commits do not wait for standbys as it was declared.
+    Try headwater home refill first. Each log becomes a new incarnation: its numbers continue far above the old ones,
+    and old positions are refused. Events that the copy in --data has and the database lacks are first listed and
+    written to files for headwater import. Accepts nothing and exits with 1 while a server with a copy that is ahead
+    runs, another copy than --data is known to be ahead, two hosts of the address take writes, or commits do not wait
+    for standbys as declared.
 
-    A database that lacks nothing needs no such command: as soon as every server has compared its copy with it, one of
-    them goes on. A server that never comes back is removed by headwater home forget.
+    A complete database does not need this command: once every server has compared its copy with it, one of them
+    continues. If a server never comes back, remove it with headwater home forget.
     """
     from .surplus import copy_of, export_given_up
 
@@ -251,7 +250,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
 
 
 def _has_more(members: list[Member], exported: str | None) -> bool:
-    """Whether another copy is known to be ahead than the one that is exported; says which one."""
+    """Whether a copy other than the exported one is known to be ahead. Prints which one."""
     ahead = [each for each in members if each.ahead and each.evidence.id != exported]
     for each in ahead:
         click.echo(
@@ -262,7 +261,7 @@ def _has_more(members: list[Member], exported: str | None) -> bool:
 
 
 def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
-    """Whether a server runs that would mark the home again, or give readers what the home has not; tells which."""
+    """Whether a running server would mark the home again, or serve events that the home lacks. Prints which one."""
     is_kept = False
     for each in servers:
         if not each.runs:
@@ -286,19 +285,19 @@ def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
 @config_option
 @setting_options("home")
 def forget(name: str, file: Path | None, **flags: object) -> None:
-    """Remove a server that is gone for ever from the members of a home.
+    """Remove a server that is permanently gone from the members of a home.
 
-    Before a database that changed is believed, the copy of every member is compared with it. NAME is that of `home
-    status`. Of a server that runs with another copy than before, only its former copies are removed. If that server was
-    the last primary, such a database is not believed until another one has begun a term.
+    After a change of the database, no server appends until the copy of every member was compared with it. NAME is the
+    name in `home status`. If the server runs with a new copy, only its former copies are removed. If it was the last
+    primary, a changed database cannot be proved complete until another server has been the primary.
     """
     with opened_home(home_address(file, flags)) as opened:
         copies = sum(each.name == name for each in opened.members())
         if copies == 1 and any(each.name == name and each.runs for each in opened.servers()):
-            raise StorageUnavailable(f"the server {name} runs, or did less than 10 s ago; stop it")
+            raise StorageUnavailable(f"the server {name} runs, or stopped less than 10 s ago; stop it and wait")
         if not opened.forget_member(name):
             known = ", ".join(each.name for each in opened.members()) or "none"
-            raise StorageUnavailable(f"{name} is no member of this home; its members are: {known}")
+            raise StorageUnavailable(f"{name} is not a member of this home; its members are: {known}")
     click.echo(f"{name} is no longer a member; its copy is ignored")
 
 
@@ -309,14 +308,14 @@ def forget(name: str, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("home")
 def promotion(value: str, file: Path | None, **flags: object) -> None:
-    """Say what a standby of the database has that is promoted. To be run as the owner of the tables.
+    """Declare which events a promoted standby of the database has. Run it as the owner of the tables.
 
-    ask: nothing is taken for granted; copies are compared, and if that proves nothing, a person is asked.
-    waited-for: commits wait for every standby that is named. managed: a tool or provider promotes none that lacks
-    anything. With these two, servers go on at once unless a copy is known to be ahead.
+    ask: nothing is assumed; copies are compared, and an operator decides if they prove nothing. waited-for: commits
+    wait for every named standby. managed: a tool or provider promotes only complete standbys. With the latter two,
+    servers continue at once unless a copy is known to be ahead.
 
-    Another value begins another term. With waited-for, nothing is appended after synchronous_standby_names was
-    changed so that a commit does not wait for all that are named: to go on like that, choose ask.
+    A new value starts a new term. With waited-for, appends stop if synchronous_standby_names is changed so that commits
+    no longer wait for every named standby; choose ask to continue without.
     """
     from ..homes.postgres.schema import set_promotion
 
@@ -326,14 +325,14 @@ def promotion(value: str, file: Path | None, **flags: object) -> None:
 
 
 @home.command(epilog=examples("headwater home upgrade --home postgresql://owner@db.example/headwater"))
-@click.option("--role", metavar="NAME", help="Also grant this role what a server newly needs.")
+@click.option("--role", metavar="NAME", help="Also grant this role the new rights of a server.")
 @config_option
 @setting_options("home")
 def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
-    """Bring the tables of a home to the version that this headwater makes.
+    """Upgrade the tables of a home to the version of this headwater.
 
-    When all servers have been replaced, which work with a home of the version before meanwhile: while one is connected
-    that does not know the new version, nothing is changed. Servers of an older one do not start afterwards.
+    Replace all servers first; new ones also work with the previous version of the home. Nothing is changed while a
+    server that does not know the new version is connected. Older servers do not start afterwards.
     """
     from ..homes.postgres.upgrade import upgrade as bring
 
@@ -349,10 +348,10 @@ def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("data")
 def renew_secret(file: Path | None, **flags: object) -> None:
-    """Give the home another secret by which its servers know each other.
+    """Replace the secret by which the servers of a home authenticate each other.
 
-    To be run beside the running primary, on its data directory. All servers take it up by themselves, within seconds;
-    a server with only the old one gets nothing more.
+    Run it on the machine of the running primary, with its data directory. All servers adopt the new secret within
+    seconds; the old one is then refused.
     """
     from ..homes.home_secret import renew_secret as renew
     from ..storage.home.copy_file import home_of
@@ -371,22 +370,22 @@ def renew_secret(file: Path | None, **flags: object) -> None:
 
 
 def _as_json(member: Member) -> dict[str, object]:
-    """A member, as `--json` shows it."""
+    """A member in the form of `--json`."""
     said = member.evidence
     return {"name": member.name, "id": said.id, "seen": said.seen.number, "held": said.held.number or None,
             "compared": member.compared._asdict(), "ahead": member.ahead or None}  # fmt: skip
 
 
 def _proved(members: list[Member], term: int) -> str:
-    """Which copies could prove that the database lacks nothing, on one line."""
+    """Which copies could prove that the database is complete, on one line."""
     whole = [each.name for each in members if each.evidence.is_whole and each.evidence.held.number == term]
     if not whole:
-        return f"proved: no copy has all of term {term}, so another database could not be proved to lack nothing"
-    return f"proved: the database has all that was acknowledged, and {', '.join(whole)} has all of term {term}"
+        return f"proved: no copy has all of term {term}, so a changed database could not be proved complete"
+    return f"proved: the database has all acknowledged events, and {', '.join(whole)} has all of term {term}"
 
 
 def _proves(member: Member) -> str:
-    """What the copy of a member can prove, on one line."""
+    """The evidence of a member's copy, on one line."""
     said = member.evidence
     held = f"has all of term {said.held.number}, which it held" if said.is_whole else "held no term, or may lack some"
     ahead = f", ahead of the home: {member.ahead}" if member.ahead else ""
@@ -401,7 +400,7 @@ def _described(server: ServerReport) -> str:
     elif server.lag_events is None or server.lag_s is None:
         parts.append("its copy is not known to have caught up yet")
     else:
-        parts.append(f"{server.lag_events} events behind, by what it knew {server.lag_s:.1f} s ago")
+        parts.append(f"{server.lag_events} events behind, as of {server.lag_s:.1f} s ago")
     parts += [f"{protocol} {url}" for protocol, url in sorted(server.addresses.items())]
     parts.append(f"headwater {server.version}")
     if server.ahead:
@@ -412,7 +411,7 @@ def _described(server: ServerReport) -> str:
 
 
 def _of_hosts(opened: PostgresHome) -> list[Finding]:
-    """What `check` says of the hosts that the address names."""
+    """The findings about the hosts of the address."""
     from ..homes.postgres.hosts import both_write, unknown_hosts
     from ..homes.postgres.schema import Finding
 

@@ -45,6 +45,6 @@ def connected_owner(address: str, remedy: str = "connect as the owner of its tab
             connection.execute(PINNED)
             yield connection
     except driver.errors.InsufficientPrivilege as error:
-        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}; {remedy}") from None
+        raise StorageUnavailable(f"{name} cannot be created or changed: {str(error).strip()}; {remedy}") from None
     except driver.Error as error:
-        raise StorageUnavailable(f"{name} cannot be made, or changed: {str(error).strip()}") from None
+        raise StorageUnavailable(f"{name} cannot be created or changed: {str(error).strip()}") from None

@@ -34,7 +34,7 @@ def utc(s: float) -> str:
 
 
 def fill_from(source: Path, address: str, role: str | None, remedy: str, server: str) -> None:
-    """Make a home that begins with a data directory, and show what it has of it. Raises StorageUnavailable."""
+    """Create a home from a data directory, and show the result. Raises StorageUnavailable."""
     from ..homes.migration import move_in, origin_of
     from ..homes.postgres.foundation import found
 
@@ -61,11 +61,11 @@ def fill_from(source: Path, address: str, role: str | None, remedy: str, server:
 @config_option
 @setting_options("home", "data")
 def leave(file: Path | None, **flags: object) -> None:
-    """Make the copy of a stopped server a data directory of its own again, and end the home.
+    """Turn the copy of a stopped server into an independent data directory, and end the home.
 
-    For the way back from several servers to one. Stop all servers first. The copy fetches what it lacks, and all of it
-    is counted and compared with the home; if anything is missing, nothing changes. Events keep their numbers, and logs
-    their incarnations. Afterwards no server appends in that home. If it is interrupted, run it again.
+    Use it to return from several servers to one. Stop all servers first. The copy fetches missing events and is counted
+    and compared with the home; if anything is missing, nothing changes. Events keep their numbers, logs their
+    incarnations. Afterwards no server appends to that home. If this is interrupted, run it again.
     """
     from ..homes.migration import move_out
 
@@ -90,9 +90,9 @@ def leave(file: Path | None, **flags: object) -> None:
 def hand_over(name: str, file: Path | None, **flags: object) -> None:
     """Make the server NAME the primary, and wait until it is.
 
-    For planned work on the machine of the primary. Run it there, beside the server, with its --data. NAME is that of
-    `headwater home status`. A server that does not run, is behind, or says that something keeps it from serving is
-    refused with the reason. Appends pause for less than a second; nothing is lost.
+    Use it before maintenance of the primary's machine. Run it there while the server runs, with its --data. NAME is the
+    name in `headwater home status`. If that server does not run, is behind or not ready, the command fails with the
+    reason. Appends pause for less than a second; nothing is lost.
     """
     config = load_config(file, flags)
     with opened_home(home_address(file, flags)) as opened:
@@ -109,7 +109,7 @@ def hand_over(name: str, file: Path | None, **flags: object) -> None:
 
 
 def _ask(opened: PostgresHome, data: Path, name: str, term: int) -> None:
-    """Have the primary hand over after that term. Raises StorageUnavailable: NAME is unfit, or another server runs."""
+    """Ask the primary to hand over after that term. Raises StorageUnavailable if NAME cannot take over."""
     from ..homes.hand_over import HandOver, ask_for, obstacle_of
     from ..storage.home.copy_file import home_of
     from ..storage.state.data_directory import open_state
@@ -127,7 +127,7 @@ def _ask(opened: PostgresHome, data: Path, name: str, term: int) -> None:
 
 
 def _changed(opened: PostgresHome, name: str, term: int, patience_s: float) -> LeaseStanding:
-    """The lease after that term. Raises StorageUnavailable: no server takes it in time."""
+    """The lease after that term. Raises StorageUnavailable if no server takes it in time."""
     deadline = time.monotonic() + patience_s
     while time.monotonic() < deadline:
         standing = opened.standing()

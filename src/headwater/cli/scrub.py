@@ -1,4 +1,4 @@
-"""`headwater scrub`: what the scrub of a data directory has found, and that it should begin now."""
+"""`headwater scrub`: shows the results of the scrub of a data directory, and starts a pass."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
     if not place.began_at:
         click.echo("the scrub has not run yet")
         return
-    ended = f"ended {show_ms(place.ended_at)}" if place.ended_at else "is under way"
+    ended = f"ended {show_ms(place.ended_at)}" if place.ended_at else "is running"
     click.echo(f"the pass that started {show_ms(place.began_at)} {ended}: {shown(place)}")
     has_home = home_of(config.data) is not None
     for each in place.damaged:

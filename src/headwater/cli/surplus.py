@@ -1,4 +1,4 @@
-"""What only the copy of a stopped server has, beyond its home: shown, and exported before it is given up."""
+"""Shows the events that only the copy of a stopped server has, and exports them before they are given up."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def described(found: Surplus) -> str:
 
 
 def copy_of(home: PostgresHome, data: Path, *, is_named: bool) -> str | None:
-    """Which copy of that home a data directory is, as the home knows it; None if it is none.
+    """The ID of a data directory as a copy of that home; None if it is not a copy of it.
 
-    Raises StorageUnavailable if it is none, though the user named it; StorageCorrupted.
+    Raises StorageUnavailable if it is not a copy although the user named it; StorageCorrupted.
     """
     from ..homes.stopped_copy import id_of
     from ..storage.home.copy_file import home_of
@@ -45,9 +45,10 @@ def copy_of(home: PostgresHome, data: Path, *, is_named: bool) -> str | None:
 
 
 def export_given_up(home: PostgresHome, data: Path, target: Path | None) -> bool:
-    """List what only the copy in `data` has, and write its events to files in `target`, durably; whether it has any.
+    """List the events that only the copy in `data` has, and write them durably to files in `target`.
 
-    Raises InvalidInput, StorageUnavailable, StorageCorrupted, OSError: not all of it is in files.
+    Returns whether there are any. Raises InvalidInput, StorageUnavailable, StorageCorrupted, OSError if some could not
+    be written.
     """
     from ..homes.stopped_copy import StoppedCopy
 

@@ -133,7 +133,7 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
     with _state(config) as state:
         stored = [accounts.decode_entry(item) for item in state.items(accounts.KIND)]
         nobody = (
-            f"there are no users any more: {_CLOSED}"
+            f"there are no users left: {_CLOSED}"
             if state.had_users()
             else "there are no users: everything is allowed, on loopback only"
         )

@@ -300,7 +300,7 @@ class NotPrimary(StorageUnavailable):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        super().__init__(reason=f"this server is not the primary of log {show(name)} any more; append at the primary")
+        super().__init__(reason=f"this server is no longer the primary of log {show(name)}; append at the primary")
 
 
 class OutcomeUnknown(EventLogError):

@@ -15,7 +15,7 @@ class FlightSettings:
     """Arrow Flight: bulk reads and writes, in a process of its own."""
 
     enabled: bool = setting(True, boolean, "serve Arrow Flight (not with storage in memory)")
-    port: int = setting(DEFAULT_PORT, whole_number(0, 65535), "TCP port of Arrow Flight; 0 takes any free one")
+    port: int = setting(DEFAULT_PORT, whole_number(0, 65535), "TCP port of Arrow Flight; 0 = any free port")
     start: str = setting(
         "first_client",
         one_of("first_client", "at_once"),

@@ -147,9 +147,9 @@ def _refuse_apart(found: Sequence[Surplus]) -> None:
     apart = [each for each in found if not each.continues]
     if apart:
         raise StorageUnavailable(
-            f"the home goes on with other events than this copy: {'; '.join(map(_apart, apart))}; so nothing was "
-            "committed. Bring back the database that has it all, or export what only this copy has, and go on without "
-            "it: headwater home accept-loss --data"
+            f"the home has different events than this copy: {'; '.join(map(_apart, apart))}; nothing "
+            "was committed. Bring back the complete database, or export the events that only this copy has, and go on "
+            "without it: headwater home accept-loss --data"
         )
 
 

@@ -173,7 +173,7 @@ class AskPrimary(HttpError):
     def __init__(self, log: str, primary: str) -> None:
         self.log, self.primary = log, primary
         self.headers = ((b"headwater-primary", primary.encode()), CLOSE)
-        super().__init__(f"there is no log {show(log)} at this replica, ask the primary, {primary}")
+        super().__init__(f"there is no log {show(log)} at this replica; ask the primary, {primary}")
 
 
 class Stopping(HttpError):

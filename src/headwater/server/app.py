@@ -123,7 +123,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
     logger.info("starting", extra=fields(version=__version__, build=BUILD))
     for key, origin in config.removed.items():
         logger.warning(
-            "a setting has no effect any more", extra=fields(setting=key, origin=origin, instead=REMOVED[key].summary)
+            "a setting no longer has an effect", extra=fields(setting=key, origin=origin, instead=REMOVED[key].summary)
         )
     raise_open_files(config)
     try:

@@ -254,7 +254,7 @@ def test_narrowing_never_leaves_out_a_type_that_can_match() -> None:
     ids=["comparisons", "conjunctions", "lists", "upper", "lower", "arithmetic"],
 )
 def test_what_filters_cost_of_one_event_is_bounded_whatever_they_are_made_of(expression: str) -> None:
-    with pytest.raises(InvalidFilter, match="more than 1000 words, signs and members in all filters"):
+    with pytest.raises(InvalidFilter, match="more than 1000 words, operators and members in all filters"):
         filter_of((SQL, expression))
 
 

@@ -378,7 +378,7 @@ class TestReliable:
             socket = await ready(peer)
             peer.log.unregister_consumer("anybody", "C")
             frame = await socket.frame()
-            assert (frame["type"], frame["reason"]) == ("websocket.close", "consumer C is not registered any more")
+            assert (frame["type"], frame["reason"]) == ("websocket.close", "consumer C is no longer registered")
 
         peer.run(scenario())
 

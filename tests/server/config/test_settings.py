@@ -236,7 +236,7 @@ def test_every_section_is_declared_by_the_class_that_the_server_hands_to_its_roo
 def test_a_removed_setting_is_read_has_no_effect_and_says_what_replaces_it() -> None:
     config = configured("[http]\nbodies_bytes_max = '2GiB'\n")
     assert config.removed == {"http.bodies_bytes_max": "headwater.toml"}
-    shown = "# http.bodies_bytes_max (headwater.toml) has no effect any more: see memory.peers"
+    shown = "# http.bodies_bytes_max (headwater.toml) no longer has an effect: see memory.peers"
     assert shown in list(render(config))
     variable = "HEADWATER_HTTP_BODIES_BYTES_MAX"
     assert configured(environment={variable: "2GiB"}).removed == {"http.bodies_bytes_max": variable}
@@ -249,7 +249,7 @@ def test_a_removed_setting_is_an_option_that_no_help_shows() -> None:
     runner = click.testing.CliRunner()
     assert "bodies" not in runner.invoke(headwater, ["serve", "--help"]).output
     told = runner.invoke(headwater, ["config", "--http-bodies-bytes-max", "2GiB"])
-    assert told.exit_code == 0 and "(--http-bodies-bytes-max) has no effect any more" in told.output
+    assert told.exit_code == 0 and "(--http-bodies-bytes-max) no longer has an effect" in told.output
 
 
 def test_the_budget_of_memory_is_shown_as_it_is_and_divided_in_one_place() -> None:

@@ -61,7 +61,7 @@ def test_a_number_that_is_there_twice_is_a_problem(tmp_path: Path) -> None:
     staged = stage(tmp_path, 40, range(41, 61))
     assert staged
     table.commit(staged.files, 50, 60, CLAIM)
-    assert ["event 41 is there twice" in problem for problem in check(tmp_path).problems] == [True]
+    assert ["event 41 occurs twice" in problem for problem in check(tmp_path).problems] == [True]
 
 
 def test_older_files_are_unproved_until_they_are_adopted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -291,7 +291,7 @@ def test_a_log_that_is_anothers_now_is_appended_to_no_more(desk: Desk) -> None:
     for request in waiting:
         refusal = desk.outcome(request)
         assert isinstance(refusal, NotPrimary) and "append at the primary" in str(refusal)
-    with pytest.raises(NotPrimary, match="not the primary of log 'orders'"):
+    with pytest.raises(NotPrimary, match="no longer the primary of log 'orders'"):
         desk.submit(event("After"))
     assert desk.log.types() == ["Before", "Theirs"]
     assert desk.sequencer.durable_head == desk.published[-1] == 1

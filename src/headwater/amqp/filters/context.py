@@ -85,7 +85,7 @@ class Context:
         """Count terms. Raises InvalidFilter if there are too many."""
         self.budget.terms += terms
         if self.budget.terms > self.limits.terms_max:
-            counted = f"more than {self.limits.terms_max} words, signs and members in all filters"
+            counted = f"more than {self.limits.terms_max} words, operators and members in all filters"
             raise self.fault(f"{counted} (each LOWER and UPPER counts as {CASE_TERMS} more)", position)
 
     def spend_search(self, pattern: Pattern, position: int) -> None:

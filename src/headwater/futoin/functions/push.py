@@ -212,7 +212,7 @@ class Push(ABC):
         except TimeoutError:
             self.connection.close("the token of the login has expired" if login.expired() else "")
         except ConsumerNotFound:
-            self.connection.close(f"consumer {self.component} is not registered any more")
+            self.connection.close(f"consumer {self.component} is no longer registered")
         except NotPrimary:
             self.connection.close("another server pushes now")
         except (StorageUnavailable, OutcomeUnknown):

@@ -77,8 +77,8 @@ VOUCHES = f"""(SELECT
 """Whether each commit waits for every named standby, so that any of them has it when it is promoted.
 
 `synchronous_standby_names` is parsed by PostgreSQL's grammar (`syncrep_gram.y`): one name, `FIRST n` or `ANY n` of n
-names. A name that occurs twice (in any case) and `*` match several standbys, and one of them is enough. Such settings, and
-settings that cannot be parsed, give false.
+names. A name that occurs twice (in any case) and `*` match several standbys, and one of them is enough. Such
+settings, and settings that cannot be parsed, give false.
 """
 NEWEST = f"(SELECT term FROM headwater.log WHERE key = '{JOURNAL_KEY}')"
 """The newest term that may have commits. The journal's head is the first to be fenced."""

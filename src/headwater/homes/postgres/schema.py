@@ -317,7 +317,7 @@ def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
     if abs(off_s) - round_trip_s / 2 > clock_off_s_max:
         text = (
             f"the clock of this machine is {off_s:+.1f} s off the database's, at most {clock_off_s_max:g} s are "
-            "allowed, so a server here takes no lease: have both set by NTP"
+            "allowed, so a server here takes no lease: synchronize both by NTP"
         )
         yield Finding(False, text)
     try:

@@ -76,7 +76,7 @@ class Reservation:
             self._listening: socket.socket | None = self._listen()  # fails if another process listens
         except OSError as error:
             self._held.close()
-            remedy = f"choose another with {flag} (0 takes any free one), or disable it (--flight-enabled false)"
+            remedy = f"choose another with {flag} (0 = any free port), or disable it (--flight-enabled false)"
             raise CannotListen(f"cannot listen on {self.address} port {port}: {error.strerror}; {remedy}") from None
 
     @property

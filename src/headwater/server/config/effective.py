@@ -26,7 +26,7 @@ def render(config: Config) -> Iterator[str]:
             continue
         yield _line(name, _shown(key, _value(config, key)), config.origins.get(key, "default"))
     for key, origin in config.removed.items():
-        yield f"# {key} ({origin}) has no effect any more: see {REMOVED[key].summary}"
+        yield f"# {key} ({origin}) no longer has an effect: see {REMOVED[key].summary}"
     for log, given in config.logs.items():
         yield from ("", f"[logs.{toml(log)}]  # {config.origins.get(f'logs.{log}', 'default')}")
         for name in LOG_READERS:

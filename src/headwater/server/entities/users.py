@@ -109,7 +109,7 @@ class Users(ReadOnly):
         """Keeps a change from locking all users out. Raises OperationRefused."""
         by_name = {**self._directory.current().by_name, **({changed.name: changed} if changed else {})}
         if not any(account.user.may(Right.MANAGE, "*") for name, account in by_name.items() if name != without):
-            problem = "no user could manage the server any more; first grant `manage:*` to another user"
+            problem = "no user could manage the server then; first grant `manage:*` to another user"
             raise OperationRefused(Status.CONFLICT, problem)
 
     def _put(self, account: Account, version: int) -> None:

@@ -170,7 +170,7 @@ def _bound(family: socket.AddressFamily, address: str, port: int, flag: str) -> 
         bound.setblocking(False)
     except OSError as error:
         bound.close()
-        remedy = f"choose another with {flag} (0 takes any free one)"
+        remedy = f"choose another with {flag} (0 = any free port)"
         raise CannotListen(f"cannot listen on {address} port {port}: {error.strerror}; {remedy}") from None
     return bound
 

@@ -456,7 +456,7 @@ class Sequencer:
                 self._answer(self._taken(flights))
                 for flight in flights:
                     flight.requests.clear()
-                return self._stop_appending(f"new events cannot be read here any more ({error})")
+                return self._stop_appending(f"new events can no longer be read here ({error})")
             except OSError as error:
                 logger.critical("log %s: writing failed, the content of the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")

@@ -299,7 +299,7 @@ class Rows:
 
 def whole_column(frames: Frames, name: str) -> pa.Array:
     """One column of the single frame, in its own buffers if it has them."""
-    assert len(frames) == 1, "buffers of several frames do not lie one behind the other"
+    assert len(frames) == 1, "buffers of several frames are not contiguous"
     count = int(frames.counts[0])
     if name in TEXTS:
         slot, kind = TEXTS[name]

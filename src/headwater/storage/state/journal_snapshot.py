@@ -148,7 +148,7 @@ def replay(image: SqliteState, written: Iterable[Written]) -> int:
             image.apply(pending.values(), last, had_users)
             pending.clear()
         if isinstance(record, JournalSnapshot) and record.digest != image.digest:
-            problem = f"up to record {last} of the journal it gives different entries than at the time"
+            problem = f"its entries up to record {last} of the journal differ from the snapshot there"
             raise StorageCorrupted(str(image.path), problem, REMEDY)
     if last != image.serial:
         image.apply(pending.values(), last, had_users)

@@ -313,7 +313,7 @@ class Forwarder:
             was_deposed = call.is_deposed
             call.is_deposed = self._is_retired or (primary is not None and primary != call.url)
             if call.is_deposed and was_deposed:
-                call.connection.fail(HopLost(f"{call.url} is not the primary any more"))
+                call.connection.fail(HopLost(f"{call.url} is no longer the primary"))
         if self._calls:
             self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_at_calls)
 
