@@ -29,6 +29,6 @@ class Output:
             await slices.pause()
 
     def value(self) -> bytes:
-        """What was written."""
+        """The written bytes."""
         self._out.truncate()
         return self._out.getvalue()
