@@ -136,7 +136,7 @@ class _Stream:
         self._queue.close()
 
     async def run(self) -> None:
-        """Send until the login ends, the reader stops reading, or this server is the primary no more."""
+        """Send until the login ends, the reader stops reading, or this server is no longer the primary."""
         await self._send(b"retry: 1000\n\n")
         measured = self._host.live.next
         while self._is_logged_in() and not self._host.store.has_lapsed():
@@ -176,7 +176,7 @@ class _Stream:
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def _tail(self, log: LocalLog) -> bytes | None:
-        """New events of a log since the last message; None if there are none, or it may not be read any more."""
+        """New events of a log since the last message; None if there are none, or it may no longer be read."""
         if log.is_closed:
             self._lose(log)
             return None

@@ -77,7 +77,7 @@ class Workers(Protocol):
         """Renew a worker's lease for `lease_ms` after the answer; a new worker joins its group. Returns what it holds.
 
         `version` is the last one it received: while nothing changed since, the answer waits for a change, up to
-        `wait_ms`. Without one the worker starts: any previous process of that name holds nothing any more and is
+        `wait_ms`. Without one the worker starts: any previous process of that name no longer holds anything and is
         fenced. `begins_earliest` says where a group starts in a partition without a stored position; None means by the
         log's settings. `peer` is its address, by which places are assigned if there are no logins. Raises
         ConsumerFenced, InvalidInput, Overloaded, LogNotFound, StorageCorrupted.

@@ -137,7 +137,7 @@ class Committed:
         return True
 
     def _trim(self) -> None:
-        """Drop the messages that no listener needs any more."""
+        """Drop the messages that no listener still needs."""
         end = self._first + len(self._window)
         needed = min([each.place for each in self._listeners if not each.is_overrun], default=end)
         while self._first < needed:

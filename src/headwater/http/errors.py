@@ -38,7 +38,7 @@ UNREADY_RETRY: Header = (b"retry-after", b"5")
 
 
 class BrokenOff(RuntimeError):
-    """An answer ends before it is complete, for a reason that cannot be sent any more: the connection ends with it."""
+    """An answer ends before it is complete, for a reason that can no longer be sent: the connection ends with it."""
 
 
 class Disconnected(Exception):

@@ -149,7 +149,7 @@ class Host:
         return user
 
     def close(self) -> None:
-        """Release everything, once nothing runs any more."""
+        """Release everything once nothing is running."""
 
 
 class LogHost(Host, Generic[T]):

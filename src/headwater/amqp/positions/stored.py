@@ -253,7 +253,7 @@ class Positions:
             raise LinkFault(RESOURCE_LIMIT_EXCEEDED, problem)
 
     def of_group(self, group: str, partitions: int) -> GroupRecord:
-        """The state of one group, in a log with that many partitions; does not look at other groups."""
+        """The state of one group, in a log with that many partitions; other groups are not read."""
         keys = [(group, partition) for partition in range(partitions)]
         afters = {key[1]: found.after for key in keys if (found := self._groups.get(key)) is not None}
         return GroupRecord(afters, {key[1]: epoch for key in keys if (epoch := self._epochs.get(key))})

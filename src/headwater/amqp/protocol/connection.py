@@ -250,7 +250,7 @@ class Connection(Negotiation):
         self._large[session] = None
 
     def has_sent_large(self, session: Session) -> None:
-        """Note that the session has no large delivery any more."""
+        """Note that the session no longer has a large delivery."""
         self._large.pop(session, None)
 
     def hold(self, size: int) -> None:

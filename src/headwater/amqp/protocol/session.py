@@ -389,7 +389,7 @@ class Session:
             self.tell(SessionEnded(self, end.error, links))
 
     def on_connection_closed(self) -> None:
-        """Handle the end of the connection: nothing can be sent any more."""
+        """Handle the end of the connection: nothing can be sent afterwards."""
         self.is_over = True
         self._close_links()
 

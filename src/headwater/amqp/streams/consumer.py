@@ -35,11 +35,11 @@ _logger = logging.getLogger("headwater.amqp")
 
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
-"""The most that one consumer sends, or looks at, in one step."""
+"""The most events that one consumer sends or examines in one step."""
 COVERED_STEP = 4096
 """Memory for a position is reserved and released in steps of this many bytes."""
 TURN_EVENTS_FIRST = 16
-"""How many events a consumer with an evaluated filter looks at in its first step."""
+"""How many events a consumer with an evaluated filter examines in its first step."""
 
 
 class ConsumerLink(LinkEnd):
@@ -360,9 +360,9 @@ class ConsumerLink(LinkEnd):
         return not page.is_last
 
     def _send_those_wanted(self, events: Sequence[SequencedEvent], room: int, until: float) -> int:
-        """Send the events that pass the filter, as room and filter time allow; returns how many it has looked at.
+        """Send the events that pass the filter, as room and filter time allow; returns how many it has examined.
 
-        It looks at one at least, so that even the most expensive filter makes progress. `until` is CPU time.
+        It examines at least one, so that even the most expensive filter makes progress. `until` is CPU time.
         """
         matches, cpu = self._filter.matches, self._turns.cpu
         for index, event in enumerate(events):

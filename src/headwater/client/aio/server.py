@@ -116,5 +116,5 @@ class Server(Closing):
                 raise  # otherwise an earlier attempt deleted it
 
     async def close(self) -> None:
-        """Close the connections. The logs of this server cannot be used any more."""
+        """Close the connections. The logs of this server can no longer be used."""
         await self._transport.close()

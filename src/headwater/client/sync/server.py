@@ -118,5 +118,5 @@ class Server(Closing):
                 raise  # otherwise an earlier attempt deleted it
 
     def close(self) -> None:
-        """Close the connections. The logs of this server cannot be used any more."""
+        """Close the connections. The logs of this server can no longer be used."""
         self._transport.close()

@@ -193,7 +193,7 @@ class Share:
     def belong(self, owner: Owner | None) -> None:
         """Assign its bytes to that owner; None if the peer is not known (any more).
 
-        A share that is closed and holds nothing has no owner any more.
+        A closed share that holds nothing no longer has an owner.
         """
         if self._is_closed and not self.bytes:
             owner = None

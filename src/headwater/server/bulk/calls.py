@@ -76,7 +76,7 @@ class BulkCalls:
         return {name: getattr(self, name) for name in (*names, "connections_ended")}
 
     def close(self) -> None:
-        """Begin nothing any more."""
+        """Start nothing new."""
         for pool in self._threads.values():
             pool.shutdown(wait=False, cancel_futures=True)
 

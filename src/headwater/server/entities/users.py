@@ -31,7 +31,7 @@ class Users(ReadOnly):
     def __init__(self, guard: AccountGuard, state: StateStore) -> None:
         self._guard, self._directory, self._state = guard, guard.directory, state
         self._changing = asyncio.Lock()
-        """A change looks at all users before it is made."""
+        """A change is checked against all users before it is made."""
 
     def accounts(self) -> Mapping[str, Account]:
         """All current accounts, by name."""

@@ -37,7 +37,7 @@ Fields = list[tuple[str, str]]
 
 
 class Left(OSError):
-    """The peer is gone, or was sent away: nothing reaches it any more."""
+    """The peer is gone, or was sent away: nothing reaches it."""
 
 
 class Phase(Enum):

@@ -88,7 +88,7 @@ def _events_behind(positions: Iterable[Follower]) -> int:
 
 
 class Measuring:
-    """Takes the samples. Any thread may call `sample`, which also looks at the disk."""
+    """Takes the samples. Any thread may call `sample`, which also checks the disk."""
 
     def __init__(
         self,

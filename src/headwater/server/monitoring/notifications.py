@@ -104,7 +104,7 @@ def _highest_level(type: NotificationType) -> int:
 logger = logging.getLogger("headwater.server")
 
 LOOK_S = 1.0
-"""How often counters and consumers are looked at."""
+"""How often counters and consumers are checked."""
 
 
 class Notifications:
@@ -167,7 +167,7 @@ class Notifications:
         self._looking = self.threads.task("looking", lambda: _look_again_and_again(looks, self._is_stopping))
 
     async def stop(self) -> None:
-        """Look for the last time; what was emitted until now is kept."""
+        """Check for the last time; everything emitted until now is stored."""
         self._is_stopping.set()
         if self._looking is not None:
             await self._looking

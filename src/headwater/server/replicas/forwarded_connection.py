@@ -107,7 +107,7 @@ class ForwardedConnections:
         return both
 
     def tick(self, now: float) -> None:
-        """Close connections that take too long or lead to a server that is not the primary any more."""
+        """Close connections that take too long or lead to a server that is no longer the primary."""
         primary = self._primary()
         for both in tuple(self.open):
             both.tick(now, primary)

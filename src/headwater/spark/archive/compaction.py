@@ -1,4 +1,4 @@
-"""Joins the small files of past dates, and removes files that no reader needs any more.
+"""Joins the small files of past dates, and removes files that readers no longer need.
 
 No Spark here. Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's
 own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two concurrent

@@ -68,7 +68,7 @@ class Disk:
 
     @property
     def refusal(self) -> StorageUnavailable | None:
-        """Why nothing can be written any more, as far as known; None if writing works."""
+        """Why nothing can be written, as far as known; None if writing works."""
         return None
 
     def check(self) -> None:

@@ -137,7 +137,7 @@ class SortedRun:
         return None
 
     def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
-        """The types, or the tags, that many at a time; some may have no numbers any more."""
+        """The types, or the tags, that many at a time; some may no longer have numbers."""
         if kind == TAG:
             yield from parts_of(self._tags, at_once)
             return
