@@ -16,7 +16,7 @@ class AmqpSettings:
         None, whole_number(0, 65535), "TCP port of AMQP for receivers only; also served by replicas"
     )
     """TCP port where a server of a [shared home](../guides/high-availability.md#reading-over-amqp) serves AMQP
-    receivers without a group or a durable position, also while it is a replica. Not set: none; 0 takes any free port.
+    receivers without a group or a durable position, also while it is a replica. Not set: none; 0 = any free port.
     """
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of connections; further ones are refused"

@@ -642,7 +642,7 @@ def test_the_statements_that_are_printed_make_a_home() -> None:
     [
         ("postgresql://nobody@127.0.0.1:1/x", "PostgreSQL at 127.0.0.1, database x: .*refused"),
         ("nonsense", "the address of the home"),
-        ("postgresql://{}/x?conect_timeout=3", r"there is no such option; did you mean connect_timeout\?"),
+        ("postgresql://{}/x?conect_timeout=3", r"there is no such option \(did you mean connect_timeout\?\)"),
         ("postgresql://u:pass?word=x@db/x?conect=3", "the address of the home cannot be read, postgresql://"),
         ("postgresql://u:pass?hunter2=x", "the address of the home cannot be read, postgresql://"),
         ("postgresql://u@{}/x?password=a&hunter2=x", "the address of the home cannot be read, postgresql://"),

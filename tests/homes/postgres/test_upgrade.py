@@ -105,7 +105,7 @@ def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_n
         assert "old:2" in command("home", "upgrade", "--home", url, expected=4)
     eventually(lambda: not servers.connected(connection))  # its session ends a moment after its connection
     with psycopg.connect(url, application_name="headwater primary abc", autocommit=True):
-        assert "1 processes are connected that do not tell" in command("home", "upgrade", "--home", url, expected=4)
+        assert "1 processes are connected that do not report" in command("home", "upgrade", "--home", url, expected=4)
     eventually(lambda: not servers.connected(connection))
     assert version_of(connection) == SCHEMA_VERSION
     with psycopg.connect(url, application_name="headwater primary 1", autocommit=True):

@@ -313,7 +313,7 @@ def _misspelt(url: str) -> str:
     known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
     unknown = [] if "@" in options else [name for name in _OPTION.findall(options) if name not in known]
     close = [found for name in unknown for found in get_close_matches(name, known, 1)]
-    return f": there is no such option; did you mean {close[0]}?" if close else ""
+    return f": there is no such option (did you mean {close[0]}?)" if close else ""
 
 
 def _says_nothing(error: Any) -> bool:
