@@ -63,7 +63,7 @@ class Held(NamedTuple):
 
     consumer: Consumer
     weight: Weight
-    """What the trim would drop without this consumer and those ahead of it."""
+    """The events that a trim would drop without this consumer and the consumers ahead of it."""
 
 
 class ForeseenTrim(NamedTuple):

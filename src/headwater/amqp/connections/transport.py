@@ -227,7 +227,7 @@ class Transport(asyncio.BufferedProtocol):
 
     @property
     def links_count(self) -> int:
-        """How many links are attached."""
+        """The number of attached links."""
         return len(self._ends)
 
     @property

@@ -26,7 +26,7 @@ class LargeDelivery:
         """`held_bytes` were reserved for it, and are released at its end."""
         self.link, self.held_bytes = link, held_bytes
         self.first: Transfer | None = first
-        """Its first transfer, until that is made."""
+        """Its first transfer, until it is created."""
         self._parts = [memoryview(part) for part in parts if len(part)]
         self._rest_bytes = sum(map(len, self._parts))
         self._at = 0

@@ -80,7 +80,7 @@ class Session:
 
     @property
     def links(self) -> Iterable[Link]:
-        """The links of this session that are not over."""
+        """The open links of this session."""
         return tuple(self._links.values())
 
     @property

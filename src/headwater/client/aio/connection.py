@@ -34,7 +34,7 @@ class Connection(asyncio.Protocol):
 
     @classmethod
     async def open(cls, address: Address, timeout_s: float, connect_s: float) -> Connection:
-        """Connect to that address within `connect_s`, with TLS if the address has it. Raises OSError."""
+        """Connect to an address within `connect_s`, with TLS if its scheme asks for it. Raises OSError."""
         loop = asyncio.get_running_loop()
         connection = cls(timeout_s)
         try:

@@ -29,7 +29,7 @@ _UNDEFINED = b"\xf7"
 
 
 def coder_of(body: bytes) -> Coder:
-    """The coder of a message. Raises FutoInError (InvalidRequest) if it begins like no coder's message."""
+    """The coder of a message. Raises FutoInError (InvalidRequest) if it does not begin like a message of any coder."""
     magic = body[:_MAGIC_BYTES]
     if magic == MPCK.magic:
         return MPCK

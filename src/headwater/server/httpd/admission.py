@@ -80,7 +80,7 @@ class Admission:
         """The response to a connection that is not read."""
 
     def judge(self, connections: int, peer: str) -> Verdict:
-        """The verdict on a connection of that peer; `connections` counts it and surplus ones."""
+        """Decide on a connection of that peer. `connections` includes it and surplus ones."""
         place = place_of(peer)
         if connections - self.surplus <= self._connections_max:
             self.served += 1

@@ -317,7 +317,7 @@ class WebSocketProtocol(PeerConnection):
             self._linger()
 
     def _has_room(self, first: int, payload: int) -> bool:
-        """Take memory for a frame with that first byte and payload size; else end the connection.
+        """Reserve memory for a frame with that first byte and payload size, or end the connection.
 
         The upgrade was answered, so no status can be sent: 1009 stands for 413, 1013 (try again later) for 503.
         """

@@ -100,7 +100,7 @@ class WebSocketCycle:
 
     @property
     def waiting(self) -> int:
-        """How many messages the application has not taken."""
+        """The number of messages that the application has not taken yet."""
         return len(self._messages)
 
     def add(self, message: Message) -> None:

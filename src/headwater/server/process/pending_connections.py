@@ -56,7 +56,7 @@ class PendingConnections(Generic[T]):
         return max(self._places, key=lambda each: len(self._places[each]))
 
     def oldest(self, place: str) -> tuple[T, float]:
-        """The oldest connection of a place that has some, and when it came."""
+        """The oldest connection of a place with connections, and when it arrived."""
         return next(iter(self._places[place].items()))
 
     def take_surplus(self) -> tuple[str, T]:

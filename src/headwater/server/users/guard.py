@@ -85,7 +85,7 @@ LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
 """When to retry if too many passwords wait: the time to check as many as one place may have waiting."""
 ATTEMPTS_OF_PLACE_MAX, ATTEMPTS_MAX = 32, 512
-"""Attempts that wait because others failed; more are refused unchecked."""
+"""The most attempts that wait after failures of others; more are refused unchecked."""
 LOG_NAME_SHOWN = 100
 """Characters of a name in the log line of a refusal: an unauthorized client may have made it up."""
 

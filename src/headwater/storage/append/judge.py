@@ -211,7 +211,7 @@ class LogJudge(Judge):
         return Verdict(segment, [], marks)
 
     def _apply(self, run: _Run, partitions: list[int]) -> None:
-        """Enter a run of appends into the postings; it has the last of the partitions assigned so far."""
+        """Add a run of appends to the postings; its partitions are the last ones assigned so far."""
         if run.requests:
             columns = EventColumns.join([request.columns for request in run.requests])
             self._index.apply_columns(run.first, columns, partitions[-columns.count :])

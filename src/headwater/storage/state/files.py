@@ -134,7 +134,7 @@ def plain_entries(connection: sqlite3.Connection) -> list[rows.Entry]:
 
 
 def begin(connection: sqlite3.Connection, witness: Path) -> None:
-    """Create the tables, with the entries of 0.1.0 if there are any: all or, after a crash, nothing."""
+    """Create the tables atomically, with the entries of 0.1.0 if there are any."""
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
