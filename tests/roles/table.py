@@ -86,7 +86,7 @@ HTTP = Protocol(
         Row("PUT /logs/{log}", TO_MANAGE),
         Row("PATCH /logs/{log}", TO_MANAGE),
         Row("DELETE /logs/{log}", TO_MANAGE),
-        Row("POST /logs/{log}/append", TO_APPEND, "with a condition too, although its outcome tells what is there"),
+        Row("POST /logs/{log}/append", TO_APPEND, "even with a condition, whose outcome reveals stored events"),
         Row("POST /logs/{log}/events", TO_APPEND),
         Row("POST /logs/{log}/read", TO_READ),
         Row("POST /logs/{log}/count", TO_READ),
@@ -116,7 +116,7 @@ FUTOIN = Protocol(
     "FutoIn, over HTTP and WebSocket",
     '200 and `{"e": "SecurityError"}`; `UnknownInterface` for a function that there is not',
     '200 and `{"e": "Unauthorized"}`',
-    "A consumer belongs to the user who registered it, so that only that user polls it. Who opens a WebSocket needs no "
+    "A consumer belongs to the user who registered it, so that only that user polls it. Opening a WebSocket needs no "
     "credentials: each message shows its own, or the connection's request has.",
     (
         Row("GET of a definition (`...-iface.json`)", NOTHING),
@@ -180,7 +180,7 @@ AMQP = Protocol(
     "SASL outcome 1 (auth), or the connection is closed before its open: nothing that follows is looked at",
     "the link is detached with `amqp:unauthorized-access`; a message to the anonymous relay is rejected with it; "
     "`$management` answers 403",
-    "The user is that of the login; `$management` and `$events` look at the user's rights of the moment.",
+    "The user is the one who logged in; `$management` and `$events` check the user's present rights.",
     (
         Row("login (SASL)", ANY_USER),
         Row("attach a producer", TO_APPEND),
@@ -337,13 +337,13 @@ _OPENING = """\
 # Rights
 
 What each call takes where there are users ([operations](../guides/operations.md#users-and-rights)), and what a call
-gets that is refused. Who logs in while
-[too many logins wait](../guides/operations.md#who-guesses-and-who-floods) is told to try again, which is no refusal.
+gets that is refused. A login while
+[too many logins wait](../guides/operations.md#who-guesses-and-who-floods) must be retried, which is not a refusal.
 Rights are on the log of the call and do not include each other; `manage:*` is the right to manage all logs, and with
 them the server. A refused call changes nothing. A test makes every call of this page without credentials, with wrong
 ones, and as users of each right alone, on a running server.
 
-The log `$system` is the server's own: who has `manage:*` may read and manage it, and nobody may append to it.
+The log `$system` is the server's own: users with `manage:*` may read and manage it, and no user may append to it.
 
 A [token of an issuer](../guides/operations.md#tokens-of-an-issuer) is a login like others, and takes the same rights:
 those that its claim (`oidc.rights_claim`) gives, as grants or by `oidc.roles`. Without the claim it has none, so that

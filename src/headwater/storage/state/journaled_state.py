@@ -81,7 +81,7 @@ class JournalState(StateStore):
     def __init__(
         self, journal: Journal, image: SqliteState, fatal: Callable[[str], None], lock: HeldLock | None = None
     ) -> None:
-        """Take over both, which have the same content. `fatal` ends the process after a failed write. `lock` is closed last."""
+        """Take over both, with equal content. `fatal` ends the process after a failed write. `lock` is closed last."""
         self.journal, self.image = journal, image
         self._fatal, self._held = fatal, lock
         self._changing = threading.RLock()
