@@ -62,8 +62,8 @@ def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None,
 
     --from DIR moves the data directory of a stopped server into a home without logs. Events keep their numbers, logs
     their incarnations; users, settings, consumers and positions move too. All of it is then counted and compared. DIR
-    becomes the first copy of the home; without it no server starts there. DIR can also be the most complete copy of a
-    lost home. If this is interrupted, run it again.
+    becomes the first copy of the home: start the first server on it. DIR can also be the most complete copy of a lost
+    home. If this is interrupted, run it again.
     """
     from ..homes.postgres.schema import initial_sql, make_tables
 
