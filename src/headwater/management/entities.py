@@ -289,7 +289,7 @@ LINK = EntityType(
         _flag("isAttached", "whether both sides are attached"),
         _number(
             "partition",
-            "receivers: its only partition; null: all, or those that its group assigned",
+            "receivers: its only partition; null: all, or all that its group assigned",
         ),
         _text("group", "receivers: the consumer group; null if none"),
         _number("epoch", "members of a group: the epoch under which they own the partition"),

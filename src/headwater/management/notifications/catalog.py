@@ -96,7 +96,7 @@ LOST = "lost"
 
 _BY = Attribute.text(
     "user",
-    "who requested it, if there are users and the listener may see it",
+    "the requesting user, if the listener may see it",
     is_required=False,
     is_personal=True,
 )
