@@ -256,8 +256,8 @@ class Config:
     home_lease_ms: int = setting(
         5_000, duration_ms(1_000, 600_000), "how long a server stays the primary of its home without renewing its lease"
     )
-    """How long a server stays the primary of its home without a sign of life, and so how long appends fail after it
-    died. The same on all servers of a home.
+    """How long a server stays the primary of its home without a sign of life, and so about how
+    long appends fail after it dies. The same on all servers of a home.
     """
     host: str = setting("127.0.0.1", text, "name or address to listen on, for all ports")
     insecure: bool = setting(False, boolean, "allow requests without credentials on an address that is not loopback")
