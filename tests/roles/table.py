@@ -297,8 +297,8 @@ OPERATION_OF = {_over_http(row).call: row.call for row in AMQP.rows if _TYPE in 
 
 MANAGEMENT = Protocol(
     "Management over HTTP",
-    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
-    "403, a problem of type `forbidden` that names the right and the log",
+    "as in the first section",
+    "as in the first section",
     "Every other call needs the right of its [operation](management.md#over-http), as over AMQP.",
     (
         Row("GET /management", ANY_USER, _SHOWS_VISIBLE),
@@ -309,8 +309,8 @@ MANAGEMENT = Protocol(
 
 CONSOLE = Protocol(
     "Console",
-    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
-    "403, a problem of type `forbidden`",
+    "as in the first section",
+    "as in the first section",
     "A [session](http.md#who-am-i) is a login of its user for all HTTP calls on this page except FutoIn's.",
     (
         Row("GET /console/", NOTHING, "the page and its files, without data"),
