@@ -1,71 +1,95 @@
 """The types of notifications in docs/reference/events.md, from the catalog.
 
 `python -m tests.docs.events` writes them. A comment in a section of the page names its groups of types:
-`io.headwater.home.away` is of the group `home`. An attribute that several types of a section have is described once.
+`io.headwater.home.away` is of the group `home`. The group `shared` is no group of types: its section describes the
+attributes that types of several sections have. Those that several types of one section have are described at its start.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from textwrap import fill
 
 from headwater.management import CATALOG, LOST, Attribute, Entry
 
-from .documents import ROOT, table
+from .documents import ROOT
 
 PAGE = ROOT / "docs" / "reference" / "events.md"
 COMMON = ("eventType", "time", LOST)
 """Attributes of every type, which the page describes first."""
-HEAD = ("attribute", "meaning")
+SHARED = "shared"
 
 _MARKER = re.compile(r"<!-- ([a-z, ]+): written by python -m tests\.docs\.events -->\n")
 
 
 def written(page: str) -> str:
     """The page with the types that the catalog has."""
-    return "\n## ".join(map(_section, page.split("\n## ")))
+    sections = page.split("\n## ")
+    groups = [_types(marker[1].split(", ")) for each in sections if (marker := _MARKER.search(each))]
+    shared = _shared(groups)
+    return "\n## ".join(_section(each, shared) for each in sections)
 
 
-def _section(text: str) -> str:
-    """A section with its types, after its comment; one without a comment stays."""
+def _types(groups: Container[str]) -> list[Entry]:
+    """The types of some groups."""
+    return [entry for entry in CATALOG.values() if entry.type.value.split(".")[2] in groups]
+
+
+def _shared(sections: Iterable[Sequence[Entry]]) -> list[Attribute]:
+    """The attributes of several sections, the most frequent one of each name."""
+    counts = Counter(
+        attribute for entries in sections for attribute in {each: 0 for entry in entries for each in _attributes(entry)}
+    )
+    found: dict[str, Attribute] = {}
+    for attribute, count in counts.most_common():
+        if count > 1:
+            found.setdefault(attribute.name, attribute)
+    return list(found.values())
+
+
+def _section(text: str, shared: Sequence[Attribute]) -> str:
+    """A section with what follows its comment; one without a comment stays."""
     if not (marker := _MARKER.search(text)):
         return text
-    groups = marker[1].split(", ")
-    entries = [entry for entry in CATALOG.values() if entry.type.value.split(".")[2] in groups]
-    return "\n".join([text[: marker.end()], *_types(entries)])
+    lines = [*map(_item, shared), ""] if marker[1] == SHARED else _described(_types(marker[1].split(", ")), shared)
+    return "\n".join([text[: marker.end()], *lines])
 
 
-def _types(entries: Sequence[Entry]) -> Iterator[str]:
-    """The lines of a section: the attributes that are shared in it, then each type."""
+def _described(entries: Sequence[Entry], shared: Sequence[Attribute]) -> Iterator[str]:
+    """The lines of a section: the attributes of all or several of its types, then each type."""
     counts = Counter(attribute for entry in entries for attribute in _attributes(entry))
-    shared = [attribute for attribute, count in counts.items() if count > 1]
-    if shared:
-        yield from table(HEAD, map(_cells, shared))
-        yield ""
+    of_all = [attribute for attribute, count in counts.items() if count == len(entries) > 1]
+    if of_all:
+        yield from (_filled(f"All have {_names(of_all)}."), "")
+    described = [each for each, count in counts.items() if count > 1 and each not in shared]
+    if described:
+        yield from (*map(_item, described), "")
     for entry in entries:
-        own = [attribute for attribute in _attributes(entry) if attribute not in shared]
-        yield from (f"### `{entry.type.value}`", "", fill(_about(entry, bool(shared)), 120, break_on_hyphens=False), "")
+        more = [each for each in _attributes(entry) if each not in of_all and (each in described or each in shared)]
+        own = [each for each in _attributes(entry) if each not in described and each not in shared]
+        about = f"{entry.when} Scope: {entry.scope.value}."
+        yield from (f"### `{entry.type.value}`", "", _filled(f"{about} With {_names(more)}." if more else about), "")
         if own:
-            yield from table(HEAD, map(_cells, own))
-            yield ""
+            yield from (*map(_item, own), "")
 
 
-def _about(entry: Entry, with_attributes: bool) -> str:
-    """When it is emitted and who sees it; the names of its attributes, if only some are described below."""
-    names = ", ".join(f"`{attribute.name}`" for attribute in _attributes(entry))
-    about = f"{entry.when} Scope: {entry.scope.value}."
-    return f"{about} Attributes: {names}." if with_attributes and names else about
+def _names(attributes: Iterable[Attribute]) -> str:
+    return ", ".join(f"`{attribute.name}`" for attribute in attributes)
+
+
+def _filled(text: str) -> str:
+    return fill(text, 120, break_on_hyphens=False)
 
 
 def _attributes(entry: Entry) -> list[Attribute]:
     return [attribute for attribute in entry.attributes if attribute.name not in COMMON]
 
 
-def _cells(attribute: Attribute) -> tuple[str, str]:
+def _item(attribute: Attribute) -> str:
     optional = "" if attribute.is_required else ", optional"
-    return f"`{attribute.name}` {attribute.kind.value}{optional}", attribute.meaning
+    return f"- `{attribute.name}` {attribute.kind.value}{optional}: {attribute.meaning}"
 
 
 if __name__ == "__main__":

@@ -166,9 +166,9 @@ def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
 def known_metrics() -> set[str]:
     """The names of all series, as Prometheus has them."""
     metrics = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    counters = re.findall(r"^\| `(\w+)` \| counter", metrics, re.MULTILINE)
-    histograms = re.findall(r"^\| `(\w+)` \| histogram", metrics, re.MULTILINE)
-    known = {*re.findall(r"^\| `(\w+)` \| gauge", metrics, re.MULTILINE), *(f"{name}_total" for name in counters)}
+    counters = re.findall(r"^- `(\w+)` counter:", metrics, re.MULTILINE)
+    histograms = re.findall(r"^- `(\w+)` histogram:", metrics, re.MULTILINE)
+    known = {*re.findall(r"^- `(\w+)` gauge:", metrics, re.MULTILINE), *(f"{name}_total" for name in counters)}
     return known | {f"{name}_{part}" for name in histograms for part in ("bucket", "count", "sum")}
 
 
@@ -203,7 +203,7 @@ def test_what_operators_are_told_to_watch_has_alerts_and_panels() -> None:
 def summed_twice(expression: str) -> set[str]:
     """Gauges of logs that a `sum` takes directly: the primary and each replica of a home have the same log."""
     metrics = (ROOT / "docs/reference/metrics.md").read_text(encoding="utf-8")
-    gauges = set(re.findall(r"^\| `(headwater_log_\w+)` \| gauge", metrics, re.MULTILINE))
+    gauges = set(re.findall(r"^- `(headwater_log_\w+)` gauge:", metrics, re.MULTILINE))
     return gauges & set(re.findall(r"\bsum\s*(?:\b(?:by|without)\s*\([^)]*\)\s*)?\(\s*(\w+)", expression))
 
 

@@ -1,7 +1,7 @@
 """Every call of every protocol, the right that it takes, and what a refusal looks like: the expectation of the matrix.
 
-docs/reference/rights.md shows it to readers. `python -m tests.roles.table > docs/reference/rights.md` makes that page
-anew; a test compares the two, and another finds every call of the product here.
+docs/reference/rights.md shows it to readers. `python -m tests.roles.table > docs/reference/rights.md` writes that
+page; a test compares the two, and another finds every call of the product here.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def _need(label: str, *any_of: str) -> Need:
     return Need(label, tuple(frozenset(each.split()) for each in any_of))
 
 
-NOTHING = _need("none, no credentials either", "")
-ANY_USER = _need("none, but credentials", KNOWN)
+NOTHING = _need("no credentials", "")
+ANY_USER = _need("any user", KNOWN)
 TO_READ = _need("`read`", READ)
 TO_APPEND = _need("`append`", APPEND)
 TO_MANAGE = _need("`manage`", MANAGE)
@@ -40,7 +40,7 @@ READ_OR_MANAGE = _need("`read` or `manage`", READ, MANAGE)
 MANAGE_SERVER = _need("`manage:*`", SERVER)
 
 
-OWN_WRITER = "under a writer's name of one's own: `append`"
+OWN_WRITER = "for your own writer names: `append`"
 """The one more right that it takes to end what another user has staged, which is what the matrix tries."""
 
 
@@ -64,15 +64,15 @@ class Protocol(NamedTuple):
     rows: tuple[Row, ...]
 
 
-_SHOWS_READABLE = "shows the logs that the user may read"
+_SHOWS_READABLE = "lists the logs that the user may read"
 
 HTTP = Protocol(
     "HTTP: DCB, CloudEvents, health and metrics",
     "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
     "403, a problem of type `forbidden` that names the right and the log",
-    "The right is looked at before the body is, and before it is known whether there is such a log.",
+    "The right is checked before the body, and before the log is looked up.",
     (
-        Row("GET /", NOTHING, "links, and nothing of the logs"),
+        Row("GET /", NOTHING, ""),
         Row("GET /health/live", NOTHING),
         Row("GET /health/ready", NOTHING),
         Row(
@@ -86,7 +86,7 @@ HTTP = Protocol(
         Row("PUT /logs/{log}", TO_MANAGE),
         Row("PATCH /logs/{log}", TO_MANAGE),
         Row("DELETE /logs/{log}", TO_MANAGE),
-        Row("POST /logs/{log}/append", TO_APPEND, "even with a condition, whose outcome reveals stored events"),
+        Row("POST /logs/{log}/append", TO_APPEND, "also with a condition, whose outcome reveals events"),
         Row("POST /logs/{log}/events", TO_APPEND),
         Row("POST /logs/{log}/read", TO_READ),
         Row("POST /logs/{log}/count", TO_READ),
@@ -114,27 +114,27 @@ HTTP = Protocol(
 
 FUTOIN = Protocol(
     "FutoIn, over HTTP and WebSocket",
-    '200 and `{"e": "SecurityError"}`; `UnknownInterface` for a function that there is not',
+    '200 and `{"e": "SecurityError"}`; `UnknownInterface` for an unknown function',
     '200 and `{"e": "Unauthorized"}`',
-    "A consumer belongs to the user who registered it, so that only that user polls it. Opening a WebSocket needs no "
-    "credentials: each message shows its own, or the connection's request has.",
+    "Only the user who registered a consumer can poll it. Opening a WebSocket needs no credentials: each message has "
+    "its own, or those of the opening request count.",
     (
         Row("GET of a definition (`...-iface.json`)", NOTHING),
         Row("futoin.evt.gen ping", ANY_USER),
         Row("futoin.evt.gen addEvent", TO_APPEND),
         Row("futoin.evt.poll ping", ANY_USER),
-        Row("futoin.evt.poll registerConsumer", READ_AND_MANAGE, "of one that is already registered: `read`"),
-        Row("futoin.evt.poll pollEvents", TO_READ, "and moves the user's own consumer"),
+        Row("futoin.evt.poll registerConsumer", READ_AND_MANAGE, "if already registered: `read`"),
+        Row("futoin.evt.poll pollEvents", TO_READ, "moves the user's own consumer"),
         Row("futoin.evt.push ping", ANY_USER),
-        Row("futoin.evt.push registerConsumer", READ_AND_MANAGE, "of one that is already registered: `read`"),
-        Row("futoin.evt.push pollEvents", TO_READ, "and moves the user's own consumer"),
-        Row("futoin.evt.push readyToReceive", TO_READ, "and moves the user's own consumer; WebSocket only"),
+        Row("futoin.evt.push registerConsumer", READ_AND_MANAGE, "if already registered: `read`"),
+        Row("futoin.evt.push pollEvents", TO_READ, "moves the user's own consumer"),
+        Row("futoin.evt.push readyToReceive", TO_READ, "moves the user's own consumer; WebSocket only"),
         Row("headwater.evt.gen ping", ANY_USER),
         Row("headwater.evt.gen addEvent", TO_APPEND),
         Row("headwater.evt.gen addEvents", TO_APPEND),
         Row("headwater.evt.poll ping", ANY_USER),
-        Row("headwater.evt.poll registerConsumer", READ_AND_MANAGE, "of one that is already registered: `read`"),
-        Row("headwater.evt.poll pollEvents", TO_READ, "and moves the user's own consumer"),
+        Row("headwater.evt.poll registerConsumer", READ_AND_MANAGE, "if already registered: `read`"),
+        Row("headwater.evt.poll pollEvents", TO_READ, "moves the user's own consumer"),
     ),
 )
 
@@ -142,7 +142,7 @@ CNE = Protocol(
     "Cloud native events, v1 and v2",
     "401 with `WWW-Authenticate`, and the reason in `headwater-problem`",
     "403, and the reason in `headwater-problem`",
-    "Rights are on the log of notifications (`cne.log`). With `cne.public_reads` the calls by GET need no credentials.",
+    "Rights apply to the log `cne.log`. With `cne.public_reads`, GET needs no credentials.",
     (
         Row("GET /health", NOTHING),
         Row("GET api_versions", NOTHING),
@@ -150,21 +150,21 @@ CNE = Protocol(
         Row("GET {ResourceAddress}/currentstate", TO_READ),
         Row("GET subscriptions", TO_READ),
         Row("POST subscriptions", TO_READ),
-        Row("DELETE subscriptions", TO_READ, "takes the caller's own only"),
+        Row("DELETE subscriptions", TO_READ, "only the caller's own"),
         Row("GET subscriptions/{id}", TO_READ),
-        Row("DELETE subscriptions/{id}", READ_AND_MANAGE, "of one's own: `read`"),
+        Row("DELETE subscriptions/{id}", READ_AND_MANAGE, "the caller's own: `read`"),
         Row("PUT subscriptions/status/{id}", TO_READ),
         Row("GET subscriptions/{id}/delivery", TO_READ),
-        Row("POST subscriptions/{id}/resume", READ_AND_MANAGE, "of one's own: `read`"),
+        Row("POST subscriptions/{id}/resume", READ_AND_MANAGE, "the caller's own: `read`"),
         Row("GET publishers", TO_READ),
         Row("POST publishers", TO_APPEND),
-        Row("DELETE publishers", TO_APPEND, "takes the caller's own only"),
+        Row("DELETE publishers", TO_APPEND, "only the caller's own"),
         Row("GET publishers/{id}", TO_READ),
-        Row("DELETE publishers/{id}", APPEND_AND_MANAGE, "of one's own: `append`"),
+        Row("DELETE publishers/{id}", APPEND_AND_MANAGE, "the caller's own: `append`"),
         Row("POST create/event", TO_APPEND),
         Row("POST log", TO_APPEND),
-        Row("POST dummy", NOTHING, "takes everything, keeps nothing"),
-        Row("POST dummy2", NOTHING, "takes everything, keeps nothing"),
+        Row("POST dummy", NOTHING, "accepts anything, stores nothing"),
+        Row("POST dummy2", NOTHING, "accepts anything, stores nothing"),
         Row("GET openapi.json", NOTHING),
         Row("GET schemas", NOTHING),
         Row("GET schemas/{id}", NOTHING),
@@ -173,24 +173,24 @@ CNE = Protocol(
 
 _NODE = "org.amqp.management"
 _TYPE = "io.headwater."
-_SHOWS_VISIBLE = "shows the entities that the user may READ"
+_SHOWS_VISIBLE = "lists the entities that the user may READ"
 
 AMQP = Protocol(
     "AMQP 1.0",
-    "SASL outcome 1 (auth), or the connection is closed before its open: nothing that follows is looked at",
+    "SASL outcome 1 (auth), or the connection is closed before its open",
     "the link is detached with `amqp:unauthorized-access`; a message to the anonymous relay is rejected with it; "
     "`$management` answers 403",
-    "The user is the one who logged in; `$management` and `$events` check the user's present rights.",
+    "`$management` and `$events` check the user's present rights. The types of entities are without `io.headwater.`.",
     (
         Row("login (SASL)", ANY_USER),
         Row("attach a producer", TO_APPEND),
-        Row("attach a producer to the anonymous relay", ANY_USER, "each message takes `append` on the log it names"),
+        Row("attach a producer to the anonymous relay", ANY_USER, "each message needs `append` on its log"),
         Row("send to the anonymous relay", TO_APPEND),
         Row("attach a consumer", TO_READ),
-        Row("attach a consumer of a group", TO_READ, "and moves the group's position"),
+        Row("attach a consumer of a group", TO_READ, "moves the group's position"),
         Row("attach a durable subscription", TO_READ),
         Row("attach a receiver to $info", TO_READ),
-        Row("attach a receiver to $events", ANY_USER, "hears of logs that the user may read; of the rest: `manage:*`"),
+        Row("attach a receiver to $events", ANY_USER, "for logs that the user may read; all else needs `manage:*`"),
         Row("attach a pair to $management", ANY_USER),
         Row("attach a receiver to a reply node", ANY_USER),
         Row("attach a sender to a temporary queue", ANY_USER),
@@ -213,13 +213,13 @@ AMQP = Protocol(
         Row(f"DELETE {_TYPE}connection", MANAGE_SERVER),
         Row(f"READ {_TYPE}session", MANAGE_SERVER),
         Row(f"DELETE {_TYPE}session", MANAGE_SERVER),
-        Row(f"READ {_TYPE}link", MANAGE_SERVER),
+        Row(f"READ {_TYPE}link", MANAGE_SERVER, "the caller's own: any user"),
         Row(f"DELETE {_TYPE}link", MANAGE_SERVER),
         Row(f"READ {_TYPE}durableLink", MANAGE_SERVER),
         Row(f"DELETE {_TYPE}durableLink", MANAGE_SERVER),
-        Row(f"READ {_TYPE}client", MANAGE_SERVER, "of one's own: none"),
+        Row(f"READ {_TYPE}client", MANAGE_SERVER, "the caller's own: any user"),
         Row(f"DELETE {_TYPE}client", MANAGE_SERVER),
-        Row(f"READ {_TYPE}reader", MANAGE_SERVER, "of one's own: none"),
+        Row(f"READ {_TYPE}reader", MANAGE_SERVER, "the caller's own: any user"),
         Row(f"DELETE {_TYPE}reader", MANAGE_SERVER),
         Row(f"READ {_TYPE}refusal", MANAGE_SERVER),
         Row(f"CREATE {_TYPE}consumer", TO_MANAGE),
@@ -239,7 +239,7 @@ AMQP = Protocol(
         Row(f"READ {_TYPE}token", MANAGE_SERVER),
         Row(f"DELETE {_TYPE}token", MANAGE_SERVER),
         Row(f"READ {_TYPE}subscription", TO_READ),
-        Row(f"DELETE {_TYPE}subscription", TO_MANAGE, "of one's own: none"),
+        Row(f"DELETE {_TYPE}subscription", TO_MANAGE, "the caller's own: any user"),
     ),
 )
 
@@ -248,7 +248,7 @@ FLIGHT = Protocol(
     "`UNAUTHENTICATED` with `extra_info` whose `error` is `unauthenticated`",
     "`PERMISSION_DENIED` (pyarrow: `FlightUnauthorizedError`) with `extra_info` whose `error` is `forbidden`, the "
     "right and the log",
-    "A handshake and `get_schema` can only say it in the text of the error: pyarrow hands on nothing else from there.",
+    "A handshake and `get_schema` have only the text of the error, because pyarrow drops `extra_info` there.",
     (
         Row("handshake", ANY_USER),
         Row("list_actions", NOTHING),
@@ -258,7 +258,7 @@ FLIGHT = Protocol(
         Row("get_schema", TO_READ),
         Row("do_get", TO_READ),
         Row("do_put append", TO_APPEND),
-        Row("do_put stage", TO_APPEND, "under a writer's name of another's: `append` and `manage`"),
+        Row("do_put stage", TO_APPEND, "for another user's writer name: `append` and `manage`"),
         Row("do_action logs", ANY_USER, _SHOWS_READABLE),
         Row("do_action info", TO_READ),
         Row("do_action head", TO_READ),
@@ -297,11 +297,11 @@ OPERATION_OF = {_over_http(row).call: row.call for row in AMQP.rows if _TYPE in 
 
 MANAGEMENT = Protocol(
     "Management over HTTP",
-    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
-    "403, a problem of type `forbidden` that names the right and the log",
-    "The operations of `$management`, with the rights that they take over AMQP. A type may be given by its last word.",
+    "as in the first section",
+    "as in the first section",
+    "Every other call needs the right of its [operation](management.md#over-http), as over AMQP.",
     (
-        Row("GET /management", ANY_USER, "with `types`: shows the entities that the user may READ"),
+        Row("GET /management", ANY_USER, _SHOWS_VISIBLE),
         Row("GET /management/{type}", ANY_USER, _SHOWS_VISIBLE),
         *(_over_http(row) for row in AMQP.rows if _TYPE in row.call or _NODE in row.call),
     ),
@@ -309,24 +309,23 @@ MANAGEMENT = Protocol(
 
 CONSOLE = Protocol(
     "Console",
-    "401 with `WWW-Authenticate`, a problem of type `unauthenticated`",
-    "there is nothing that a user has no right to",
-    "A session counts as the login of its user on every call over HTTP of this page, but for FutoIn's, together with "
-    "its second secret in `Headwater-Console` and where the browser says that a page of this server sent the call.",
+    "as in the first section",
+    "as in the first section",
+    "A [session](http.md#who-am-i) is a login of its user for all HTTP calls on this page except FutoIn's.",
     (
-        Row("GET /console/", NOTHING, "the page alone, and its files; what it shows is asked for by other calls"),
-        Row("POST /console/session", ANY_USER, "the credentials are in the body"),
+        Row("GET /console/", NOTHING, "the page and its files, without data"),
+        Row("POST /console/session", ANY_USER, "credentials in the body"),
         Row("GET /console/session", ANY_USER),
-        Row("DELETE /console/session", NOTHING, "ends the session that the call shows"),
+        Row("DELETE /console/session", NOTHING, "ends the caller's session"),
         Row(
             "GET /console/history",
             ANY_USER,
-            "of a log: `read`; of the server and of durable links: `manage:*`; without a series: names those",
+            "series of a log: `read`; of the server and durable links: `manage:*`; without `series`, lists yours",
         ),
         Row(
             "GET /console/stream",
             ANY_USER,
-            "with `log`: `read`; hears of logs that the user may read; of the rest: `manage:*`",
+            "with `log`: `read`; events of logs that the user may read; all else needs `manage:*`",
         ),
     ),
 )
@@ -336,21 +335,17 @@ PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, MANAGEMENT, CONSOLE, FLIGHT)
 _OPENING = """\
 # Rights
 
-What each call takes where there are users ([operations](../guides/operations.md#users-and-rights)), and what a call
-gets that is refused. A login while
-[too many logins wait](../guides/operations.md#who-guesses-and-who-floods) must be retried, which is not a refusal.
-Rights are on the log of the call and do not include each other; `manage:*` is the right to manage all logs, and with
-them the server. A refused call changes nothing. A test makes every call of this page without credentials, with wrong
-ones, and as users of each right alone, on a running server.
+The right that each call needs if there are [users](../guides/operations.md#users-and-rights), and the answer without
+it. Rights apply to the log of the call and do not include each other; `manage:*` manages all logs and the server. A
+refused call changes nothing. A login while [too many logins wait](../guides/operations.md#who-guesses-and-who-floods)
+is not refused, but must be retried.
 
-The log `$system` is the server's own: users with `manage:*` may read and manage it, and no user may append to it.
+`manage:*` also reads and manages the log `$system`, to which only the server appends.
 
-A [token of an issuer](../guides/operations.md#tokens-of-an-issuer) is a login like others, and takes the same rights:
-those that its claim (`oidc.rights_claim`) gives, as grants or by `oidc.roles`. Without the claim it has none, so that
-it gets only what takes no right but credentials. They are the token's until it expires; then its connections end, and a
-call that shows it is one with wrong credentials. Where a user is looked up by name alone (`$management`, sessions of
-Arrow Flight), and several valid tokens of that name were shown with different rights, the rights that all of them give
-count.
+A [token of an issuer](../guides/operations.md#tokens-of-an-issuer) has the rights of its claim `oidc.rights_claim`
+(grants, or roles by `oidc.roles`); without the claim, those of any user. When it expires, its connections end and calls
+with it are refused. Where only the user's name is known (`$management`, Flight sessions), and valid tokens of that name
+have different rights, only the rights common to all count.
 """
 
 
@@ -360,20 +355,36 @@ def page() -> str:
 
 
 def _section(protocol: Protocol) -> str:
+    calls: dict[tuple[str, str], list[str]] = {}
+    for row in protocol.rows:
+        if row.call not in OPERATION_OF:  # whose section is that of AMQP
+            calls.setdefault((row.need.label, row.about), []).append(row.call)
     lines = [
         f"## {protocol.name}",
         "",
-        f"- Without credentials, or with wrong ones: {protocol.unauthenticated}.",
+        f"- Without valid credentials: {protocol.unauthenticated}.",
         f"- Without the right: {protocol.forbidden}.",
         "",
         protocol.about,
         "",
-        "| call | right | |",
+        "| right | calls | |",
         "| --- | --- | --- |",
-        *(f"| {_call(row.call)} | {row.need.label} | {row.about} |" for row in protocol.rows),
+        *(f"| {label} | {_calls(called)} | {about} |" for (label, about), called in calls.items()),
         "",
     ]
     return "\n".join(lines)
+
+
+def _calls(called: list[str]) -> str:
+    """Calls of one row of the page; the operations of a type of entity are together."""
+    of_type: dict[str, list[str]] = {}
+    for call in called:
+        operation, _, type = call.partition(_TYPE)
+        of_type.setdefault(type or call, []).append(operation.strip())
+    return ", ".join(
+        f"{'/'.join(operations)} `{type}`" if type not in called else _call(type)
+        for type, operations in of_type.items()
+    )
 
 
 def _call(text: str) -> str:

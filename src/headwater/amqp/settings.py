@@ -11,12 +11,12 @@ from ..formats.settings.declaration import KIB, MIB, byte_count, duration_ms, se
 class AmqpSettings:
     """AMQP 1.0. Times are in ms, sizes in bytes."""
 
-    port: int = setting(5672, whole_number(0, 65535), "TCP port of AMQP; 0 = any free port")
+    port: int = setting(5672, whole_number(0, 65535), "TCP port of AMQP; 0 takes any free one")
     read_port: int | None = setting(
         None, whole_number(0, 65535), "TCP port of AMQP for receivers only; also served by replicas"
     )
-    """TCP port where a server of a [shared home](../guides/high-availability.md#reading-over-amqp) serves AMQP
-    receivers without a group or a durable position, also while it is a replica. Not set: none; 0 = any free port.
+    """TCP port where a server of a [shared home](../guides/high-availability.md#reading-over-amqp), also a replica,
+    serves AMQP receivers without a group or a durable position. 0 = any free port.
     """
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of connections; further ones are refused"
@@ -53,15 +53,17 @@ class AmqpSettings:
         whole_number(0, 10_000_000),
         "maximum number of durable subscriptions per log, and of consumer group positions",
     )
-    """Durable subscriptions that one log remembers; also the limit for positions of consumer groups (one per
-    partition)."""
+    """Maximum number of durable subscriptions of one log, and of positions of its consumer groups (one per
+    partition).
+    """
     abandoned_ms: int | None = setting(
         None,
         duration_ms(1000, 315_360_000_000),
         "delete a durable subscription that had no receiver for this long; not set: never",
     )
-    """A durable subscription without a receiver for this long is forgotten, whatever its expiry policy. Time while the
-    server is down does not count. Not set: never."""
+    """Durable subscriptions without a receiver for this long are forgotten, whatever their expiry policy. Time
+    while the server is down does not count. Not set: never.
+    """
     listener_events_max: int = setting(
         10_000,
         whole_number(100, 1_000_000),

@@ -32,7 +32,7 @@ class Settings:
     log: str = setting("cne", log_name, "log for the events; created on first use")
     """Log that holds the events of the [notification API](notifications.md); created when first needed."""
     cluster: str = setting("", name, "this server's cluster, for `.` in a resource address")
-    """Name of the server's own cluster, for `.` in a resource address. If it is not set, `.` stands for every name."""
+    """Name of the server's own cluster, for `.` in a resource address; not set, `.` is every name."""
     site: str = setting("", name, "this server's site")
     """Name of the server's own site, likewise."""
     node: str = setting("", name, "this server's node")
@@ -44,28 +44,28 @@ class Settings:
     hosts: tuple[str, ...] = setting(
         (LOOPBACK,), hosts, "allowed hosts of webhooks: loopback, addresses, networks, names with *, or * for any"
     )
-    """Where webhooks may be: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for everywhere. A
-    list."""
+    """Where webhooks may be: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for everywhere."""
     delivery_mode: str = setting(
         "structured",
         one_of("structured", "binary", "starlingx"),
         "delivery format of subscriptions that do not choose one: structured, binary, starlingx",
     )
-    """How subscriptions without a `DeliveryMode` get events: `structured`, `binary`, or `starlingx` (v2 only): in the
-    [envelope](notifications.md#starlingx) that StarlingX consumers expect."""
+    """Default `DeliveryMode` of subscriptions: `structured`, `binary`, or (v2 only)
+    [`starlingx`](notifications.md#starlingx).
+    """
     v1_wraps: bool = setting(False, boolean, "send CloudEvents, not bare events, to v1 subscribers")
     v1_unique_ids: bool = setting(False, boolean, "bare events carry their own id, not the subscription's")
     webhook_handshake: bool = setting(False, boolean, "also validate new webhooks with CloudEvents' OPTIONS handshake")
     webhook_ca: Path | None = setting(
         None, path, "file with the CA certificates (PEM) to verify webhooks; default: the system's"
     )
-    """File with the certificate authorities (PEM) to verify webhooks by, in place of the system's. It is read again
-    when it has changed, and so are `cne.webhook_certificate` and `cne.webhook_key`."""
+    """File with the authorities (PEM) that sign webhooks' certificates, instead of the system's. It is read again
+    when changed, as are `cne.webhook_certificate` and `cne.webhook_key`.
+    """
     webhook_certificate: Path | None = setting(
         None, path, "file with the client certificate chain (PEM) for webhooks; requires its key"
     )
-    """File with the certificate chain (PEM) to send to webhooks that request a client certificate. It needs
-    `cne.webhook_key`."""
+    """File with the certificate chain (PEM) for webhooks that request a client certificate."""
     webhook_key: Path | None = setting(None, path, "file with the private key (PEM) of cne.webhook_certificate")
     public_reads: bool = setting(False, boolean, "allow reading without credentials even if there are users")
     """Let everyone read subscriptions, publishers and current states, even if users are configured."""
@@ -86,8 +86,9 @@ class Settings:
     forget_after_ms: int = setting(
         604_800_000, duration_ms(1, 10**12), "delete the subscriptions of a webhook suspended for this long"
     )
-    """How long a webhook may be suspended before its subscriptions are deleted. The event
-    `io.headwater.webhook.forgotten` reports it."""
+    """How long a webhook may be suspended before its subscriptions are deleted, with the event
+    `io.headwater.webhook.forgotten`.
+    """
     subscriptions_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of subscriptions, and of publishers"
     )
@@ -96,13 +97,14 @@ class Settings:
         whole_number(1, 1_000_000),
         "maximum number of subscriptions, and of publishers, per user or client certificate",
     )
-    """How many of each one user or one client certificate may have; without either, callers cannot be distinguished."""
+    """The same for one user or client certificate; without either, callers cannot be distinguished."""
 
     states_max: int = setting(
         20_000, whole_number(1, 1_000_000), "maximum number of resource addresses with a current state"
     )
-    """How many resource addresses have a current state. Beyond that, known ones stay, and events of others are still
-    delivered; `CurrentState` of an address without a state is then 503."""
+    """How many resource addresses have a current state. Events of others are still delivered, but their
+    `CurrentState` is 503.
+    """
 
     @property
     def place(self) -> Place:

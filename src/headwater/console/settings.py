@@ -12,10 +12,6 @@ class ConsoleSettings:
     """The console at `/console`."""
 
     enabled: bool = setting(True, boolean, "serve the console at /console")
-    """Serve the [console](../guides/console.md) at `/console`. Without it everything below `/console` is 404, and a
-    browser at `/` is not redirected there.
-    """
+    """Serve the [console](../guides/console.md) at `/console`."""
     read_only: bool = setting(False, boolean, "make the console read-only")
-    """Whether the console is read-only: requests of its pages that change something are refused (403), whatever its
-    user may do elsewhere.
-    """
+    """Refuse (403) requests of the console's pages that change something."""

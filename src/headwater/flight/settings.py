@@ -21,8 +21,7 @@ class FlightSettings:
         one_of("first_client", "at_once"),
         "when to start the bulk process: with the first_client, or at_once",
     )
-    """When its process starts: with the `first_client`, which waits for it (the port is held until then), or `at_once`,
-    with the server."""
+    """When its process starts: with the `first_client`, or `at_once`. The port is held until then."""
     streams_max: int = setting(
         64, whole_number(1, 10_000), "maximum number of concurrent reads and writes; clients retry refused ones"
     )

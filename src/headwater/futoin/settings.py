@@ -29,25 +29,27 @@ class Settings:
     aliases: Sequence[Alias] = setting(
         (), _aliases, "aliases of event types, as LOGS:TYPE=ALIAS; LOGS is a pattern of log names"
     )
-    """Other names of event types for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS`
-    is a pattern of log names. A list; in the environment and in flags, separated by commas."""
+    """Names of event types for FutoIn clients, as `LOGS:TYPE=ALIAS` (`orders:OrderPlaced=ORDER_PLACED`); `LOGS` is
+    a pattern of log names.
+    """
     without_other: Sequence[str] = setting(
         (), texts, "patterns of logs; skip their events if the type is not valid in FutoIn and has no alias"
     )
-    """Patterns of logs from which FutoIn clients do not get the events whose type neither fits nor has an alias;
-    elsewhere those come as `OTHER`."""
+    """Patterns of logs whose events FutoIn clients do not get if the type neither fits nor has an alias; elsewhere
+    they come as `OTHER`.
+    """
     allow_reliable: bool = setting(True, boolean, "allow reliable consumers; if false, only LIVE")
-    """Whether there are reliable consumers. If not, registering, polling and receiving as one is a `SecurityError`, and
-    only `LIVE` is left."""
+    """Whether clients can be reliable consumers; else only `LIVE`, and others get a `SecurityError`."""
     allow_polling: bool = setting(True, boolean, "allow polling; if false, events are only pushed")
-    """Whether events can be polled. If not, pollEvents is a `SecurityError`, and events are only pushed."""
+    """Whether events can be polled; else pollEvents is a `SecurityError`."""
     max_chunk_events: int = setting(PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "maximum number of events per message")
-    """The most events in one message, polled or pushed."""
+    """Maximum number of events in one message, polled or pushed."""
     reliable_group_events: int = setting(
         100, whole_number(1, PAGE_EVENTS), "maximum number of unacknowledged events pushed to a reliable consumer"
     )
-    """The most events pushed to a reliable consumer at once. It answers after processing all of them, within 5 seconds
-    in FutoIn's own library. After a failure the group is halved."""
+    """Maximum number of events pushed to a reliable consumer at once, which answers after processing all, within 5
+    seconds in FutoIn's own library. Halved after a failure.
+    """
     answer_s: float = 30.0
     """How long to wait for the answer to a push before it is sent again."""
     retry_s: float = 1.0

@@ -96,7 +96,7 @@ LOST = "lost"
 
 _BY = Attribute.text(
     "user",
-    "the user who requested it; absent without users, or if the listener may not see it",
+    "the requesting user, if the listener may see it",
     is_required=False,
     is_personal=True,
 )
@@ -113,23 +113,21 @@ _FIRST = (
     _text("eventType", "the notification type"),
     Attribute.timestamp("time", "when it happened, by the server's clock"),
 )
-_LAST = (
-    _perhaps(_number(LOST, "number of notifications dropped just before this one, because this listener was too slow")),
-)
+_LAST = (_perhaps(_number(LOST, "how many notifications this slow listener lost just before this one")),)
 _LOG = _text("log", "the log")
-_COUNT = _number("count", "number of occurrences in that second")
-_INTERVAL = _number("intervalMs", "length of the counting interval in ms, about 1,000")
+_COUNT = _number("count", "occurrences in that second")
+_INTERVAL = _number("intervalMs", "the counting interval, about 1,000 ms")
 _PEER = _text("peer", "the peer's address")
 _CONTAINER = _text("container", "the peer's container id")
-_USER = _perhaps(_text("user", "the authenticated user; absent if no users are configured"))
-_CONDITION = _perhaps(_text("condition", "the AMQP error condition; absent if there was no error"))
-_DESCRIPTION = _perhaps(_text("description", "description of the error"))
+_USER = _perhaps(_text("user", "the authenticated user, if users are configured"))
+_CONDITION = _perhaps(_text("condition", "the AMQP error condition, after an error"))
+_DESCRIPTION = _perhaps(_text("description", "its description"))
 _PORT = _perhaps(_number("port", "the peer's port"))
-_MECHANISM = _text("mechanism", "the SASL mechanism; empty if there was no SASL")
-_TLS = _perhaps(_text("tls", "the TLS version; absent without TLS"))
+_MECHANISM = _text("mechanism", "the SASL mechanism; empty without SASL")
+_TLS = _perhaps(_text("tls", "the TLS version, with TLS"))
 _CONNECTION = (
     _text("protocol", "`amqp`"),
-    _text("identity", "the connection's entity: `connection/7`"),
+    _text("identity", "the connection's entity (`connection/7`)"),
     _PEER,
     _PORT,
     _CONTAINER,
@@ -138,11 +136,11 @@ _CONNECTION = (
     _TLS,
 )
 _LINK = (
-    _perhaps(_text("log", "the log; absent if the address names none")),
-    _text("address", "the address as the peer gave it; empty for a sender that names one in each message"),
+    _perhaps(_text("log", "the log, if the address names one")),
+    _text("address", "the address as given; empty for a sender that names one in each message"),
     _text("link", "the link's name"),
     _text("role", "the peer's role: `sender` or `receiver`"),
-    _perhaps(_text("identity", "the link's entity: `link/7/1/3`; absent if it was never attached")),
+    _perhaps(_text("identity", "the link's entity (`link/7/1/3`), once attached")),
     _CONTAINER,
     _PEER,
     _PORT,
@@ -154,21 +152,21 @@ _OWNED = (
     _LOG,
     _text("group", "the consumer group"),
     _number("partition", "the partition"),
-    _number("epoch", "the recorded epoch of the partition; 0: none; an ulong from 2^63"),
+    _number("epoch", "the recorded epoch; 0: none; an ulong from 2^63"),
     _CONTAINER,
-    _text("link", "the name of the owner's link"),
+    _text("link", "the owner's link"),
 )
 _CONSUMER = (
     _LOG,
-    _text("owner", "the consumer's owner: a user, a container, `spark`"),
-    _text("component", "name of the consumer, unique per owner"),
-    _number("acknowledged", "number of the last event that it has acknowledged"),
+    _text("owner", "a user, a container, `spark`"),
+    _text("component", "the consumer's name, unique per owner"),
+    _number("acknowledged", "the last event that it has acknowledged"),
 )
 _DAMAGED = (
     _text("path", "the file, relative to the data directory"),
     _text("problem", "the fault"),
-    _perhaps(_number("first", "the number of the first damaged event of a segment")),
-    _perhaps(_number("last", "the number of the last one")),
+    _perhaps(_number("first", "first damaged event of a segment")),
+    _perhaps(_number("last", "its last damaged event")),
 )
 _LAG = (
     _text(
@@ -177,18 +175,18 @@ _LAG = (
         "container and name of a link; `stream`: user and name of a stream",
     ),
     _perhaps(_number("partition", "the only partition that it reads")),
-    _number("head", "number of the log's last event"),
-    _number("lagEvents", "number of events after `acknowledged`, in its partition if it reads only one"),
-    _number("lagMs", "age of the oldest event that it has not acknowledged; 0 if none"),
+    _number("head", "the log's last event"),
+    _number("lagEvents", "events after `acknowledged`, in its partition if it reads only one"),
+    _number("lagMs", "age of the oldest of them; 0 if none"),
     _perhaps(_text("user", "the user of the link")),
 )
 _ACCOUNT = (
     _text("account", "the user's name"),
-    _text("grants", "its grants now, as a JSON list of `RIGHT[,RIGHT...]:PATTERN`"),
+    _text("grants", "a JSON list of `RIGHT[,RIGHT...]:PATTERN`"),
 )
 _WEBHOOK = (
     _LOG,
-    _text("endpoint", "the URI to which events are delivered, without user information and query"),
+    _text("endpoint", "the URI, without user information and query"),
 )
 
 
@@ -202,16 +200,16 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             NotificationType.SERVER_STARTED,
             Scope.SERVER,
             "The server is ready.",
-            _text("version", "the version of Headwater"),
-            _number("logs", "how many logs there are"),
+            _text("version", "Headwater's version"),
+            _number("logs", "number of logs"),
             _text("data", "the data directory, or `memory`"),
         ),
         _entry(
             NotificationType.SERVER_STOPPING,
             Scope.SERVER,
             "The server is stopping and accepts no new requests.",
-            _number("requests", "number of running HTTP requests, which may finish"),
-            _number("streams", "number of subscriptions and WebSockets that are ended"),
+            _number("requests", "running HTTP requests, which may finish"),
+            _number("streams", "subscriptions and WebSockets that are ended"),
         ),
         _entry(
             NotificationType.THREAD_FAILED,
@@ -219,7 +217,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A background task failed and is restarted.",
             _text("name", "its name, such as `maintenance`"),
             _text("reason", "the error"),
-            _number("restarts", "number of restarts so far"),
+            _number("restarts", "restarts so far"),
         ),
         _entry(
             NotificationType.CLOCK_JUMPED,
@@ -228,7 +226,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text("shown", "what the clock shows (RFC 3339)"),
             _text("trusted", "the time that events get (RFC 3339)"),
             _number("aheadMs", "the difference"),
-            _number("patienceMs", "how long the clock must be stable before it is trusted"),
+            _number("patienceMs", "how long it must be stable to be trusted"),
         ),
         _entry(
             NotificationType.CLOCK_SETTLED,
@@ -242,13 +240,12 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
-            "Something blocked the event loop, and so all clients, for more than 100 ms of the server's CPU time. "
-            "At most once a second.",
+            "Something blocked the event loop, and so all clients, for over 100 ms of CPU time. At most once a second.",
             _number("heldMs", "how long, at least"),
-            _text("room", "the part of the server that did: `amqp`, `dcb`, `futoin`, `cne` and others; or `unknown`"),
-            _text("kind", "the kind of request or work, such as a method and route, or `receiver of orders`"),
-            _perhaps(_text("where", "the line of code that was running, if known")),
-            _number("untold", "number of unreported blocks since the last report"),
+            _text("room", "the part of the server that did (`amqp`, `dcb`, ...), or `unknown`"),
+            _text("kind", "what it did, such as a method and route, or `receiver of orders`"),
+            _perhaps(_text("where", "the running line of code")),
+            _number("untold", "unreported blocks since the last report"),
         ),
         _entry(
             NotificationType.SERVER_ROLE_CHANGED,
@@ -268,8 +265,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.HOME_WENT_BACK,
             Scope.SERVER,
-            "The shared home lost events, or may have: appends are refused until an operator accepts that.",
-            _text("why", "what is missing, as far as this server knows"),
+            "The shared home lost events, or may have: appends are refused until an operator accepts it.",
+            _text("why", "the missing events, as far as known"),
         ),
         _entry(
             NotificationType.HOME_ACCEPTED,
@@ -279,8 +276,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.HOME_NO_PRIMARY,
             Scope.SERVER,
-            "The lease of the shared home has been free for longer than a lease period: appends are impossible. Each "
-            "replica reports this once until there is a primary again.",
+            "The home's lease has been free for longer than a lease period: appends are impossible. Each replica "
+            "reports this once until there is a primary again.",
             _text("why", "why this server cannot become the primary"),
         ),
         _entry(
@@ -288,7 +285,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.LOG,
             "A log was created.",
             _LOG,
-            _text("incarnation", "the identity of this log among all logs that had its name"),
+            _text("incarnation", "the identity of this log under its name"),
             _number("partitions", "number of partitions"),
             _BY,
         ),
@@ -299,7 +296,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _LOG,
             _text(
                 "settings",
-                "the changed settings, as a JSON object from attribute names to new values",
+                "a JSON object of the changed attributes",
             ),
             _BY,
         ),
@@ -308,8 +305,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.LOG,
             "A log was deleted with all its events.",
             _LOG,
-            _text("incarnation", "the identity of the deleted log"),
-            _number("head", "number of its last event"),
+            _text("incarnation", "the identity of this log under its name"),
+            _number("head", "its last event"),
             _BY,
         ),
         _entry(
@@ -317,7 +314,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.LOG,
             "Events of a log were dropped, by retention or on request.",
             _LOG,
-            _number("firstRetained", "number of the first readable event"),
+            _number("firstRetained", "the first readable event"),
             _number("previousFirstRetained", "its previous value"),
             _BY,
         ),
@@ -331,7 +328,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.LOG_AVAILABLE,
             Scope.SERVER,
-            "A log that was unavailable can be used again, or was deleted.",
+            "An unavailable log can be used again, or was deleted.",
             _LOG,
         ),
         _entry(
@@ -357,15 +354,14 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _PORT,
             _text(
                 "reason",
-                "`limit`: too many connections; `handshake`: TLS took too long while others waited; over AMQP also "
-                "`stopping`, `login`: not logged in, `timeout`, `fault`, `origin`: a PROXY header that no server of "
-                "the home sent",
+                "`limit`; `handshake` (TLS took too long while others waited); over AMQP also `stopping`, `login`, "
+                "`timeout`, `fault`, `origin` (a PROXY header from no server of the home)",
             ),
             _DESCRIPTION,
             _perhaps(
                 _number(
                     "count",
-                    "number of refusals that it stands for; above ten per second, the rest are combined into one",
+                    "refusals combined into this event: those above ten per second",
                 )
             ),
         ),
@@ -373,7 +369,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.LINK_DETACHED,
             Scope.PEER,
-            "A link ended: it was detached, or its session or connection ended.",
+            "A link was detached, or its session or connection ended.",
             *_LINK,
             _CONDITION,
             _DESCRIPTION,
@@ -392,19 +388,19 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.PARTITION_STOLEN,
             Scope.LOG,
-            "A receiver with a higher epoch took over a partition; its assignment is reported next.",
+            "A receiver with a higher epoch took over a partition; `assigned` follows.",
             *_OWNED,
         ),
         _entry(
             NotificationType.PARTITION_RELEASED,
             Scope.LOG,
-            "A partition of a consumer group lost its owner: it left or had to leave.",
+            "A partition lost its owner, which left or had to leave.",
             *_OWNED,
         ),
         _entry(
             NotificationType.EPOCH_CHANGED,
             Scope.LOG,
-            "A new epoch was recorded for a partition of a consumer group; 0 after a clean close by its owner.",
+            "A new epoch was recorded for a partition; 0 after a clean close by its owner.",
             _LOG,
             _text("group", "the consumer group"),
             _number("partition", "the partition"),
@@ -413,7 +409,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_REGISTERED,
             Scope.LOG,
-            "A reliable consumer was registered or registered again. It holds back trimming from now on.",
+            "A consumer was registered, or registered again. It holds back trimming from now on.",
             *_CONSUMER,
             _number("epoch", "number of registrations"),
             _BY,
@@ -429,33 +425,33 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_UNREGISTERED,
             Scope.LOG,
-            "A consumer was unregistered: by a request, or because it was silent for too long.",
+            "A consumer was unregistered by a request, or was silent for too long.",
             *_CONSUMER,
-            _perhaps(_number("silentMs", "how long it was silent; absent if it was unregistered by a request")),
+            _perhaps(_number("silentMs", "how long it was silent, if that was the reason")),
             _BY,
         ),
         _entry(
             NotificationType.CONSUMER_LAGGING,
             Scope.LOG,
-            "A reader of a log is behind by more than `management.lag_events` or "
-            "`management.lag_ms`: a registered consumer, a partition of a consumer group, a link or a stream.",
+            "A registered consumer, a partition of a consumer group, a link or a stream is behind by more than "
+            "`management.lag_events` or `management.lag_ms`.",
             *_CONSUMER,
             *_LAG,
         ),
         _entry(
             NotificationType.CONSUMER_CAUGHT_UP,
             Scope.LOG,
-            "A reader that was reported as lagging is within both limits again.",
+            "A lagging reader is within both limits again.",
             *_CONSUMER,
             *_LAG,
         ),
         _entry(
             NotificationType.APPEND_REJECTED,
             Scope.LOG,
-            "A log refused appends in this second: overload, a full disk or a duplicate id.",
+            "A log refused appends in this second: overload, full disk, duplicate id.",
             _LOG,
             _COUNT,
-            _number("duplicates", "number of those refused for a duplicate id"),
+            _number("duplicates", "those with a duplicate id"),
             _INTERVAL,
         ),
         _entry(
@@ -469,14 +465,14 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.DISK_LOW,
             Scope.SERVER,
-            "The data directory's file system has less free space than the reserve: appends are refused.",
+            "Less free space than the reserve is left: appends are refused.",
             _text("path", "the data directory"),
             _number("freeBytes", "free space"),
             _number("reserveBytes", "required free space"),
             _perhaps(
                 _number(
                     "refusedBytes",
-                    "bytes that the file system refused despite the free space, for example because of a quota",
+                    "bytes refused despite the free space, for example by a quota",
                 )
             ),
         ),
@@ -497,20 +493,18 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.SCRUB_MENDED,
             Scope.SERVER,
-            "A damaged file is intact again: the scrub found it intact, or repaired it from the home.",
+            "A damaged file was repaired from the home, or is intact again.",
             *_DAMAGED,
-            _perhaps(
-                _text("source", "`home` if the events were fetched from there; absent if the file was found intact")
-            ),
+            _perhaps(_text("source", "`home`, if repaired from there")),
         ),
         _entry(
             NotificationType.SCRUB_ENDED,
             Scope.SERVER,
             "The scrub finished a pass over all files of the data directory.",
-            _number("files", "number of files"),
-            _number("bytes", "number of bytes read"),
-            _number("unprovedBytes", "bytes read from the page cache, because the file system has no O_DIRECT"),
-            _number("damaged", "number of known damaged places"),
+            _number("files", "files verified"),
+            _number("bytes", "bytes read"),
+            _number("unprovedBytes", "bytes from the page cache, on a file system without O_DIRECT"),
+            _number("damaged", "known damaged places"),
             _number("durationMs", "duration of the pass"),
         ),
         _entry(
@@ -518,8 +512,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.LOG,
             "A sealed segment was indexed.",
             _LOG,
-            _number("first", "number of its first event"),
-            _number("last", "number of its last event"),
+            _number("first", "its first event"),
+            _number("last", "its last event"),
             _number("bytes", "its size"),
         ),
         _entry(
@@ -527,20 +521,20 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.LOG,
             "A consumer with the component `ARCHIVER` (in any case) acknowledged events in this second.",
             *_CONSUMER,
-            _number("count", "number of sequence numbers that it advanced"),
+            _number("count", "sequence numbers that it advanced"),
             _INTERVAL,
         ),
         _entry(
             NotificationType.WEBHOOK_FAILING,
             Scope.SERVER,
-            "Delivery to a webhook failed; it is retried, and reported again only after a recovery.",
+            "Delivery to a webhook failed; it is retried. Reported again only after a recovery.",
             *_WEBHOOK,
             _text("reason", "the reason"),
         ),
         _entry(
             NotificationType.WEBHOOK_RECOVERED,
             Scope.SERVER,
-            "Delivery to an endpoint that was reported as failing succeeded again.",
+            "Delivery to a failing endpoint succeeded again.",
             *_WEBHOOK,
         ),
         _entry(
@@ -548,8 +542,8 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "An endpoint was suspended for longer than `cne.forget_after_ms`; its subscriptions were deleted.",
             *_WEBHOOK,
-            _number("subscriptions", "number of deleted subscriptions"),
-            _number("missed", "number of events in the log after the last processed one"),
+            _number("subscriptions", "deleted subscriptions"),
+            _number("missed", "the log's events after the last processed one"),
         ),
         _entry(
             NotificationType.AUTHENTICATION_FAILED,
@@ -562,7 +556,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.USER_CREATED,
             Scope.SERVER,
-            "A user was added to the data directory, by management or on the command line.",
+            "A user was added to the data directory.",
             *_ACCOUNT,
             _BY,
         ),
@@ -571,7 +565,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             Scope.SERVER,
             "The grants, password, tokens or key of a user were changed.",
             *_ACCOUNT,
-            _text("changed", "what changed, separated by commas: `grants`, `password`, `tokens`, `key`"),
+            _text("changed", "`grants`, `password`, `tokens`, `key`, separated by commas"),
             _BY,
         ),
         _entry(

@@ -26,7 +26,7 @@ class Tls:
     """TLS of every listening port; set both or none."""
 
     certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
-    """File with the certificate chain (PEM). With `tls.key`, it turns TLS on (1.2 and newer). SIGHUP
+    """File with the certificate chain (PEM). With `tls.key`, turns TLS on (1.2 and newer). SIGHUP
     [reloads](../guides/operations.md#tls) the files of this section.
     """
     key: Path | None = setting(None, path, "file with the private key (PEM)")
@@ -34,8 +34,8 @@ class Tls:
     client_ca: Path | None = setting(
         None, path, "file with the CA certificates (PEM) for client certificates, whose common name is the user"
     )
-    """File with the authorities (PEM) that sign client certificates. Clients are then asked for one, which is optional
-    unless a setting requires it. The common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn.
+    """File with the authorities (PEM) that sign client certificates, which are optional unless a setting requires
+    them. The common name is the user over AMQP (SASL EXTERNAL), HTTP and FutoIn.
     """
 
 
