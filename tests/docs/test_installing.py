@@ -78,4 +78,4 @@ def test_the_page_and_the_errors_give_the_same_commands() -> None:
 def test_the_page_has_a_row_for_each_extra_of_users() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     rows = re.findall(r"^\| `(\w+)` \|", text_of(START), re.MULTILINE)
-    assert sorted(rows) == sorted(set(project["optional-dependencies"]) - {"demo", "dev", "site"})
+    assert sorted(rows) == sorted(set(project["optional-dependencies"]) - {"bench", "demo", "dev", "site"})
