@@ -338,7 +338,7 @@ _OPENING = """\
 
 What each call takes where there are users ([operations](../guides/operations.md#users-and-rights)), and what a call
 gets that is refused. Who logs in while
-[too many logins wait](../guides/operations.md#who-guesses-and-who-floods) is told to try again, which is no refusal.
+[too many logins wait](../guides/operations.md#failed-logins) is told to try again, which is no refusal.
 Rights are on the log of the call and do not include each other; `manage:*` is the right to manage all logs, and with
 them the server. A refused call changes nothing. A test makes every call of this page without credentials, with wrong
 ones, and as users of each right alone, on a running server.
