@@ -92,7 +92,7 @@ class Http:
     """Path of an additional Unix socket, for programs on this machine that run as the same user (its mode is 0600). It
     is created at the start and removed at a stop; one left by a killed server is replaced. It has no TLS; logins,
     limits and accepted host names are those of `http.port`. Its URL is `http+unix:///path`. [How to use
-    it](../guides/operations.md#neighbours-on-one-machine).
+    it](../guides/operations.md#unix-socket).
     """
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of connections, including WebSockets; further ones get 503"
