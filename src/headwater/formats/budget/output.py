@@ -29,6 +29,6 @@ class Output:
             await slices.pause()
 
     def value(self) -> bytes:
-        """What was written."""
+        """All bytes written so far."""
         self._out.truncate()
         return self._out.getvalue()
