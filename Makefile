@@ -11,7 +11,10 @@ export UV_COMPILE_BYTECODE := 1
 # pip brings uv, at its pinned version, and uv the rest.
 INSTALL = $(BIN)/uv pip install --quiet --python $(BIN)/python --constraint constraints.txt
 
-.PHONY: demo demo-replicas quick test room spark nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs site pages check
+.PHONY: help demo demo-replicas quick test room spark nightly lowest setup fmt lint types interop interop-clients soak hostile power simulate chaos bench bench-amqp bench-homes bench-spark screenshots docs site pages check
+
+help:                   ## these lines
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1: /p' Makefile
 
 demo: $(STAMP)          ## the whole story on real data; KEEP=1 leaves the server running
 	@$(BIN)/python -m demo $(if $(KEEP),--keep)

@@ -53,9 +53,7 @@ def test_import_rule_is_that_of_pyproject():
     contracts = settings["tool"]["importlinter"]["contracts"]
     layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
     text = " ".join(text_of(ARCHITECTURE).split())
-    assert " > ".join(layers) in text
-    for contract in contracts:
-        assert contract["name"] in text
+    assert " > ".join(layers) in text and f"{len(contracts)} contracts" in text
 
 
 def test_every_room_is_in_a_layer_and_only_one_of_them_may_import_spark():

@@ -6,12 +6,12 @@ import re
 
 from .documents import ROOT, check_none, text_of
 
-RECORDS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+RECORDS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 _HEAD = re.compile(
     r"# (?P<number>\d+)\. (?P<title>.+)\n\n(?P<date>\d{4}-\d\d-\d\d)\. Decided\.(?P<more>.*\n(?:.+\n)*)\n"
 )
 """A title with the number of the file; below it a paragraph of date and status, and the records that it replaces."""
-_ROW = re.compile(r"^- (\d{4}) \[(.+)\]\(decisions/(.+)\)$", re.MULTILINE)
+_ROW = re.compile(r"^- (\d{4}) \[(.+)\]\((.+)\)$", re.MULTILINE)
 
 
 def test_a_record_begins_with_number_title_date_and_status() -> None:
@@ -38,6 +38,6 @@ def test_a_replaced_record_is_gone() -> None:
 
 
 def test_the_index_has_each_record_by_its_title() -> None:
-    rows = _ROW.findall(text_of(ROOT / "docs" / "index.md"))
+    rows = _ROW.findall(text_of(ROOT / "docs" / "decisions" / "index.md"))
     titles = [(path.name[:4], head["title"], path.name) for path in RECORDS if (head := _HEAD.match(text_of(path)))]
     assert sorted(rows) == titles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 
 from headwater import __version__
@@ -14,6 +15,7 @@ FILES = sorted(
     file for room in ("src", "benchmarks", "demo", "examples", "deploy") for file in (ROOT / room).rglob("*.py")
 )
 EXTRAS = ("spark", "postgres", "mysql", "oidc")
+"""Those that errors ask for."""
 START = ROOT / "docs" / "start.md"
 BARE = re.compile(r"pip3? install (?:-\S+ )*['\"`]?headwater(?![\w-])|(?<!\.whl)['\"`]headwater\[[\w,]+\]")
 """The name without a path before it or a wheel's version behind it: pip would ask an index for it."""
@@ -62,11 +64,18 @@ def test_the_first_screen_warns_of_the_bare_name() -> None:
 
 def test_the_page_and_the_errors_give_the_same_commands() -> None:
     commands = {extra: re.findall(r"`(pip install [^`]+)`", how_to_install(extra)) for extra in EXTRAS}
-    assert {extra: len(given) for extra, given in commands.items()} == dict.fromkeys(EXTRAS, 2)
+    page = text_of(START)
     check_none(
-        f"{name_of(START)} has no `{command}`"
-        for given in commands.values()
+        f"{name_of(START)} has no `{command}` with [{extra}]"
+        for extra, given in commands.items()
         for command in given
-        if f"`{command}`" not in text_of(START)
+        if f"`{command.replace(f'[{extra}]', '[spark]')}`" not in page
     )
+    assert {extra: len(given) for extra, given in commands.items()} == dict.fromkeys(EXTRAS, 2)
     check_none(f"{given[1]} is not of {__version__}" for given in commands.values() if __version__ not in given[1])
+
+
+def test_the_page_has_a_row_for_each_extra_of_users() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    rows = re.findall(r"^\| `(\w+)` \|", text_of(START), re.MULTILINE)
+    assert sorted(rows) == sorted(set(project["optional-dependencies"]) - {"bench", "demo", "dev", "site"})

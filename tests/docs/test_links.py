@@ -36,8 +36,12 @@ def test_dead_links_are_found(tmp_path: Path) -> None:
     ]
 
 
-def test_index_leads_to_every_document() -> None:
+def test_index_leads_to_every_document_and_its_list_of_records_to_every_record() -> None:
     index = ROOT / "docs" / "index.md"
-    linked = {(index.parent / link.partition("#")[0]).resolve() for link in relative_links(index)}
+    linked = {
+        (page.parent / link.partition("#")[0]).resolve()
+        for page in (index, index.parent / "decisions" / "index.md")
+        for link in relative_links(page)
+    }
     of_users = [each for each in DOCUMENTS if each.is_relative_to(ROOT / "docs")]
-    check_none(f"{name_of(each)}: docs/index.md has no link to it" for each in of_users if each not in linked | {index})
+    check_none(f"{name_of(each)}: no index has a link to it" for each in of_users if each not in linked | {index})

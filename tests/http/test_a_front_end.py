@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 from collections.abc import Callable, Coroutine
@@ -15,7 +14,6 @@ from headwater.http import Exchange, FrontEnd, LogHost, Message, Routes
 from headwater.server.users.accounts import AccountDirectory
 from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState, MemoryStore
-from tests.docs.documents import ROOT
 
 from .asgi import ask, scope
 
@@ -123,8 +121,3 @@ def test_websockets_are_refused_and_a_server_of_its_own_starts_and_ends_it() -> 
         assert (await ask(front_end, "/notes/orders", "POST")).status == 503
 
     played(scenario())
-
-
-def test_the_guide_shows_this_one() -> None:
-    source = inspect.getsource(Notes) + "\n\n" + inspect.getsource(take)
-    assert f"```\n{source}```\n" in (ROOT / "CONTRIBUTING.md").read_text()

@@ -337,7 +337,7 @@ _OPENING = """\
 
 The right that each call needs if there are [users](../guides/operations.md#users-and-rights), and the answer without
 it. Rights apply to the log of the call and do not include each other; `manage:*` manages all logs and the server. A
-refused call changes nothing. A login while [too many logins wait](../guides/operations.md#who-guesses-and-who-floods)
+refused call changes nothing. A login while [too many logins wait](../guides/operations.md#failed-logins)
 is not refused, but must be retried.
 
 `manage:*` also reads and manages the log `$system`, to which only the server appends.

@@ -87,7 +87,7 @@ class Http:
         None, path, "path of an additional Unix socket, for programs of the same user on this machine"
     )
     """Path of an additional Unix socket (mode 0600), `http+unix:///path`, for programs of the same user on this
-    machine, without TLS. [How to use it](../guides/operations.md#neighbours-on-one-machine).
+    machine, without TLS. [How to use it](../guides/operations.md#unix-socket).
     """
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of connections, including WebSockets; further ones get 503"
