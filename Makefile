@@ -71,6 +71,7 @@ interop-clients: $(STAMP)
 
 bench: $(STAMP)         ## benchmarks against SQLite, UmaDB and the bare disk; some minutes
 	@$(INSTALL) --editable '.[bench]'
+	$(BIN)/python -m benchmarks.served --write
 	$(BIN)/python -m benchmarks --markdown
 
 bench-amqp: $(STAMP)    ## the same AMQP load on Headwater, Artemis, Broker-J and RabbitMQ; about half an hour

@@ -7,18 +7,16 @@ import signal
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
 import click
 from rich.console import Console
 
-from headwater.formats.installing import how_to_install
-
 from . import machine
 from .bench import Bench
 from .futoin import servers as futoin
+from .load import Load
 from .measure import Case, Outcome, WrongAnswer, run_case
 from .report import Answer, json_text, terminal_view, write_markdown
 from .workload import Workload
@@ -34,12 +32,6 @@ QUESTIONS = (
     "footprint",
     "recovery",
     "trim",
-    "http_fill",
-    "http_batches",
-    "http_decide",
-    "http_read_tag",
-    "http_read_type",
-    "http_scan",
     "futoin_add",
     "futoin_receive",
     "futoin_latency",
@@ -93,14 +85,17 @@ def main(
     chosen = sorted(set(questions) or available, key=QUESTIONS.index)
     if not set(chosen) <= set(available):
         raise click.UsageError("the questions about FutoIn need its library: make interop, or FUTOIN_NODE_MODULES")
-    if any(name.startswith("http_") for name in chosen) and find_spec("umadb") is None:
-        raise click.UsageError(f"the questions over HTTP need the package umadb: {how_to_install('bench')}")
     parent = directory or Path("build")
     parent.mkdir(parents=True, exist_ok=True)
     if (kind := machine.filesystem(parent)) in machine.VOLATILE:
         raise click.BadParameter(f"{parent} is on {kind}, where nothing is durable", param_hint="--directory")
+    load = Load(is_for_page=markdown_path is not None)
     place = machine.describe(parent)
-    run = {"events": f"{events:,}", "rounds": repeat, "ids": "ascending" if ordered_ids else "random"}
+    run: dict[str, object] = {
+        "events": f"{events:,}",
+        "rounds": repeat,
+        "ids": "ascending" if ordered_ids else "random",
+    }
     if quick:
         run["short run"] = f"{QUICK_SCALE:g} of the measured work"
     console = Console(highlight=False)
@@ -113,10 +108,14 @@ def main(
         workload = Workload(events, has_ordered_ids=ordered_ids)
         bench = Bench(Path(path), workload, scale=QUICK_SCALE if quick else 1.0, note=status.update)
         answers = _answers(chosen, bench, repeat, console)
+    load.end()
+    run["load by others"] = str(load)
+    console.print(f"[bold]load by others[/]: {load}")
     if json_path:
         json_path.write_text(json_text(place, run, answers))
     if markdown_path:
-        write_markdown(markdown_path, place, run, answers)
+        load.check()
+        write_markdown(markdown_path, "python -m benchmarks --markdown", place, run, answers)
 
 
 def _answers(chosen: Sequence[str], bench: Bench, rounds: int, console: Console) -> list[Answer]:

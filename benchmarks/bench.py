@@ -10,7 +10,6 @@ import itertools
 import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from headwater.core import Event
 
@@ -20,9 +19,6 @@ from .stores.raw_file import RawFile, frame_bytes
 from .stores.sqlite_store import SqliteStore
 from .stores.store import Store
 from .workload import Workload, chunks
-
-if TYPE_CHECKING:
-    from .served_bench import ServedBench
 
 HEADWATER = "headwater"
 SQLITE = "sqlite"
@@ -53,7 +49,6 @@ class Bench:
         """By contender: one sample per slice of the fill."""
         self._scale = scale
         self._stores: dict[str, Store] = {}
-        self._served: ServedBench | None = None
         self._numbers = itertools.count(1)
 
     def count(self, full: int, *, least: int = 1, multiple: int = 1) -> int:
@@ -85,16 +80,6 @@ class Bench:
     def raw_file(self, bytes_max: int) -> RawFile:
         """A new preallocated file, gone when it is closed."""
         return RawFile(self.scratch("raw"), bytes_max)
-
-    @property
-    def served(self) -> ServedBench:
-        """The contenders behind sockets; those in this process are closed for them. Only here is UmaDB needed."""
-        if self._served is None:
-            from .served_bench import ServedBench
-
-            self._close_stores()
-            self._served = ServedBench(self.directory, self.workload, self.note)
-        return self._served
 
     def fill(self) -> None:
         """Fill the stores, if that is still to be done."""
@@ -131,12 +116,7 @@ class Bench:
 
     def close(self) -> None:
         """Close every store and remove every file."""
-        if self._served is not None:
-            self._served.close()
-        self._close_stores()
-        shutil.rmtree(self.directory, ignore_errors=True)
-
-    def _close_stores(self) -> None:
         for store in self._stores.values():
             store.close()
         self._stores.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)

@@ -39,16 +39,26 @@ class Sample:
     """CPU time per unit of work, in microseconds: of this process for logs in process, of the server for servers."""
     p50_ms: float | None = None
     p99_ms: float | None = None
+    client_us: float | None = None
+    """CPU time of the clients of a server per unit of work."""
+
+
+CPU = "CPU"
 
 
 @dataclass(frozen=True, slots=True)
 class Aim:
-    """What Headwater should reach: so many times as good as a contender, or an absolute bound (`against` = "")."""
+    """What Headwater should reach: so many times as good as a contender, or an absolute bound (`against` = "").
+
+    Against CPU it is a bound in us for a unit of work, in the slice in which it took least: others inflate CPU time.
+    """
 
     against: str
     bound: float
 
     def __str__(self) -> str:
+        if self.against == CPU:
+            return f"CPU <= {self.bound:g} us"
         return f">= {self.bound:g} x {self.against}" if self.against else f"{self.bound:g}"
 
 
@@ -59,11 +69,13 @@ class Case:
     title: str
     unit: str
     runs: Mapping[str, Callable[[], Sample]]
-    """By contender; the first is the reference."""
+    """By contender; the first is the reference. Servers over sockets have none: they run in slices."""
     aims: Sequence[Aim] = ()
     is_lower_better: bool = False
     rounds: int | None = None
     """As many rounds as that, whatever was asked for."""
+    absent: str = ""
+    """Why it was not measured."""
 
 
 @dataclass(slots=True)
@@ -79,14 +91,26 @@ class Outcome:
 
     def ratios(self, contender: str) -> list[float]:
         """How many times as good the reference was, round by round."""
-        pairs = zip(self.values(next(iter(self.case.runs))), self.values(contender), strict=True)
+        pairs = zip(self.values(self.reference), self.values(contender), strict=True)
         return [theirs / ours if self.case.is_lower_better else ours / theirs for ours, theirs in pairs]
+
+    def cpu_ratios(self, contender: str) -> list[float]:
+        """The reference's CPU time for a unit of work by the contender's, round by round, where both are known."""
+        pairs = zip(self.samples[self.reference], self.samples[contender], strict=True)
+        return [ours.cpu_us / theirs.cpu_us for ours, theirs in pairs if ours.cpu_us and theirs.cpu_us]
+
+    @property
+    def reference(self) -> str:
+        """The contender that the others are compared with."""
+        return next(iter(self.samples))
 
     def is_met(self, aim: Aim) -> bool:
         """Whether the median reaches the aim."""
+        if aim.against == CPU:
+            return min(sample.cpu_us or 0 for sample in self.samples[self.reference]) <= aim.bound
         if aim.against:
             return statistics.median(self.ratios(aim.against)) >= aim.bound
-        value = statistics.median(self.values(next(iter(self.case.runs))))
+        value = statistics.median(self.values(self.reference))
         return value <= aim.bound if self.case.is_lower_better else value >= aim.bound
 
 
@@ -142,14 +166,22 @@ def percentile_ms(latencies: Sequence[float], percent: int) -> float | None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process and its descendants have used, user and system (resolution: 10 ms)."""
+    """CPU time that a process and its descendants have used, also in threads that ended (0 if it has ended itself)."""
     if pid == os.getpid():
         reaped = os.times()
         own = time.process_time() + reaped.children_user + reaped.children_system
     else:
-        ticks = _stat_fields(pid)[11:15]  # utime, stime, and the same of children waited for: proc(5), fields 14 to 17
-        own = sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+        ticks = _stat_fields(pid)[13:15]  # of children that were waited for: proc(5), fields 16 and 17
+        own = _clock_s(pid) + sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
     return own + sum(map(cpu_seconds, children(pid)))
+
+
+def _clock_s(pid: int) -> float:
+    """The CPU clock of a process, to the nanosecond: clock_getcpuclockid(3), of which Python has no function."""
+    try:
+        return time.clock_gettime(~pid << 3 | 2)
+    except OSError:
+        return 0.0
 
 
 def anonymous_bytes(pid: int) -> int:

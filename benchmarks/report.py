@@ -11,10 +11,20 @@ from pathlib import Path
 from rich.console import Group
 from rich.table import Table
 
-from .measure import Aim, Outcome
+from .measure import CPU, Aim, Outcome
 
-COLUMNS = ("contender", "median", "range", "p50/p99 ms", "CPU us", "headwater is", "aim")
-_MARK = "<!-- results: everything below is written by `python -m benchmarks --markdown` -->"
+COLUMNS = (
+    "contender",
+    "median",
+    "quartiles",
+    "p50/p99 ms",
+    "CPU us",
+    "client CPU us",
+    "headwater is",
+    "its CPU is",
+    "aim",
+)
+_MARK = "<!-- results"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +76,17 @@ def json_text(machine: Mapping[str, str], run: Mapping[str, object], answers: Se
 
 
 def write_markdown(
-    path: Path, machine: Mapping[str, str], run: Mapping[str, object], answers: Sequence[Answer]
+    path: Path, writer: str, machine: Mapping[str, str], run: Mapping[str, object], answers: Sequence[Answer]
 ) -> None:
-    """Replace everything below the mark of a document by the tables of this run."""
-    prose = path.read_text().partition(_MARK)[0] if path.exists() else ""
-    lines = [_MARK, "", *(f"- {name}: {value}" for name, value in {**machine, **run}.items()), ""]
+    """Replace what a command wrote in a document, from its mark to the next mark, by the tables of this run."""
+    mark = f"{_MARK}: written by `{writer}` -->"
+    before, _, after = (path.read_text() if path.exists() else "").partition(mark)
+    others = after.find(_MARK)
+    lines = [mark, "", f"{'; '.join(f'{name}: {value}' for name, value in {**machine, **run}.items())}.", ""]
     for answer in answers:
         lines += [f"## {answer.title}", "", answer.asked, ""]
         lines += [*_markdown_table(answer.outcomes), ""]
-    path.write_text(prose + "\n".join(lines))
+    path.write_text(before + "\n".join([*lines, after[others:] if others >= 0 else ""]).rstrip() + "\n")
 
 
 def _heading(outcome: Outcome) -> str:
@@ -84,31 +96,38 @@ def _heading(outcome: Outcome) -> str:
 def _rows(outcome: Outcome) -> Iterator[tuple[str, ...]]:
     """One row per contender; an absolute aim is in the first."""
     case = outcome.case
+    if case.absent:
+        yield case.absent, *[""] * (len(COLUMNS) - 1)
     for number, (name, samples) in enumerate(outcome.samples.items()):
-        aims = [aim for aim in case.aims if aim.against == (name if number else "")]
+        aims = [aim for aim in case.aims if aim.against == name or (not number and aim.against in ("", CPU))]
         yield (
             name,
             _short(statistics.median(outcome.values(name))),
-            _range(outcome.values(name)),
+            _quartiles(outcome.values(name)),
             _latency(outcome, name),
             _median_of([sample.cpu_us for sample in samples]),
-            _ratio(outcome.ratios(name)) if number else "",
+            _median_of([sample.client_us for sample in samples]),
+            _ratio(outcome.ratios(name), " x") if number else "",
+            _ratio(outcome.cpu_ratios(name)) if number else "",
             ", ".join(_verdict(outcome, aim) for aim in aims),
         )
 
 
 def _verdict(outcome: Outcome, aim: Aim) -> str:
+    if aim.against == CPU:
+        return f"{aim}: {'met' if outcome.is_met(aim) else 'MISSED'}"
     sign = "<" if outcome.case.is_lower_better and not aim.against else ">="
     bound = f"{aim.bound:g} x" if aim.against else f"{aim.bound:,g}"
     return f"{sign} {bound}: {'met' if outcome.is_met(aim) else 'MISSED'}"
 
 
-def _ratio(ratios: Sequence[float]) -> str:
-    return f"{_short(statistics.median(ratios))} x ({_range(ratios)})"
+def _ratio(ratios: Sequence[float], times: str = "") -> str:
+    return f"{_short(statistics.median(ratios))}{times} ({_quartiles(ratios)})" if ratios else ""
 
 
-def _range(values: Sequence[float]) -> str:
-    return f"{_short(min(values))}\N{EN DASH}{_short(max(values))}"
+def _quartiles(values: Sequence[float]) -> str:
+    low, _, high = statistics.quantiles(list(values) * (1 + (len(values) == 1)), method="inclusive")
+    return f"{_short(low)}\N{EN DASH}{_short(high)}"
 
 
 def _latency(outcome: Outcome, name: str) -> str:
@@ -126,12 +145,12 @@ def _short(value: float) -> str:
     """Three significant digits, with separators where they help."""
     if value >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2g}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
 def _markdown_table(outcomes: Sequence[Outcome]) -> Iterator[str]:
     """One table for all cases: a case is named in its first row, and a column without a value is left out."""
-    rows = [("measured", *COLUMNS)]
+    rows: list[tuple[str, ...]] = [("measured", *COLUMNS)]
     for outcome in outcomes:
         rows += [("" if number else _heading(outcome), *row) for number, row in enumerate(_rows(outcome))]
     kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])]

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from .. import machine
+from ..load import Load
 from ..measure import Outcome, WrongAnswer, run_case
 from ..report import Answer, json_text, terminal_view, write_markdown
 from .bench import KINDS, AmqpBench
@@ -66,6 +67,7 @@ def main(
     console = Console(highlight=False)
     console.width = max(console.width, TABLE_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that everything is cleaned up
+    load = Load(is_for_page=markdown_path is not None)
     place = machine.describe(parent)
     with tempfile.TemporaryDirectory(prefix="amqp-", dir=parent) as path, console.status("") as status:
         bench = AmqpBench(
@@ -81,10 +83,14 @@ def main(
         for name, value in {**place, **run}.items():
             console.print(f"[bold]{name}[/]: {value}")
         answers = _answers(chosen, bench, repeat, console)
+    load.end()
+    run["load by others"] = str(load)
+    console.print(f"[bold]load by others[/]: {load}")
     if json_path:
         json_path.write_text(json_text(place, run, answers))
     if markdown_path:
-        write_markdown(markdown_path, place, run, answers)
+        load.check()
+        write_markdown(markdown_path, "python -m benchmarks.amqp --markdown", place, run, answers)
 
 
 def _answers(chosen: Sequence[str], bench: AmqpBench, rounds: int, console: Console) -> list[Answer]:

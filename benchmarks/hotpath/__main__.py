@@ -12,10 +12,10 @@ from rich.table import Table
 
 from .. import machine
 from ..workload import Workload
-from . import in_process, rooms, served
+from . import in_process, rooms
 from .rows import Place, Row
 
-ROWS = {row.name: row for row in (*served.ROWS, *in_process.ROWS, *rooms.ROWS)}
+ROWS = {row.name: row for row in (*in_process.ROWS, *rooms.ROWS)}
 
 
 @click.command()

@@ -1,8 +1,7 @@
-"""What does a request cost the server, route by route? `python -m benchmarks.hotpath.routes [ROUTE ...]`
+"""Where does a request spend its time in the server? `python -m benchmarks.hotpath.routes [ROUTE ...]`
 
-CPU time of the server process per request, for the routes that matter, with one client on one kept-alive connection
-and nothing else going on. With `--profile`, the server runs under cProfile, and the functions of its event loop that
-took the longest are printed instead.
+The server runs under cProfile, with one client on one kept-alive connection. The functions of its event loop that took
+the longest are printed, route by route.
 """
 
 from __future__ import annotations
@@ -19,15 +18,16 @@ from urllib.parse import urlsplit
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from headwater.core import Event
 
-from ..measure import expect, stopwatch
+from ..measure import expect
 from ..stores.headwater_server import LOG, HeadwaterServer
 from ..workload import COMMON_TYPES, Workload
 
 BATCH = 1000
+EVENTS = 20_000
+"""In the log, before."""
 READ_ACCEPT = "application/x-ndjson"
 
 
@@ -99,32 +99,18 @@ def main_routes(workload: Workload) -> dict[str, tuple[int, Callable[[int], Prep
 
 @click.command()
 @click.argument("routes", nargs=-1)
-@click.option("--events", default=100_000, show_default=True, help="How many events the log is filled with.")
-@click.option("--profile", "is_profiled", is_flag=True, help="Profile the server's event loop instead.")
-def main(routes: Sequence[str], events: int, is_profiled: bool) -> None:
-    """CPU time of the server per request, by ROUTE (default: all of them)."""
-    workload = Workload(events)
-    known = main_routes(workload)
+def main(routes: Sequence[str]) -> None:
+    """Profile the server, by ROUTE (default: all of them)."""
+    known = main_routes(Workload(EVENTS))
     if unknown := set(routes) - set(known):
         raise click.BadParameter(f"{', '.join(unknown)} given, known: {', '.join(known)}")
     parent = Path("build")
     parent.mkdir(exist_ok=True)
     console = Console()
     with tempfile.TemporaryDirectory(prefix="hotpath-", dir=parent) as directory:
-        server = HeadwaterServer(Path(directory) / "server")
-        try:
-            _fill(server, workload)
-            table = Table("route", "requests", "server CPU us per request", "wall us per request")
-            for name in [] if is_profiled else routes or known:
-                table.add_row(name, *_measure(server, *known[name]))
-        finally:
-            server.close()
-        if not is_profiled:
-            console.print(table)
-            return
         for name in routes or known:
             console.print(f"[bold]{name}[/]")
-            _profile(Path(directory), workload, name)
+            _profile(Path(directory), name)
 
 
 def _append_body(events: Sequence[Event], condition: dict[str, object] | None = None) -> bytes:
@@ -143,25 +129,18 @@ def _fill(server: HeadwaterServer, workload: Workload) -> None:
     client.close()
 
 
-def _measure(server: HeadwaterServer, count: int, make: Callable[[int], Prepared]) -> tuple[str, str, str]:
-    requests = [make(n) for n in range(count)]
-    client = Client(server.url)
-    with stopwatch(server.pid) as watch:
-        for request in requests:
-            request(client)
-    client.close()
-    return f"{count:,}", f"{watch.cpu_seconds / count * 1e6:,.0f}", f"{watch.seconds / count * 1e6:,.0f}"
-
-
-def _profile(directory: Path, workload: Workload, name: str) -> None:
+def _profile(directory: Path, name: str) -> None:
     """A small server of its own. Its fill is in the profile too: 20 large appends before thousands of requests."""
     output = directory / f"{name}.profile"
     server = _ProfiledServer(directory / f"profiled-{name}", output)
     try:
-        small = Workload(20_000)
+        small = Workload(EVENTS)
         _fill(server, small)
         count, make = main_routes(small)[name]
-        _measure(server, count * 2, make)
+        client = Client(server.url)
+        for number in range(count * 2):
+            make(number)(client)
+        client.close()
     finally:
         server.close()
     pstats.Stats(str(output), stream=sys.stdout).sort_stats("tottime").print_stats(30)

@@ -10,11 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..measure import quiet_collector
-
-SLICE_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,21 +41,3 @@ def measured(work: Callable[[int], object], count: int, slices: int = 30) -> Cos
             work(number)
             taken.append((time.process_time() - cpu, time.perf_counter() - wall, count))
     return cost_of(taken)
-
-
-def watched(pid: int, done: Callable[[], int], seconds: float) -> Cost:
-    """What a process costs while others keep it busy; `done` tells how much it has done so far."""
-    taken, before, ends = [], (_cpu_s(pid), time.perf_counter(), done()), time.perf_counter() + seconds
-    while time.perf_counter() < ends:
-        time.sleep(SLICE_S)
-        now = _cpu_s(pid), time.perf_counter(), done()
-        if now[2] > before[2]:
-            taken.append((now[0] - before[0], now[1] - before[1], now[2] - before[2]))
-            before = now
-    return cost_of(taken)
-
-
-def _cpu_s(pid: int) -> float:
-    """CPU time of the threads of a process that are there, by the scheduler's own clock."""
-    tasks = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9

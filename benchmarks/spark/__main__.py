@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 
 from .. import machine
+from ..load import Load
 from ..measure import Case, Outcome, WrongAnswer, run_case
 from ..report import Answer, json_text, terminal_view, write_markdown
 from .bench import SparkBench
@@ -69,6 +70,7 @@ def main(
     console = Console(highlight=False)
     console.width = max(console.width, TABLE_WIDTH)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that everything is cleaned up
+    load = Load(is_for_page=markdown_path is not None)
     place = machine.describe(parent)
     with tempfile.TemporaryDirectory(prefix="spark-", dir=parent) as path, console.status("") as status:
         bench = SparkBench(
@@ -92,10 +94,14 @@ def main(
             raise click.ClickException(str(error)) from error
         finally:
             bench.close()
+    load.end()
+    run["load by others"] = str(load)
+    console.print(f"[bold]load by others[/]: {load}")
     if json_path:
         json_path.write_text(json_text(place, run, answers))
     if markdown_path:
-        write_markdown(markdown_path, place, run, answers)
+        load.check()
+        write_markdown(markdown_path, "python -m benchmarks.spark --markdown", place, run, answers)
 
 
 def _answer(name: str, bench: SparkBench, rounds: int, is_cold: bool, console: Console) -> Answer:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from headwater.client import RemoteLog, connect
@@ -25,8 +26,15 @@ class HeadwaterServer(Server):
     interpreter_options: tuple[str, ...] = ()
     """Options of the interpreter that come before the server's module: a profiler, for example."""
 
+    def __init__(
+        self, directory: Path, python: Path = Path(sys.executable), environment: Mapping[str, str] | None = None
+    ) -> None:
+        self._python, self._environment = python, {**os.environ, **(environment or {})}
+        super().__init__(directory)
+
     def _start(self, directory: Path) -> subprocess.Popen[bytes]:
-        command = [sys.executable, *self.interpreter_options, "-m", "headwater.cli.main", "serve"]
+        script = self._python.with_name("headwater")  # other versions have it, too
+        command = [str(self._python), *self.interpreter_options, str(script), "serve"]
         options = [
             "--data",
             str(directory),
@@ -39,7 +47,7 @@ class HeadwaterServer(Server):
             "--log",
             LOG,
         ]
-        return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=self._log)
+        return subprocess.Popen([*command, *options], stdout=subprocess.PIPE, stderr=self._log, env=self._environment)
 
     def _ready_url(self) -> str:
         assert self._process.stdout is not None

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
         "benchmarks.client_http --rounds 2 --requests 20",
         "benchmarks.bursts --rounds 2 --connections 50",
         "benchmarks.decisions --rounds 2 --decisions 5",
-        "benchmarks.hotpath head client tag conditional arrow --events 10000",
+        "benchmarks.hotpath tag conditional arrow --events 10000",
         "benchmarks.versions . projection-entity --rounds 1",
         "benchmarks.homes commands lag --round-trip-ms 1 --events 1000 --seconds 0.05 --repeat 1",
     ],

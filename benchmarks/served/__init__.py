@@ -1,0 +1,1 @@
+"""Servers over sockets, side by side: `python -m benchmarks.served`. No other benchmark compares them."""
