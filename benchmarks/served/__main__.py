@@ -56,6 +56,8 @@ def main(
 
     Rows: {rows}.
     """
+    if write and names:
+        raise click.UsageError(f"expected no row with --write, as a page has them all, got {', '.join(names)}")
     parent = directory or Path("build")
     parent.mkdir(parents=True, exist_ok=True)
     if events < 1000 or events % 1000:

@@ -30,6 +30,12 @@ def test_no_run_for_a_page_begins_on_a_busy_machine(monkeypatch: pytest.MonkeyPa
     assert not list(tmp_path.iterdir())
 
 
+def test_a_page_has_all_rows(tmp_path: Path) -> None:
+    found = CliRunner().invoke(served.main, ["command-8", "--write", "--directory", str(tmp_path)])
+    assert found.exit_code == 2
+    assert "expected no row with --write, as a page has them all, got command-8" in found.output
+
+
 def test_a_load_that_begins_during_the_run_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(load, "others", lambda _: 0.0)
     measured = Load(is_for_page=True)
