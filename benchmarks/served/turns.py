@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from itertools import chain
+from pathlib import Path
 
 from ..measure import Case, Outcome, expect
 from .clients import Clients
@@ -25,18 +27,14 @@ def compare(
     row: Row, servers: Servers, total: int, first_client: int, rounds: int, slice_s: float, note: Callable[[str], None]
 ) -> Outcome:
     """Every contender does the work of a row once in each round. Raises WrongAnswer."""
-    cores = sorted(os.sched_getaffinity(0))
-    if row.is_apart and len(cores) < CORES_MIN:
-        return Outcome(
-            Case(row.title, row.unit, {}, absent=f"not measured: {len(cores)} cores, {CORES_MIN} are needed")
-        )
+    if row.is_apart and (cores := len(os.sched_getaffinity(0))) < CORES_MIN:
+        return Outcome(Case(row.title, row.unit, {}, absent=f"not measured: {cores} cores, {CORES_MIN} are needed"))
     outcome = Outcome(Case(row.title, row.unit, {}, row.aims), {name: [] for name in servers})
     heads = {name: servers.head(name) for name in servers}
-    half = len(cores) // 2
+    ours, theirs = halves(os.sched_getaffinity(0), _siblings) if row.is_apart else ([], [])
     with ExitStack() as stack:
         if row.is_apart:
-            stack.enter_context(servers.on_cores(cores[:half]))
-        theirs = cores[half:] if row.is_apart else ()
+            stack.enter_context(servers.on_cores(ours))
         clients = stack.enter_context(Clients(row, servers.endpoints, total, first_client, theirs))
         order = list(servers)
         for turn in range(-WARM_UP, rounds):
@@ -50,3 +48,17 @@ def compare(
             expected = heads[name] + clients.steps(name) * row.appended
             expect(f"{name}: head after {row.title}", expected, servers.head(name))
     return outcome
+
+
+def halves(cpus: Iterable[int], siblings: Callable[[int], str]) -> tuple[list[int], list[int]]:
+    """Two halves of the processors; those of one core, which `siblings` names, are in the same half."""
+    cores: dict[str, list[int]] = {}
+    for cpu in sorted(cpus):
+        cores.setdefault(siblings(cpu), []).append(cpu)
+    groups = list(cores.values())
+    half = len(groups) // 2
+    return list(chain(*groups[:half])), list(chain(*groups[half:]))
+
+
+def _siblings(cpu: int) -> str:
+    return Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list").read_text()

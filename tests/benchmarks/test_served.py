@@ -12,6 +12,7 @@ import pytest
 from benchmarks.measure import CPU, Aim, Case, Outcome, Sample, cpu_seconds
 from benchmarks.served.contenders import BESIDE, HEADWATER, PURE, SAME, UMADB, python_of
 from benchmarks.served.rows import ROWS
+from benchmarks.served.turns import halves
 
 ROOT = Path(__file__).parents[2]
 SLICES = 2
@@ -41,6 +42,12 @@ def test_every_row_is_answered_by_every_contender(tmp_path: Path) -> None:
 def test_a_checkout_without_an_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"expected .*/\.venv/bin/python, got no such program: `make setup`"):
         python_of(tmp_path)
+
+
+def test_two_threads_of_a_core_are_not_two_cores() -> None:
+    """Linux numbers them 0 and 4, or 0 and 1."""
+    assert halves(range(8), lambda cpu: str(cpu % 4)) == ([0, 4, 1, 5], [2, 6, 3, 7])
+    assert halves(range(8), lambda cpu: str(cpu // 2)) == ([0, 1, 2, 3], [4, 5, 6, 7])
 
 
 def test_ratios_are_of_neighbours() -> None:
