@@ -22,9 +22,10 @@ def test_a_build_asks_for_nothing_but_hatchling() -> None:
     [
         ("/nowhere/cc", "the C compiler /nowhere/cc cannot be run (No such file or directory)"),
         ("false", "false ended with 1"),
+        ("cc -nostdinc", "cc ended with 1: "),
     ],
 )
-def test_without_a_compiler_the_build_succeeds_and_says_what_it_lacks(compiler: str, why: str, tmp_path: Path) -> None:
+def test_without_a_compiler_or_headers_the_build_succeeds_and_says_why(compiler: str, why: str, tmp_path: Path) -> None:
     said = pip("wheel", "--verbose", "--no-deps", "--wheel-dir", str(tmp_path), str(ROOT), CC=compiler)
     assert f"headwater is built as pure Python, without src/headwater/speedups/*.c: {why}" in said
     [wheel] = tmp_path.glob("headwater-*.whl")

@@ -11,11 +11,6 @@ import re
 
 import msgspec
 
-from ..speedups import IS_NATIVE
-
-if IS_NATIVE:
-    from ..speedups._native import may_stand as may_stand_plain
-
 DEPTH_MAX = 60
 """Nesting depth of brackets. Some parsers read at most 64 (System.Text.Json); a payload is nested in at most four."""
 _FAR_MAX = 2**13
@@ -57,18 +52,16 @@ def is_embeddable(text: bytes) -> bool:
                 text.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    if IS_NATIVE and (may := may_stand_plain(text, DEPTH_MAX)) is not None:
-        return may
-    return not _is_deep(text, DEPTH_MAX) if is_short else may_stand(text, DEPTH_MAX)
+    return not _is_deep(text, DEPTH_MAX) if is_short else _may_stand(text)
 
 
-def may_stand(text: bytes, depth: int) -> bool:
+def _may_stand(text: bytes) -> bool:
     """The part of `is_embeddable` that a decoder does not check in a text it has read."""
     if text.find(b"\\") >= 0:
         text = text.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")
         if _HALF_SURROGATE.search(text):
             return False
-    if _is_deep(text, depth):
+    if _is_deep(text, DEPTH_MAX):
         return False
     kinds = text.translate(_KIND)  # rfind is more than twice as fast as find
     at = kinds.rfind(_EXPONENT) if kinds.find(b"e") >= 0 else -1

@@ -1,10 +1,10 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from mmap import mmap
 from typing import Any
 
 DIGEST: str
 
-def know_event(event: Callable[[tuple[Any, ...]], tuple[Any, ...]], no_attributes: object, data: object, /) -> None: ...
+def know_event(plain: tuple[Any, ...], /) -> None: ...
 def pick(
     content: mmap | bytes | memoryview, offset: int, numbers: Iterable[int], events: list[Any], budget: int, /
 ) -> int | None: ...
@@ -20,7 +20,7 @@ def walk(
     budget: int,
     each: int,
     /,
-) -> tuple[int, int, bool]: ...
+) -> tuple[int, int, bool] | None: ...
 def look_through(message: bytes, size: int, /) -> tuple[dict[int, tuple[int, int]], list[int]] | None: ...
 def transfers(
     buffer: bytes, at: int, id_at: int, tag_bytes: int, head_bytes: int, size_max: int, count_max: int, /
@@ -40,4 +40,3 @@ def alike(
     envelopes: list[bytes],
     /,
 ) -> tuple[int, int] | None: ...
-def may_stand(text: bytes, depth: int, /) -> bool | None: ...

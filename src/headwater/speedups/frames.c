@@ -1,12 +1,15 @@
 /* The events of a frame as objects, or as rows of MessagePack; the twin is `storage/frames/random_access.py`.
  *
- * What is left to Python: rare columns, events that are not there, places outside of the frame, text that is no UTF-8.
+ * What is left to Python: rare columns, events that are not there, places outside of the frame, text that is
+ * no UTF-8.
  */
 
 #include "packed.h"
 
 /* Places in a header (docs/data-file-format.md). */
-enum { LENGTH = 8, OPTIONAL = 20, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192 };
+enum {
+    LENGTH = 8, OPTIONAL = 20, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192
+};
 
 /* Of the optional features: every event passed all checks. */
 enum { GATED = 2 };
@@ -17,43 +20,73 @@ enum {
     GROUP_KEY = 12, ENVELOPE_BYTES = 20, DATA = 21, SLOTS = 28
 };
 
-/* Fields of an event, in their order. */
-enum {
-    F_NUMBER, F_RECORDED_AT, F_PARTITION, F_TYPE, F_DATA, F_TAGS, F_ID, F_SOURCE, F_ATTRIBUTES, F_GROUP_KEY,
-    F_ENVELOPE, F_ENCODING, FIELDS
-};
-
 typedef struct {
     const char *begin;
-    uint64_t length;
-    uint32_t count;
-    uint16_t optional;
-    uint64_t first;
+    uint64_t length, count, optional, first;
+    uint64_t following; /* the first number behind those that are looked for in this frame */
     int64_t recorded_at;
     uint32_t slots[SLOTS];
 } Frame;
 
+/* Where an event is: its tags are from `low` up to `high` among those of its frame. `size` is what it
+ * takes of a budget. */
 typedef struct {
-    const char *begin;
-    Py_ssize_t size;
-} Bytes;
+    uint64_t number;
+    Bytes type, id, data;
+    int32_t low, high;
+    int64_t size;
+} Event;
+
+/* Where events go, and how many: with `each`, the budget bounds all that they have, and so much for each
+ * of them. */
+typedef struct {
+    PyObject *plain; /* an event: others have its fields where they have none of their own */
+    PyObject *events;
+    Rows rows;
+    int64_t budget;
+    Py_ssize_t each;
+    /* Type and time of the event before: the next one shares the objects, where they are the same. */
+    Bytes text;
+    int64_t recorded_at;
+    PyObject *type, *time;
+} Page;
+
+static int is_page(Page *page, PyObject *module, PyObject *into, PyObject *budget)
+{
+    *page = (Page){.plain = ((State *)PyModule_GetState(module))->plain, .budget = PyLong_AsLongLong(budget)};
+    if (PyByteArray_CheckExact(into))
+        page->rows = (Rows){into, PyByteArray_GET_SIZE(into)};
+    else if (PyList_CheckExact(into))
+        page->events = into;
+    else
+        return 0;
+    return page->plain != NULL && !PyErr_Occurred();
+}
+
+static void let_go(Page *page, Py_buffer *content)
+{
+    Py_XDECREF(page->type);
+    Py_XDECREF(page->time);
+    PyBuffer_Release(content);
+}
 
 /* Whether there is a frame at that place, and it has none of the rare columns. */
-static int opened(Frame *frame, const Py_buffer *content, Py_ssize_t offset)
+static int is_opened(Frame *frame, const Py_buffer *content, uint64_t offset)
 {
-    if (offset < 0 || offset > content->len || content->len - offset < HEADER_BYTES)
+    if (content->len < HEADER_BYTES || offset > (uint64_t)content->len - HEADER_BYTES)
         return 0;
-    frame->begin = (const char *)content->buf + offset;
-    memcpy(&frame->length, frame->begin + LENGTH, sizeof frame->length);
-    memcpy(&frame->optional, frame->begin + OPTIONAL, sizeof frame->optional);
-    memcpy(&frame->count, frame->begin + COUNT, sizeof frame->count);
-    memcpy(&frame->first, frame->begin + FIRST, sizeof frame->first);
-    memcpy(&frame->recorded_at, frame->begin + RECORDED_AT, sizeof frame->recorded_at);
-    memcpy(frame->slots, frame->begin + DIRECTORY, sizeof frame->slots);
-    if (frame->length < HEADER_BYTES || frame->length > (uint64_t)(content->len - offset) || frame->first >> 62)
+    const char *begin = frame->begin = (const char *)content->buf + offset;
+    frame->length = little(begin + LENGTH, 8);
+    frame->optional = little(begin + OPTIONAL, 2);
+    frame->count = little(begin + COUNT, 4);
+    frame->first = little(begin + FIRST, 8);
+    frame->recorded_at = (int64_t)little(begin + RECORDED_AT, 8);
+    memcpy(frame->slots, begin + DIRECTORY, sizeof frame->slots);
+    if (frame->length < HEADER_BYTES || frame->length > (uint64_t)content->len - offset || frame->first >> 62)
         return 0;
     for (int slot = 0; slot <= ENVELOPE_BYTES; slot++)
-        if (frame->slots[slot] && (slot <= ENCODING || slot == SOURCE || slot == SOURCE_BYTES || slot >= GROUP_KEY))
+        if (frame->slots[slot] &&
+            (slot <= ENCODING || slot == SOURCE || slot == SOURCE_BYTES || slot >= GROUP_KEY))
             return 0;
     return frame->slots[ID] && frame->slots[TYPE] && frame->slots[DATA];
 }
@@ -64,8 +97,8 @@ static int two(const Frame *frame, int slot, uint64_t index, int32_t *low, int32
     uint64_t at = frame->slots[slot] + 4 * index;
     if (at + 8 > frame->length)
         return 0;
-    memcpy(low, frame->begin + at, 4);
-    memcpy(high, frame->begin + at + 4, 4);
+    *low = (int32_t)little(frame->begin + at, 4);
+    *high = (int32_t)little(frame->begin + at + 4, 4);
     return 0 <= *low && *low <= *high;
 }
 
@@ -75,191 +108,121 @@ static int value(const Frame *frame, int slot, uint64_t index, Bytes *found)
     int32_t low, high;
     if (!two(frame, slot, index, &low, &high) || frame->slots[slot + 1] + (uint64_t)high > frame->length)
         return 0;
-    found->begin = frame->begin + frame->slots[slot + 1] + low;
-    found->size = high - low;
+    *found = (Bytes){frame->begin + frame->slots[slot + 1] + low, high - low};
     return 1;
 }
 
-static PyObject *text(const Frame *frame, int slot, uint64_t index)
+/* Whether the event of that number is there, all of it within the frame, and fits into the budget. */
+static int is_found(const Page *page, const Frame *frame, uint64_t number, Event *event)
 {
-    Bytes found;
-    return value(frame, slot, index, &found) ? PyUnicode_DecodeUTF8(found.begin, found.size, NULL) : NULL;
+    uint64_t index = number - frame->first;
+    *event = (Event){.number = number};
+    if (number < frame->first || index >= frame->count || !value(frame, TYPE, index, &event->type) ||
+        !value(frame, ID, index, &event->id) || !value(frame, DATA, index, &event->data))
+        return 0;
+    if (frame->slots[TAG_LISTS] && (!two(frame, TAG_LISTS, index, &event->low, &event->high) ||
+                                    frame->slots[TAG] + 4 * (uint64_t)event->high + 4 > frame->length))
+        return 0;
+    event->size = event->data.size;
+    if (!page->each)
+        return 1;
+    event->size += page->each + event->type.size + event->id.size;
+    if (event->high > event->low) {
+        const char *bounds = frame->begin + frame->slots[TAG];
+        event->size += (int32_t)little(bounds + 4 * (uint64_t)event->high, 4);
+        event->size -= (int32_t)little(bounds + 4 * (uint64_t)event->low, 4);
+    }
+    return event->size <= page->budget;
 }
 
-/* The places of its tags among all of them. */
-static int tagged(const Frame *frame, uint64_t index, int32_t *low, int32_t *high)
+static PyObject *text(Bytes found)
 {
-    *low = *high = 0;
-    return !frame->slots[TAG_LISTS] ||
-           (two(frame, TAG_LISTS, index, low, high) && frame->slots[TAG] + 4 * (uint64_t)*high + 4 <= frame->length);
+    return PyUnicode_DecodeUTF8(found.begin, found.size, NULL);
 }
 
-static PyObject *tags_of(const State *state, const Frame *frame, uint64_t index)
+static PyObject *tags_of(const Frame *frame, const Event *event)
 {
-    int32_t low, high;
-    if (!tagged(frame, index, &low, &high))
-        return NULL;
-    if (low == high)
-        return Py_NewRef(state->no_tags);
-    PyObject *tags = PyTuple_New(high - low);
-    for (int32_t each = low; tags != NULL && each < high; each++) {
-        PyObject *tag = text(frame, TAG, each);
-        if (tag == NULL)
+    Bytes tag;
+    PyObject *tags = PyTuple_New(event->high - event->low);
+    for (int32_t each = event->low; tags != NULL && each < event->high; each++) {
+        PyObject *made = value(frame, TAG, (uint64_t)each, &tag) ? text(tag) : NULL;
+        if (made == NULL)
             Py_CLEAR(tags);
         else
-            PyTuple_SET_ITEM(tags, each - low, tag);
+            PyTuple_SET_ITEM(tags, each - event->low, made);
     }
     return tags;
 }
 
-/* What an event shares with the one before: the object of its type, where that is the same text, and of its time. */
-typedef struct {
-    Bytes text;
-    PyObject *type, *recorded_at;
-} Shared;
-
-static void let_go(Shared *shared)
+/* Make the objects of its type and time, unless the event before had the same. */
+static int is_shared(Page *page, const Frame *frame, Bytes type)
 {
-    Py_XDECREF(shared->type);
-    Py_XDECREF(shared->recorded_at);
-}
-
-static int typed(Shared *shared, const Frame *frame, uint64_t index)
-{
-    Bytes found;
-    if (!value(frame, TYPE, index, &found))
-        return 0;
-    if (shared->type != NULL && found.size == shared->text.size && !memcmp(found.begin, shared->text.begin, found.size))
-        return 1;
-    shared->text = found;
-    Py_XSETREF(shared->type, PyUnicode_DecodeUTF8(found.begin, found.size, NULL));
-    return shared->type != NULL;
-}
-
-static int timed(Shared *shared, const Frame *frame)
-{
-    Py_XSETREF(shared->recorded_at, PyLong_FromLongLong(frame->recorded_at));
-    return shared->recorded_at != NULL;
-}
-
-/* One event; NULL, perhaps without an exception, where it is not as it should be. */
-static PyObject *event_of(const State *state, const Frame *frame, uint64_t index, const Bytes *payload, PyObject *number,
-                          const Shared *shared)
-{
-    PyObject *tags = tags_of(state, frame, index);
-    PyObject *id = tags == NULL ? NULL : text(frame, ID, index);
-    PyObject *data = id == NULL ? NULL : PyBytes_FromStringAndSize(payload->begin, payload->size);
-    PyObject *event = data == NULL ? NULL : state->event->tp_alloc(state->event, FIELDS);
-    if (event == NULL) {
-        Py_XDECREF(tags);
-        Py_XDECREF(id);
-        Py_XDECREF(data);
-        return NULL;
+    if (page->type == NULL || type.size != page->text.size ||
+        memcmp(type.begin, page->text.begin, type.size)) {
+        page->text = type;
+        Py_XSETREF(page->type, text(type));
     }
-    PyTuple_SET_ITEM(event, F_NUMBER, Py_NewRef(number));
-    PyTuple_SET_ITEM(event, F_RECORDED_AT, Py_NewRef(shared->recorded_at));
-    PyTuple_SET_ITEM(event, F_PARTITION, Py_NewRef(state->zero));
-    PyTuple_SET_ITEM(event, F_TYPE, Py_NewRef(shared->type));
-    PyTuple_SET_ITEM(event, F_DATA, data);
-    PyTuple_SET_ITEM(event, F_TAGS, tags);
-    PyTuple_SET_ITEM(event, F_ID, id);
-    PyTuple_SET_ITEM(event, F_SOURCE, Py_NewRef(state->no_text));
-    PyTuple_SET_ITEM(event, F_ATTRIBUTES, Py_NewRef(state->no_attributes));
-    PyTuple_SET_ITEM(event, F_GROUP_KEY, Py_NewRef(state->no_text));
-    PyTuple_SET_ITEM(event, F_ENVELOPE, Py_NewRef(state->no_bytes));
-    PyTuple_SET_ITEM(event, F_ENCODING, Py_NewRef(state->data));
-    return event;
-}
-
-/* What is left of a budget. With `each`, that is a bound for all that events have, and so much for each of them. */
-typedef struct {
-    int64_t bytes;
-    Py_ssize_t each;
-} Budget;
-
-/* What an event takes of the budget: 0 where it does not fit, or is not as it should be. */
-static int costs(const Frame *frame, uint64_t index, const Bytes *payload, const Budget *budget, int64_t *size)
-{
-    Bytes type, id;
-    int32_t low, high, from, to;
-    *size = payload->size;
-    if (!budget->each)
-        return 1;
-    if (!value(frame, TYPE, index, &type) || !value(frame, ID, index, &id) || !tagged(frame, index, &low, &high))
-        return 0;
-    *size += budget->each + type.size + id.size;
-    if (high > low) {
-        memcpy(&from, frame->begin + frame->slots[TAG] + 4 * (uint64_t)low, 4);
-        memcpy(&to, frame->begin + frame->slots[TAG] + 4 * (uint64_t)high, 4);
-        *size += to - from;
+    if (page->type != NULL && (page->time == NULL || page->recorded_at != frame->recorded_at)) {
+        page->recorded_at = frame->recorded_at;
+        Py_XSETREF(page->time, PyLong_FromLongLong(frame->recorded_at));
     }
-    return *size <= budget->bytes;
+    return page->type != NULL && page->time != NULL;
 }
 
-/* Append the event of that number: 1 once that is done, 0 where it is not there, does not fit, or not as it should be.
- */
-static int appended(const State *state, const Frame *frame, uint64_t wanted, PyObject *number, Shared *shared,
-                    PyObject *events, Budget *budget)
+/* Append an event as an object; 0, perhaps without an exception, where it is not as it should be. */
+static int is_appended(Page *page, const Frame *frame, const Event *event, PyObject *number)
 {
-    uint64_t index = wanted - frame->first;
-    int64_t size;
-    Bytes payload;
-    if (wanted < frame->first || index >= frame->count || !value(frame, DATA, index, &payload) ||
-        !costs(frame, index, &payload, budget, &size) || !typed(shared, frame, index))
-        return 0;
-    PyObject *event = event_of(state, frame, index, &payload, number, shared);
-    int done = event != NULL && !PyList_Append(events, event);
-    Py_XDECREF(event);
-    if (done)
-        budget->bytes -= size;
+    PyTypeObject *class = Py_TYPE(page->plain);
+    PyObject *tags = is_shared(page, frame, event->type) ? tags_of(frame, event) : NULL;
+    PyObject *id = tags == NULL ? NULL : text(event->id);
+    PyObject *data = id == NULL ? NULL : PyBytes_FromStringAndSize(event->data.begin, event->data.size);
+    PyObject *made = data == NULL ? NULL : class->tp_alloc(class, FIELDS);
+    PyObject *const own[FIELDS] = {number, page->time, NULL, page->type, data, tags, id};
+    for (int each = 0; made != NULL && each < FIELDS; each++) {
+        PyObject *field = own[each] != NULL ? own[each] : PyTuple_GET_ITEM(page->plain, each);
+        PyTuple_SET_ITEM(made, each, Py_NewRef(field));
+    }
+    int done = made != NULL && !PyList_Append(page->events, made);
+    Py_XDECREF(made);
+    Py_XDECREF(data);
+    Py_XDECREF(id);
+    Py_XDECREF(tags);
     return done;
 }
 
-static int put_text(Rows *rows, const Frame *frame, int slot, uint64_t index)
+/* `is_appended`, as a row. What plain events have not comes last: source, attributes, group key, envelope,
+ * encoding. */
+static int is_packed(Rows *rows, const Frame *frame, const Event *event)
 {
-    Bytes found;
-    return value(frame, slot, index, &found) && is_utf8(found.begin, found.size) &&
-           put(rows, TEXT, (uint64_t)found.size, found.begin);
-}
-
-/* `appended`, as a row. What most events have not comes last: source, attributes, group key, envelope, encoding. */
-static int packed(const Frame *frame, uint64_t wanted, Rows *rows, Budget *budget)
-{
-    uint64_t index = wanted - frame->first;
     Py_ssize_t before = rows->used;
-    int32_t low, high;
-    int64_t size;
-    Bytes payload;
-    int done = wanted >= frame->first && index < frame->count && frame->recorded_at >= 0 &&
-               value(frame, DATA, index, &payload) && costs(frame, index, &payload, budget, &size) && tagged(frame, index, &low, &high) &&
-               put(rows, ARRAY, FIELDS, NULL) && put(rows, UNSIGNED, wanted, NULL) &&
+    int done = frame->recorded_at >= 0 && put(rows, ARRAY, FIELDS, NULL) &&
+               put(rows, UNSIGNED, event->number, NULL) &&
                put(rows, UNSIGNED, (uint64_t)frame->recorded_at, NULL) && put(rows, UNSIGNED, 0, NULL) &&
-               put_text(rows, frame, TYPE, index) && put(rows, BINARY, (uint64_t)payload.size, payload.begin) &&
-               put(rows, ARRAY, (uint64_t)(high - low), NULL);
-    for (int32_t each = low; done && each < high; each++)
-        done = put_text(rows, frame, TAG, each);
-    done = done && put_text(rows, frame, ID, index) && put(rows, TEXT, 0, NULL) && put(rows, MAP, 0, NULL) &&
+               put_text(rows, event->type) &&
+               put(rows, BINARY, (uint64_t)event->data.size, event->data.begin) &&
+               put(rows, ARRAY, (uint64_t)(event->high - event->low), NULL);
+    Bytes tag;
+    for (int32_t each = event->low; done && each < event->high; each++)
+        done = value(frame, TAG, (uint64_t)each, &tag) && put_text(rows, tag);
+    done = done && put_text(rows, event->id) && put(rows, TEXT, 0, NULL) && put(rows, MAP, 0, NULL) &&
            put(rows, TEXT, 0, NULL) && put(rows, BINARY, 0, NULL) && put(rows, UNSIGNED, 0, NULL);
-    if (done)
-        budget->bytes -= size;
-    else
+    if (!done)
         rows->used = before;
     return done;
 }
 
-/* Append the events of these numbers of one frame: 1 once that is done, 0 where they are not as they should be. */
-static int picked(const State *state, const Frame *frame, PyObject *numbers, PyObject *events, Budget *budget)
+/* Add the event of that number: 1 once that is done, 0 where it is not there, does not fit, or not as it
+ * should be. */
+static int is_added(Page *page, const Frame *frame, uint64_t wanted, PyObject *number)
 {
-    Shared shared = {{NULL, 0}, NULL, NULL};
-    PyObject *number;
-    int done = timed(&shared, frame), is_first = 1;
-    for (; done && (is_first || budget->bytes > 0) && (number = PyIter_Next(numbers)) != NULL; is_first = 0) {
-        uint64_t wanted = PyLong_AsUnsignedLongLong(number);
-        done = wanted != (uint64_t)-1 && appended(state, frame, wanted, number, &shared, events, budget);
-        Py_DECREF(number);
-    }
-    let_go(&shared);
-    return done && !PyErr_Occurred();
+    Event event;
+    if (!is_found(page, frame, wanted, &event))
+        return 0;
+    int done = page->events == NULL ? is_packed(&page->rows, frame, &event)
+                                    : is_appended(page, frame, &event, number);
+    if (done)
+        page->budget -= event.size;
+    return done;
 }
 
 PyDoc_STRVAR(pick_doc,
@@ -268,53 +231,36 @@ PyDoc_STRVAR(pick_doc,
 
 static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
-    const State *state = PyModule_GetState(module);
+    Py_ssize_t offset;
     Py_buffer content;
     Frame frame;
-    int done = 0;
-    if (given != 5 || !PyList_CheckExact(arguments[3]) || state->event == NULL) {
-        PyErr_SetString(PyExc_TypeError,
-                        "pick takes content, an offset, numbers, a list of events, and a budget; know_event comes first");
-        return NULL;
+    Page page;
+    if (given != 5 || !is_page(&page, module, arguments[3], arguments[4]) || page.events == NULL ||
+        !are_sizes(arguments + 1, 1, &offset) || PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE))
+        return left_to_python();
+    Py_ssize_t had = PyList_GET_SIZE(page.events);
+    PyObject *numbers = PyObject_GetIter(arguments[2]), *number;
+    int done = numbers != NULL && is_opened(&frame, &content, (uint64_t)offset), is_first = 1;
+    for (; done && (is_first || page.budget > 0) && (number = PyIter_Next(numbers)) != NULL; is_first = 0) {
+        uint64_t wanted = PyLong_AsUnsignedLongLong(number); /* where it is none, more than any frame has */
+        done = is_added(&page, &frame, wanted, number);
+        Py_DECREF(number);
     }
-    Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
-    Budget budget = {PyLong_AsLongLong(arguments[4]), 0};
-    if (PyErr_Occurred())
-        return NULL;
-    PyObject *numbers = PyObject_GetIter(arguments[2]), *events = arguments[3];
-    if (numbers == NULL)
-        return NULL;
-    if (PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE)) {
-        Py_DECREF(numbers);
-        return NULL;
-    }
-    Py_ssize_t had = PyList_GET_SIZE(events);
-    if (opened(&frame, &content, offset))
-        done = picked(state, &frame, numbers, events, &budget);
-    PyBuffer_Release(&content);
-    Py_DECREF(numbers);
-    if (done)
-        return PyLong_FromLongLong(budget.bytes);
-    PyErr_Clear(); /* the same in Python says what it is, if it is anything */
-    if (PyList_SetSlice(events, had, PyList_GET_SIZE(events), NULL))
-        return NULL;
-    Py_RETURN_NONE;
+    Py_XDECREF(numbers);
+    let_go(&page, &content);
+    if (done && !PyErr_Occurred())
+        return PyLong_FromLongLong(page.budget);
+    PyErr_Clear();
+    return PyList_SetSlice(page.events, had, PyList_GET_SIZE(page.events), NULL) ? NULL : left_to_python();
 }
-
-/* So many numbers at most are located at once. */
-enum { TOGETHER = 64 };
-
-typedef struct {
-    uint64_t number, first, offset;
-} Place;
 
 /* How many of these ascending numbers are not above `wanted`. */
 static Py_ssize_t not_above(const Py_buffer *firsts, uint64_t wanted)
 {
-    Py_ssize_t low = 0, high = firsts->shape[0];
+    Py_ssize_t low = 0, high = firsts->len / 8;
     while (low < high) {
         Py_ssize_t middle = low + (high - low) / 2;
-        if (u64_at(firsts->buf, middle) <= wanted)
+        if (little((const char *)firsts->buf + 8 * middle, 8) <= wanted)
             low = middle + 1;
         else
             high = middle;
@@ -322,129 +268,88 @@ static Py_ssize_t not_above(const Py_buffer *firsts, uint64_t wanted)
     return low;
 }
 
-/* Where the frames of these numbers are, as far as those are below `below` and in frames that were verified.
+/* Open the frame of that number, if that is below `below` and the frame was verified. `places` are where the
+ * frames begin in numbers and in bytes, and which of them were verified.
  *
- * Nothing is allocated meanwhile: that may run other threads, and one of them adds frames to these very arrays.
+ * Nothing is allocated meanwhile: that may run other threads, and one of them adds frames to these very
+ * arrays.
  */
-static Py_ssize_t located(const Py_buffer *firsts, const Py_buffer *offsets, PyObject *verified, uint64_t below, Place *places,
-                          Py_ssize_t count)
-{
-    uint64_t first = 1, following = 0, offset = 0;
-    for (Py_ssize_t each = 0; each < count; each++) {
-        uint64_t number = places[each].number;
-        if (number < first || number >= following) { /* not in the frame of the one before */
-            Py_ssize_t at = not_above(firsts, number) - 1;
-            if (number >= below || at < 0 || at >= offsets->shape[0] || at >= PyByteArray_GET_SIZE(verified) ||
-                !PyByteArray_AS_STRING(verified)[at])
-                return each;
-            first = u64_at(firsts->buf, at);
-            offset = u64_at(offsets->buf, at);
-            following = at + 1 < firsts->shape[0] ? u64_at(firsts->buf, at + 1) : below;
-        }
-        places[each].first = first;
-        places[each].offset = offset;
-    }
-    return count;
-}
-
-/* The next places of a walk; how many of them there are, -1 with an exception. */
-static Py_ssize_t next_places(PyObject *const *arguments, Py_ssize_t position, uint64_t below, Place *places)
+static int is_entered(Frame *frame, const Py_buffer *content, PyObject *const *places, uint64_t number,
+                      uint64_t below)
 {
     Py_buffer firsts, offsets;
-    Py_ssize_t count = 0, left = PyList_GET_SIZE(arguments[4]) - position;
-    for (; count < left && count < TOGETHER; count++) {
-        places[count].number = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(arguments[4], position + count));
-        if (places[count].number == (uint64_t)-1)
-            break;
-    }
-    PyErr_Clear(); /* of a number that no frame has */
-    if (PyObject_GetBuffer(arguments[1], &firsts, PyBUF_ND))
-        return -1;
-    if (PyObject_GetBuffer(arguments[2], &offsets, PyBUF_ND)) {
+    uint64_t first = 0, following = below, offset = UINT64_MAX;
+    if (number >= below || PyObject_GetBuffer(places[0], &firsts, PyBUF_SIMPLE))
+        return 0;
+    if (PyObject_GetBuffer(places[1], &offsets, PyBUF_SIMPLE)) {
         PyBuffer_Release(&firsts);
-        return -1;
+        return 0;
     }
-    if (firsts.ndim != 1 || firsts.itemsize != 8 || offsets.ndim != 1 || offsets.itemsize != 8)
-        count = 0;
-    count = located(&firsts, &offsets, arguments[3], below, places, count);
+    Py_ssize_t at = not_above(&firsts, number) - 1;
+    if (firsts.itemsize == 8 && offsets.itemsize == 8 && at >= 0 && at < offsets.len / 8 &&
+        at < PyByteArray_GET_SIZE(places[2]) && PyByteArray_AS_STRING(places[2])[at]) {
+        const char *its = (const char *)firsts.buf + 8 * at;
+        first = little(its, 8);
+        if (at + 1 < firsts.len / 8)
+            following = little(its + 8, 8);
+        offset = little((const char *)offsets.buf + 8 * at, 8);
+    }
     PyBuffer_Release(&offsets);
     PyBuffer_Release(&firsts);
-    return count;
+    if (!is_opened(frame, content, offset) || frame->first != first)
+        return 0;
+    frame->following = following;
+    return 1;
 }
 
 PyDoc_STRVAR(walk_doc,
 "walk(content, firsts, offsets, verified, numbers, position, below, events, budget, each)\n--\n\n"
-"Append the events of these numbers of a segment, from that position on, as long as they are below `below`, plain, in\n"
-"frames that were verified, and within the budget: to a list as objects, to a bytearray as rows of MessagePack. Answers\n"
-"the position behind them, what is left of the budget, and whether all of their frames are gated. With `each`, the\n"
-"budget is a bound for all that the events have, and so much for each of them.");
+"Append the events of these numbers of a segment, from that position on, as long as they are below `below`,\n"
+"plain, in frames that were verified, and within the budget: to a list as objects, to a bytearray as rows\n"
+"of MessagePack. Answers the position behind them, what is left of the budget, and whether all of their\n"
+"frames are gated. With `each`, the budget is a bound for all that the events have, and so much for each of\n"
+"them. None where the arguments are of other types.");
 
 static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
-    const State *state = PyModule_GetState(module);
-    if (given != 10 || !PyByteArray_CheckExact(arguments[3]) || !PyList_CheckExact(arguments[4]) ||
-        !(PyList_CheckExact(arguments[7]) || PyByteArray_CheckExact(arguments[7])) || state->event == NULL) {
-        PyErr_SetString(PyExc_TypeError, "walk takes a segment's content and frames, numbers, and events or rows");
-        return NULL;
-    }
-    Py_ssize_t position = PyLong_AsSsize_t(arguments[5]), count = TOGETHER;
-    uint64_t below = PyLong_AsUnsignedLongLong(arguments[6]);
-    Budget budget = {PyLong_AsLongLong(arguments[8]), PyLong_AsSsize_t(arguments[9])};
+    Py_ssize_t position, below;
     Py_buffer content;
-    if (PyErr_Occurred() || PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE))
-        return NULL;
-    Shared shared = {{NULL, 0}, NULL, NULL};
-    Rows rows = {NULL, 0};
-    if (PyByteArray_CheckExact(arguments[7]))
-        rows = (Rows){arguments[7], PyByteArray_GET_SIZE(arguments[7])};
-    Place places[TOGETHER];
-    Frame frame = {.begin = NULL};
-    int is_gated = 1, is_plain = position >= 0;
-    while (is_plain && count == TOGETHER && budget.bytes > 0) {
-        count = next_places(arguments, position, below, places);
-        for (Py_ssize_t each = 0; each < count && is_plain && budget.bytes > 0; each++) {
-            uint64_t offset = places[each].offset;
-            if (frame.begin == NULL || frame.begin != (const char *)content.buf + offset) {
-                is_plain = offset <= PY_SSIZE_T_MAX && opened(&frame, &content, (Py_ssize_t)offset) &&
-                           frame.first == places[each].first && (rows.array != NULL || timed(&shared, &frame));
-                if (!is_plain)
-                    break;
-            }
-            if (rows.array != NULL)
-                is_plain = packed(&frame, places[each].number, &rows, &budget);
-            else
-                is_plain = appended(state, &frame, places[each].number, PyList_GET_ITEM(arguments[4], position), &shared,
-                                    arguments[7], &budget);
-            if (is_plain) {
-                is_gated &= (frame.optional & GATED) != 0;
-                position++;
-            }
-        }
+    Page page;
+    if (given != 10 || !PyByteArray_CheckExact(arguments[3]) || !PyList_CheckExact(arguments[4]) ||
+        !is_page(&page, module, arguments[7], arguments[8]) || !are_sizes(arguments + 5, 1, &position) ||
+        !are_sizes(arguments + 6, 1, &below) || !are_sizes(arguments + 9, 1, &page.each) ||
+        PyObject_GetBuffer(arguments[0], &content, PyBUF_SIMPLE))
+        return left_to_python();
+    Frame frame = {.first = 1}; /* none has this */
+    int is_gated = 1;
+    for (; position < PyList_GET_SIZE(arguments[4]) && page.budget > 0; position++) {
+        PyObject *number = PyList_GET_ITEM(arguments[4], position);
+        uint64_t wanted = PyLong_AsUnsignedLongLong(number); /* where it is none, more than any frame has */
+        if ((wanted < frame.first || wanted >= frame.following) &&
+            !is_entered(&frame, &content, arguments + 1, wanted, (uint64_t)below))
+            break;
+        if (!is_added(&page, &frame, wanted, number))
+            break;
+        is_gated &= (frame.optional & GATED) != 0;
     }
-    let_go(&shared);
-    PyBuffer_Release(&content);
-    if (count < 0)
-        return NULL;
+    let_go(&page, &content);
     PyErr_Clear(); /* Python goes on where this ends, and says what is wrong there */
-    if (!fitted(&rows))
+    if (page.events == NULL && PyByteArray_Resize(page.rows.array, page.rows.used))
         return NULL;
-    return Py_BuildValue("nLO", position, (long long)budget.bytes, is_gated ? Py_True : Py_False);
+    return Py_BuildValue("nLO", position, (long long)page.budget, is_gated ? Py_True : Py_False);
 }
 
 PyDoc_STRVAR(know_event_doc,
-"know_event(event, no_attributes, data)\n--\n\n"
-"Make events of that class, a tuple of twelve fields; with these as attributes and encoding of plain ones.");
+"know_event(plain)\n--\n\n"
+"Make events of the class of this one, a tuple of twelve fields, which has what all plain events have.");
 
 static PyObject *know_event(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
 {
-    State *state = PyModule_GetState(module);
-    if (given != 3 || !PyType_Check(arguments[0]) || !PyType_IsSubtype((PyTypeObject *)arguments[0], &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "know_event takes a class of tuples, no attributes, and an encoding");
+    if (given != 1 || !PyTuple_Check(arguments[0]) || PyTuple_GET_SIZE(arguments[0]) != FIELDS) {
+        PyErr_SetString(PyExc_TypeError, "know_event takes an event");
         return NULL;
     }
-    Py_XSETREF(state->event, (PyTypeObject *)Py_NewRef(arguments[0]));
-    Py_XSETREF(state->no_attributes, Py_NewRef(arguments[1]));
-    Py_XSETREF(state->data, Py_NewRef(arguments[2]));
+    Py_XSETREF(((State *)PyModule_GetState(module))->plain, Py_NewRef(arguments[0]));
     Py_RETURN_NONE;
 }
 

@@ -1,22 +1,24 @@
-/* One walk of a message of AMQP: where its sections are, and whether every receiver can decode them; the twin is
- * `look_through_any` of `core/message/validity.py`.
+/* One walk of a message of AMQP: where its sections are, and whether every receiver can decode them; the twin
+ * is `look_through_any` of `core/message/validity.py`.
  *
  * What is left to Python: all that it refuses, and of what it takes
  *
  * - sections that are described by a number of eight bytes, and more than 16 KiB of them besides the data;
  * - bodies of several sections;
- * - maps of more than 64 keys, and maps in values, as in an amqp-value, with keys that are neither strings nor symbols;
+ * - maps of more than 64 keys, and maps in values, as in an amqp-value, with keys that are neither strings
+ *   nor symbols;
  * - described values.
  *
- * Values lie in one another at most DEPTH_MAX deep, and so do the calls. All else is loops whose places only grow.
+ * Values lie in one another at most DEPTH_MAX deep, and so do the calls. All else is loops whose places only
+ * grow.
  */
 
 #include "speedups.h"
 
 enum { DEPTH_MAX = 32, KEYS_MAX = 64, ENVELOPE_MAX = 16 * 1024 };
 enum {
-    HEADER = 0x70, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA, SEQUENCE, VALUE,
-    FOOTER
+    HEADER = 0x70, DELIVERY_ANNOTATIONS, MESSAGE_ANNOTATIONS, PROPERTIES, APPLICATION_PROPERTIES, DATA,
+    SEQUENCE, VALUE, FOOTER
 };
 
 /* Constructors. */
@@ -30,9 +32,10 @@ enum {
 enum { BOOLEAN = 1, UBYTE = 2, UINT = 4, TIMESTAMP = 8, BINARY = 16, STRING = 32, SYMBOL = 64, ID_ALONE = 128,
        ID = STRING | BINARY | ID_ALONE };
 static const uint8_t TYPES[256] = {
-    [0x41] = BOOLEAN, [0x42] = BOOLEAN, [0x56] = BOOLEAN, [0x50] = UBYTE, [0x43] = UINT, [0x52] = UINT, [0x70] = UINT,
-    [0x83] = TIMESTAMP, [0xA0] = BINARY, [0xB0] = BINARY, [0xA1] = STRING, [0xB1] = STRING, [0xA3] = SYMBOL,
-    [0xB3] = SYMBOL, [0x44] = ID_ALONE, [0x53] = ID_ALONE, [0x80] = ID_ALONE, [0x98] = ID_ALONE,
+    [0x41] = BOOLEAN, [0x42] = BOOLEAN, [0x56] = BOOLEAN, [0x50] = UBYTE, [0x43] = UINT, [0x52] = UINT,
+    [0x70] = UINT, [0x83] = TIMESTAMP, [0xA0] = BINARY, [0xB0] = BINARY, [0xA1] = STRING, [0xB1] = STRING,
+    [0xA3] = SYMBOL, [0xB3] = SYMBOL, [0x44] = ID_ALONE, [0x53] = ID_ALONE, [0x80] = ID_ALONE,
+    [0x98] = ID_ALONE,
 };
 static const uint8_t HEADER_FIELDS[] = {BOOLEAN, UBYTE, UINT, BOOLEAN, UINT};
 static const uint8_t PROPERTIES_FIELDS[] = {
@@ -41,9 +44,9 @@ static const uint8_t PROPERTIES_FIELDS[] = {
 
 /* By constructor: how many bytes follow that are a value whatever they are. */
 static const uint8_t ANY_BYTES[256] = {
-    [0x50] = 1, [0x51] = 1, [0x52] = 1, [0x53] = 1, [0x54] = 1, [0x55] = 1, [0x60] = 2, [0x61] = 2, [0x70] = 4,
-    [0x71] = 4, [0x72] = 4, [0x74] = 4, [0x80] = 8, [0x81] = 8, [0x82] = 8, [0x83] = 8, [0x84] = 8, [0x94] = 16,
-    [0x98] = 16,
+    [0x50] = 1, [0x51] = 1, [0x52] = 1, [0x53] = 1, [0x54] = 1, [0x55] = 1, [0x60] = 2, [0x61] = 2,
+    [0x70] = 4, [0x71] = 4, [0x72] = 4, [0x74] = 4, [0x80] = 8, [0x81] = 8, [0x82] = 8, [0x83] = 8,
+    [0x84] = 8, [0x94] = 16, [0x98] = 16,
 };
 /* By section: the constructor of its value, in the form with a size of one byte; any for an amqp-value. */
 static const uint8_t SECTIONS[] = {LIST8, MAP8, MAP8, LIST8, MAP8, BINARY8, LIST8, 0, MAP8};
@@ -51,49 +54,51 @@ static const uint8_t SECTIONS[] = {LIST8, MAP8, MAP8, LIST8, MAP8, BINARY8, LIST
 typedef const uint8_t *Place;
 typedef struct {
     Place at, end;
-} Bytes;
+} Span;
 
-static Place value(Bytes rest, int depth);
-static Place value_of(uint8_t code, Bytes rest, int depth);
+static Place value(Span rest, int depth);
+static Place value_of(uint8_t code, Span rest, int depth);
 
 /* A number, of the width that a constructor says; 0 where it is cut off. */
-static int number(uint8_t code, Bytes *rest, uint32_t *found)
+static int number(uint8_t code, Span *rest, uint32_t *found)
 {
     Py_ssize_t width = code & LONG ? 4 : 1;
     if (rest->end - rest->at < width)
         return 0;
-    for (*found = 0; width--; rest->at++)
-        *found = *found << 8 | *rest->at;
+    *found = (uint32_t)big(rest->at, (size_t)width);
+    rest->at += width;
     return 1;
 }
 
 /* What begins with its size; 0 where it is cut off. */
-static int sized(uint8_t code, Bytes rest, Bytes *found)
+static int sized(uint8_t code, Span rest, Span *found)
 {
     uint32_t size;
     if (!number(code, &rest, &size) || (size_t)(rest.end - rest.at) < size)
         return 0;
-    *found = (Bytes){rest.at, rest.at + size};
+    *found = (Span){rest.at, rest.at + size};
     return 1;
 }
 
 /* Whether a binary, string or symbol may have that content: any, UTF-8, ASCII. */
-static int is_text(uint8_t code, Bytes text)
+static int is_text(uint8_t code, Span text)
 {
     Py_ssize_t size = text.end - text.at;
-    return TYPES[code] == BINARY || (TYPES[code] == SYMBOL ? is_ascii(text.at, size) : is_utf8(text.at, size));
+    return TYPES[code] == BINARY
+           || (TYPES[code] == SYMBOL ? is_ascii(text.at, size) : is_utf8(text.at, size));
 }
 
-/* Whether elements of a map go up to its end: with keys of these types, all different, and perhaps simple values. */
-static int are_entries(Bytes rest, uint32_t count, int depth, int key_types, int are_simple)
+/* Whether elements of a map go up to its end: with keys of these types, all different, and perhaps simple
+ * values. */
+static int are_entries(Span rest, uint32_t count, int depth, int key_types, int are_simple)
 {
-    Bytes keys[KEYS_MAX];
+    Span keys[KEYS_MAX];
     if (count & 1 || count > 2 * KEYS_MAX || depth >= DEPTH_MAX)
         return 0;
     for (uint32_t each = 0; each < count >> 1; each++) {
-        Bytes key;
+        Span key;
         if (rest.at == rest.end || !(TYPES[*rest.at] & key_types)
-            || !sized(*rest.at, (Bytes){rest.at + 1, rest.end}, &key) || !is_text(*rest.at, key))
+            || !sized(*rest.at, (Span){rest.at + 1, rest.end}, &key) || !is_text(*rest.at, key))
             return 0;
         size_t size = key.end - key.at;
         for (uint32_t other = 0; other < each; other++)
@@ -110,7 +115,7 @@ static int are_entries(Bytes rest, uint32_t count, int depth, int key_types, int
 }
 
 /* Whether elements of an array go up to its end, of a type that every client library decodes in one. */
-static int are_elements(Bytes rest, uint32_t count, int depth)
+static int are_elements(Span rest, uint32_t count, int depth)
 {
     if (depth >= DEPTH_MAX || rest.at == rest.end)
         return 0;
@@ -125,7 +130,7 @@ static int are_elements(Bytes rest, uint32_t count, int depth)
     return rest.at == rest.end;
 }
 
-static int are_items(Bytes rest, uint32_t count, int depth)
+static int are_items(Span rest, uint32_t count, int depth)
 {
     if (depth >= DEPTH_MAX)
         return 0;
@@ -135,10 +140,10 @@ static int are_items(Bytes rest, uint32_t count, int depth)
 }
 
 /* The place behind the value of that constructor; NULL where there is none that every receiver decodes. */
-static Place value_of(uint8_t code, Bytes rest, int depth)
+static Place value_of(uint8_t code, Span rest, int depth)
 {
     uint32_t count;
-    Bytes content;
+    Span content;
     if (ANY_BYTES[code])
         return rest.end - rest.at < ANY_BYTES[code] ? NULL : rest.at + ANY_BYTES[code];
     if (code >= NULL_VALUE && code <= LIST0)
@@ -147,7 +152,9 @@ static Place value_of(uint8_t code, Bytes rest, int depth)
     case BOOLEAN_BYTE:
         return rest.at < rest.end && *rest.at <= 1 ? rest.at + 1 : NULL;
     case CHAR:
-        return number(code, &rest, &count) && count <= 0x10FFFF && (count < 0xD800 || count > 0xDFFF) ? rest.at : NULL;
+        if (!number(code, &rest, &count) || count > 0x10FFFF || (count >= 0xD800 && count <= 0xDFFF))
+            return NULL;
+        return rest.at;
     case 0xA0: case 0xA1: case 0xA3: case 0xB0: case 0xB1: case 0xB3:
         return sized(code, rest, &content) && is_text(code, content) ? content.end : NULL;
     case LIST8: case MAP8: case ARRAY8: case LIST8 | LONG: case MAP8 | LONG: case ARRAY8 | LONG:
@@ -163,9 +170,9 @@ static Place value_of(uint8_t code, Bytes rest, int depth)
     return NULL;
 }
 
-static Place value(Bytes rest, int depth)
+static Place value(Span rest, int depth)
 {
-    return rest.at < rest.end ? value_of(*rest.at, (Bytes){rest.at + 1, rest.end}, depth) : NULL;
+    return rest.at < rest.end ? value_of(*rest.at, (Span){rest.at + 1, rest.end}, depth) : NULL;
 }
 
 /* Append how far one place is behind another. */
@@ -178,7 +185,7 @@ static int is_noted(PyObject *places, Place begin, Place at)
 }
 
 /* Whether fields of a list, each null or of its type, go up to its end; where they begin and end is noted. */
-static int are_fields(Bytes rest, uint32_t count, const uint8_t *types, uint32_t types_count, PyObject *places,
+static int are_fields(Span rest, uint32_t count, const uint8_t *types, uint32_t types_count, PyObject *places,
                       Place begin)
 {
     if (count > types_count)
@@ -193,16 +200,16 @@ static int are_fields(Bytes rest, uint32_t count, const uint8_t *types, uint32_t
 }
 
 /* The place behind the value of a section, any but data; NULL where not every receiver decodes it. */
-static Place section_end(int section, Bytes rest, PyObject *places, Place begin)
+static Place section_end(int section, Span rest, PyObject *places, Place begin)
 {
     uint8_t code = *rest.at, usual = SECTIONS[section - HEADER];
     uint32_t count = 0;
-    Bytes content = {rest.at + 1, rest.at + 1};
+    Span content = {rest.at + 1, rest.at + 1};
     int is_fit = 1; /* as delivery annotations are, which no receiver gets */
     if (section == VALUE)
         return value(rest, 0);
     if (code != LIST0 || usual != LIST8) {
-        if ((code & ~LONG) != usual || !sized(code, (Bytes){rest.at + 1, rest.end}, &content)
+        if ((code & ~LONG) != usual || !sized(code, (Span){rest.at + 1, rest.end}, &content)
             || (section != DELIVERY_ANNOTATIONS && !number(code, &content, &count)))
             return NULL;
     }
@@ -228,8 +235,9 @@ static int put(PyObject *spans, int section, Py_ssize_t at, Py_ssize_t stop)
     return !failed;
 }
 
-/* Whether a message of that size is usual and valid; its sections and the fields of its properties are noted. */
-static int is_walked(Bytes rest, size_t size, PyObject *spans, PyObject *places)
+/* Whether a message of that size is usual and valid; its sections and the fields of its properties are
+ * noted. */
+static int is_walked(Span rest, size_t size, PyObject *spans, PyObject *places)
 {
     Place begin = rest.at, data = NULL;
     uint32_t data_bytes = 0;
@@ -262,7 +270,8 @@ static int is_walked(Bytes rest, size_t size, PyObject *spans, PyObject *places)
         }
     }
     if (last == DATA)
-        return (size_t)(data - begin) + data_bytes == size && put(spans, DATA, data - begin, (Py_ssize_t)size);
+        return (size_t)(data - begin) + data_bytes == size
+               && put(spans, DATA, data - begin, (Py_ssize_t)size);
     return last && (size_t)(rest.end - begin) == size;
 }
 
@@ -272,25 +281,17 @@ PyDoc_STRVAR(look_through_doc,
 
 static PyObject *look_through(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
-    char *bytes;
-    Py_ssize_t length;
-    if (given != 2) {
-        PyErr_SetString(PyExc_TypeError, "look_through takes a message and its size");
-        return NULL;
-    }
-    Py_ssize_t size = PyLong_AsSsize_t(arguments[1]);
-    if (PyErr_Occurred() || PyBytes_AsStringAndSize(arguments[0], &bytes, &length))
-        return NULL;
+    Bytes message;
+    Py_ssize_t size;
+    if (given != 2 || !is_bytes(arguments[0], &message) || !are_sizes(arguments + 1, 1, &size))
+        return left_to_python();
     PyObject *spans = PyDict_New(), *places = PyList_New(0), *answer = NULL;
-    Bytes message = {(Place)bytes, (Place)bytes + length};
-    if (spans != NULL && places != NULL && is_walked(message, (size_t)size, spans, places))
+    Span rest = {(Place)message.begin, (Place)message.begin + message.size};
+    if (spans != NULL && places != NULL && is_walked(rest, (size_t)size, spans, places))
         answer = PyTuple_Pack(2, spans, places);
     Py_XDECREF(spans);
     Py_XDECREF(places);
-    if (answer != NULL)
-        return answer;
-    PyErr_Clear(); /* the same in Python says what it is, if it is anything */
-    Py_RETURN_NONE;
+    return answer != NULL ? answer : left_to_python();
 }
 
 PyMethodDef message_functions[] = {

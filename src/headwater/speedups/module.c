@@ -6,42 +6,25 @@
 #error "the digest of the C files is missing: hatch_build.py gives it"
 #endif
 
-static PyMethodDef *const tables[] = {frame_functions, json_functions, message_functions, run_functions};
+static PyMethodDef *const tables[] = {frame_functions, message_functions, run_functions};
 
 static int executed(PyObject *module)
 {
-    State *state = PyModule_GetState(module);
-    state->zero = PyLong_FromLong(0);
-    state->no_text = PyUnicode_FromString("");
-    state->no_bytes = PyBytes_FromString("");
-    state->no_tags = PyTuple_New(0);
-    if (PyErr_Occurred() || PyModule_AddStringConstant(module, "DIGEST", SOURCES_DIGEST))
-        return -1;
     for (size_t each = 0; each < sizeof tables / sizeof *tables; each++)
         if (PyModule_AddFunctions(module, tables[each]))
             return -1;
-    return 0;
+    return PyModule_AddStringConstant(module, "DIGEST", SOURCES_DIGEST);
 }
 
 static int traversed(PyObject *module, visitproc visit, void *arg)
 {
-    State *state = PyModule_GetState(module);
-    Py_VISIT(state->event);
-    Py_VISIT(state->no_attributes);
-    Py_VISIT(state->data);
+    Py_VISIT(((State *)PyModule_GetState(module))->plain);
     return 0;
 }
 
 static int cleared(PyObject *module)
 {
-    State *state = PyModule_GetState(module);
-    Py_CLEAR(state->event);
-    Py_CLEAR(state->no_attributes);
-    Py_CLEAR(state->data);
-    Py_CLEAR(state->zero);
-    Py_CLEAR(state->no_text);
-    Py_CLEAR(state->no_bytes);
-    Py_CLEAR(state->no_tags);
+    Py_CLEAR(((State *)PyModule_GetState(module))->plain);
     return 0;
 }
 

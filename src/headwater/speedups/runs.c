@@ -1,38 +1,11 @@
-/* Messages of AMQP that are alike and come one after the other: what is the same is compared, what differs taken out.
- * The twins are `transfers_any` of `amqp/protocol/runs.py` and `alike_any` of `core/alike.py`.
+/* Messages of AMQP that are alike and come one after the other: what is the same is compared, what differs
+ * taken out. The twins are `transfers_any` of `amqp/protocol/runs.py` and `alike_any` of `core/alike.py`.
  *
- * What is left to Python: places that do not lie in one another, and values that are of another type than is due.
+ * What is left to Python: places that do not lie in one another, and values that are of another type than is
+ * due.
  */
 
 #include "speedups.h"
-
-typedef struct {
-    const char *begin;
-    Py_ssize_t size;
-} Bytes;
-
-static uint32_t u32(const char *at)
-{
-    const unsigned char *bytes = (const unsigned char *)at;
-    return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | bytes[3];
-}
-
-static int is_bytes(PyObject *argument, Bytes *found)
-{
-    char *begin;
-    int failed = PyBytes_AsStringAndSize(argument, &begin, &found->size);
-    found->begin = begin;
-    return !failed;
-}
-
-/* Arguments that are places or sizes: integers, none below 0. */
-static int are_sizes(PyObject *const *arguments, int count, Py_ssize_t *found)
-{
-    for (int each = 0; each < count; each++)
-        if ((found[each] = PyLong_AsSsize_t(arguments[each])) < 0)
-            return 0;
-    return 1;
-}
 
 /* Append two pieces as one object. */
 static int is_appended(PyObject *list, Bytes first, const char *second, Py_ssize_t size)
@@ -60,7 +33,8 @@ static PyObject *transfers(PyObject *Py_UNUSED(module), PyObject *const *argumen
     Bytes buffer;
     if (given != 1 + SIZES || !is_bytes(arguments[0], &buffer) || !are_sizes(arguments + 1, SIZES, sizes))
         goto left;
-    Py_ssize_t at = sizes[AT], id_at = sizes[ID_AT], tag_bytes = sizes[TAG_BYTES], head_bytes = sizes[HEAD_BYTES];
+    Py_ssize_t at = sizes[AT], id_at = sizes[ID_AT];
+    Py_ssize_t tag_bytes = sizes[TAG_BYTES], head_bytes = sizes[HEAD_BYTES];
     if (at > buffer.size || id_at < 4 || id_at > head_bytes - 6 || tag_bytes > head_bytes - id_at - 6)
         goto left;
     PyObject *payloads = PyList_New(0), *tags = PyList_New(0);
@@ -69,9 +43,10 @@ static PyObject *transfers(PyObject *Py_UNUSED(module), PyObject *const *argumen
     int done = payloads != NULL && tags != NULL;
     for (; done && count < sizes[COUNT_MAX] && buffer.size - at >= head_bytes; count++) {
         const char *next = buffer.begin + at;
-        Py_ssize_t size = u32(next);
+        Py_ssize_t size = (Py_ssize_t)big(next, 4);
         if (size < head_bytes || size > sizes[FRAME_BYTES_MAX] || size > buffer.size - at
-            || memcmp(next + 4, head + 4, id_at - 4) || u32(next + id_at) != (uint64_t)u32(head + id_at) + count
+            || memcmp(next + 4, head + 4, id_at - 4)
+            || big(next + id_at, 4) != big(head + id_at, 4) + (uint64_t)count
             || memcmp(next + id_at + 4, head + id_at + 4, 2)
             || memcmp(next + rest_at, head + rest_at, head_bytes - rest_at))
             break;
@@ -84,25 +59,26 @@ static PyObject *transfers(PyObject *Py_UNUSED(module), PyObject *const *argumen
     Py_XDECREF(payloads);
     Py_XDECREF(tags);
 left:
-    PyErr_Clear();
-    Py_RETURN_NONE;
+    return left_to_python();
 }
 
 PyDoc_STRVAR(alike_doc,
-"alike(messages, at, head, tail, tail_at, content_at, size_bytes, rest_at, kept, bytes_max, data, envelopes)\n--\n\n"
+"alike(messages, at, head, tail, tail_at, content_at, size_bytes, rest_at, kept, bytes_max, data,\n"
+"envelopes)\n--\n\n"
 "As `core.alike.alike_any`; None, with nothing appended, where that has to be asked.");
 
 static PyObject *alike(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
 {
     Bytes head, tail, kept;
     Py_ssize_t at, places[4], bytes_max, total = 0;
-    if (given != 12 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[10]) || !PyList_Check(arguments[11])
-        || !are_sizes(arguments + 1, 1, &at) || !are_sizes(arguments + 4, 4, places)
-        || !are_sizes(arguments + 9, 1, &bytes_max) || !is_bytes(arguments[2], &head) || !is_bytes(arguments[3], &tail)
-        || !is_bytes(arguments[8], &kept))
+    if (given != 12 || !PyList_Check(arguments[0]) || !PyList_Check(arguments[10])
+        || !PyList_Check(arguments[11]) || !are_sizes(arguments + 1, 1, &at)
+        || !are_sizes(arguments + 4, 4, places) || !are_sizes(arguments + 9, 1, &bytes_max)
+        || !is_bytes(arguments[2], &head) || !is_bytes(arguments[3], &tail) || !is_bytes(arguments[8], &kept))
         goto left;
     PyObject *messages = arguments[0], *data = arguments[10], *envelopes = arguments[11];
-    Py_ssize_t tail_at = places[0], content_at = places[1], size_at = content_at - places[2], rest_at = places[3];
+    Py_ssize_t tail_at = places[0], content_at = places[1], rest_at = places[3];
+    Py_ssize_t size_at = content_at - places[2];
     Py_ssize_t had[2] = {PyList_Size(data), PyList_Size(envelopes)};
     if ((places[2] != 1 && places[2] != 4) || size_at < 0 || head.size > tail_at || tail_at > size_at
         || tail.size > size_at - tail_at || rest_at > content_at)
@@ -112,10 +88,11 @@ static PyObject *alike(PyObject *Py_UNUSED(module), PyObject *const *arguments, 
         if (!is_bytes(PyList_GetItem(messages, at), &message))
             goto undone;
         if (message.size < content_at || message.size - rest_at > bytes_max - kept.size
-            || memcmp(message.begin, head.begin, head.size) || memcmp(message.begin + tail_at, tail.begin, tail.size))
+            || memcmp(message.begin, head.begin, head.size)
+            || memcmp(message.begin + tail_at, tail.begin, tail.size))
             break;
         Py_ssize_t content = message.size - content_at;
-        if (content != (places[2] == 1 ? (unsigned char)message.begin[size_at] : u32(message.begin + size_at)))
+        if (content != (Py_ssize_t)big(message.begin + size_at, (size_t)places[2]))
             break;
         if (!is_appended(envelopes, kept, message.begin + rest_at, content_at - rest_at)
             || !is_appended(data, nothing, message.begin + content_at, content))
@@ -129,8 +106,7 @@ undone:
         || PyList_SetSlice(envelopes, had[1], PyList_Size(envelopes), NULL))
         return NULL;
 left:
-    PyErr_Clear();
-    Py_RETURN_NONE;
+    return left_to_python();
 }
 
 PyMethodDef run_functions[] = {

@@ -1,8 +1,9 @@
-/* What the C files of `headwater.speedups._native` share: the state of the module, and the table of functions of each file.
+/* What the C files of `headwater.speedups._native` share: the state of the module, and the table of functions
+ * of each file.
  *
- * Each function does what its twin in Python does, for what is whole and plain. Anything unusual it answers with None, and
- * Python alone says what is wrong: so there is one place for each message, and no C code that is hardly ever run. It reads
- * no byte that it has not compared with the end of what it was given.
+ * Each function does what its twin in Python does, for what is whole and plain. Anything unusual it answers
+ * with None, and Python alone says what is wrong: so there is one place for each message, and no C code that
+ * is hardly ever run. It reads no byte that it has not compared with the end of what it was given.
  */
 
 #ifndef HEADWATER_SPEEDUPS_H
@@ -19,16 +20,28 @@
 
 /* Of one module object: what its functions need to know of Python's side. */
 typedef struct {
-    PyTypeObject *event; /* NULL until `know_event` */
-    PyObject *no_attributes, *data;
-    PyObject *zero, *no_text, *no_bytes, *no_tags;
+    PyObject *plain; /* NULL until `know_event` */
 } State;
 
-/* The number at that index of an array in a file or a buffer, wherever it begins. */
-static inline uint64_t u64_at(const void *array, size_t index)
+typedef struct {
+    const char *begin;
+    Py_ssize_t size;
+} Bytes;
+
+/* The number of at most eight bytes at that place, wherever it is: little-endian in files, big-endian in
+ * AMQP. */
+static inline uint64_t little(const void *at, size_t bytes)
 {
-    uint64_t found;
-    memcpy(&found, (const char *)array + 8 * index, sizeof found);
+    uint64_t found = 0;
+    memcpy(&found, at, bytes);
+    return found;
+}
+
+static inline uint64_t big(const void *at, size_t bytes)
+{
+    uint64_t found = 0;
+    for (const uint8_t *each = at; bytes--; each++)
+        found = found << 8 | *each;
     return found;
 }
 
@@ -36,12 +49,10 @@ static inline uint64_t u64_at(const void *array, size_t index)
 static inline int is_ascii(const void *text, Py_ssize_t size)
 {
     uint64_t bits = 0;
-    Py_ssize_t at = 0;
-    for (; size - at >= 8; at += 8)
-        bits |= u64_at((const char *)text + at, 0);
-    for (; at < size; at++)
-        bits |= ((const uint8_t *)text)[at];
-    return !(bits & UINT64_C(0x8080808080808080));
+    const char *at = text;
+    for (; size >= 8; at += 8, size -= 8)
+        bits |= little(at, 8);
+    return !((bits | little(at, (size_t)size)) & UINT64_C(0x8080808080808080));
 }
 
 static inline int is_utf8(const void *text, Py_ssize_t size)
@@ -53,10 +64,34 @@ static inline int is_utf8(const void *text, Py_ssize_t size)
     return decoded != NULL;
 }
 
+/* Arguments that are places or sizes: integers, none below 0. */
+static inline int are_sizes(PyObject *const *arguments, int count, Py_ssize_t *found)
+{
+    for (int each = 0; each < count; each++)
+        if ((found[each] = PyLong_AsSsize_t(arguments[each])) < 0)
+            return 0;
+    return 1;
+}
+
+static inline int is_bytes(PyObject *argument, Bytes *found)
+{
+    if (!PyBytes_Check(argument))
+        return 0;
+    *found = (Bytes){PyBytes_AS_STRING(argument), PyBytes_GET_SIZE(argument)};
+    return 1;
+}
+
+/* The answer to what is unusual: the same in Python says what it is, if it is anything. */
+static inline PyObject *left_to_python(void)
+{
+    PyErr_Clear();
+    Py_RETURN_NONE;
+}
+
 /* One entry of a table of functions. */
 #define FUNCTION(name, documentation) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, documentation}
 #define END_OF_FUNCTIONS {NULL, NULL, 0, NULL}
 
-extern PyMethodDef frame_functions[], json_functions[], message_functions[], run_functions[];
+extern PyMethodDef frame_functions[], message_functions[], run_functions[];
 
 #endif

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -174,6 +175,27 @@ def walked(one: Given, wanted: list[int], budget: int = NO_LIMIT) -> tuple[int, 
     assert events == [one.events[number] for number in wanted[:position]]
     assert rows == b"before" + b"".join(map(packed.encode, events))
     return position, is_gated
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [(0, None), (3, b"\1"), (4, (1,)), (5, -1), (6, "2"), (6, 1 << 70), (7, ()), (8, "9"), (9, -1)],
+)
+def test_arguments_of_other_types_are_left_to_python(place: int, value: object) -> None:
+    from headwater.speedups._native import know_event, walk
+
+    whole, events = content(encoded([event("Ex", id="id-1")])), list[SequencedEvent]()
+    given: list[Any] = [whole, array("Q", [1]), array("Q", [0]), bytearray(b"\1"), [1], 0, 2, events, 9, 0]
+    assert walk(*given) == (1, 9, True) and numbers(events) == [1]
+    assert walk(*given[:9]) is None
+    assert walk(whole, array("I", [1, 0]), *given[2:]) == (0, 9, True)
+    given[place] = value
+    assert walk(*given) is None and len(events) == 1
+    wrongs: list[Any] = [(), (1,), ((1, 2),)]
+    for wrong in wrongs:
+        with pytest.raises(TypeError, match="know_event takes an event"):
+            know_event(*wrong)
 
 
 SIZES = (0, 1, 15, 16, 31, 32, 127, 128, 255, 256, 65535, 65536)

@@ -20,7 +20,7 @@ if IS_NATIVE:
     from ...speedups._native import know_event
     from ...speedups._native import pick as pick_plain
 
-    know_event(sequenced, NO_ATTRIBUTES, _DATA)
+    know_event(sequenced((0, 0, 0, "", b"", (), "", "", NO_ATTRIBUTES, "", b"", _DATA)))
 
 _points = struct.Struct("<24xI4xQ32xq12s2I8s5I36s2I").unpack_from
 """The parts of a header and directory that `pick` needs: count, first, recorded_at; times, partitions and encodings;

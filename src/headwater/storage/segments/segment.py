@@ -257,7 +257,7 @@ class Segment:
             walked = walk(
                 self.map, self.firsts, self.offsets, self._verified, numbers, position, below, into, budget, event_bytes
             )
-            if walked[0] > position:
+            if walked is not None and walked[0] > position:
                 if not isinstance(events, list):
                     events.count_in(walked[0] - position)
                 return walked
