@@ -90,6 +90,7 @@ from .replicas.membership import Membership
 from .replicas.origin_header import Origins
 from .replicas.origin_reception import OriginReception
 from .replicas.replica import Replica, lacks_log, marked, only_reads
+from .replicas.waiting_for_home import WaitingForHome
 from .startup.configured_logs import create_logs, seed_home
 from .startup.event_forms import event_forms
 from .startup.memory_fit import warn_of_misfit, watch_logs
@@ -154,9 +155,14 @@ def _serve_home(
     """As `serve`, for a server that shares a home: it starts again whenever its turn ends."""
     from .process.event_loop import EventLoop
 
-    membership, bound = Membership(config, waiting), BoundPorts()
+    bound = BoundPorts()
     try:
-        while membership.goes_on:
+        membership = _joined(config, announce, hangups, manager, waiting, bound)
+    except BaseException:
+        bound.close()
+        raise
+    try:
+        while membership is not None and membership.goes_on:
             try:
                 with asyncio.Runner(loop_factory=EventLoop) as runner:
                     runner.run(ServerRun(config, announce, hangups, manager, waiting, membership, bound).run())
@@ -175,7 +181,28 @@ def _serve_home(
                 membership.listen()
     finally:
         bound.close()
-        membership.close()
+        if membership is not None:
+            membership.close()
+
+
+def _joined(
+    config: Config,
+    announce: Callable[[str], None],
+    hangups: Hangups,
+    manager: ServiceManager,
+    waiting: SharedBytes,
+    bound: BoundPorts,
+) -> Membership | None:
+    """The place of this server in its home, once a host of it takes writes; None: a signal came before."""
+    from .process.event_loop import EventLoop
+
+    try:
+        return Membership(config, waiting)
+    except HomeUnavailable as error:
+        if not error.may_pass:
+            raise
+    with asyncio.Runner(loop_factory=EventLoop) as runner:
+        return runner.run(ServerRun(config, announce, hangups, manager, waiting, None, bound).join())
 
 
 def open_store(
@@ -281,6 +308,25 @@ class ServerRun:
         finally:
             if self._lock_lost is not None:
                 raise self._lock_lost
+
+    async def join(self) -> Membership | None:
+        """Answer health checks until a host of the home takes writes; then the place of this server in its home.
+
+        None: a signal came before. Raises as `serve`.
+        """
+        stop = asyncio.Event()
+        is_told, ports = _on_signals(stop), Ports(self._config, self._bound)
+        async with AsyncExitStack() as ending:
+            ports.give_back(ending)
+            ending.enter_context(self._hangups.reaching(asyncio.get_running_loop(), ports.certificates))
+            waits = WaitingForHome(self._config, self._waiting)
+            self._gate.standing_by = waits.why
+            await self._begin(ports, ending)
+            self._manager.ready()
+            membership = await waits.join(stop)
+            if membership is not None:
+                await membership.may_go_on(is_told)
+        return membership
 
     async def _run(self, stop: asyncio.Event) -> None:
         is_told = _on_signals(stop)
@@ -542,7 +588,7 @@ class ServerRun:
             return None
         if role is ServerRole.REPLICA:
             return self._gate.stale() if self._gate.state is State.READING else f"the server is {self._gate.state}"
-        if self._membership is not None and (reason := self._membership.standing_by()) is not None:
+        if (reason := self._gate.standing_by()) is not None:
             return reason
         if self._gate.state is not State.OPEN:
             return f"the server is {self._gate.state}"

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .connections import CONNECT_S, Hosts, load_driver
+from .statements import HomeUnavailable, described
 
 if TYPE_CHECKING:
     from psycopg import pq
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 PATIENCE_S = 2
 """A host that does not answer within this time counts as silent."""
 _DEFAULT_PORT = 5432
+_PASSING = {1: "starts or stops", 2: "does not answer"}
+"""What a ping of libpq says of a host that refuses nobody in particular: `PQPING_REJECT`, `PQPING_NO_RESPONSE`."""
 _ASK = b"""
 SELECT pg_postmaster_start_time()::text || (SELECT system_identifier FROM pg_control_system())
 WHERE current_setting('transaction_read_only') = 'off'
@@ -56,7 +59,7 @@ class WritableHosts:
         found: dict[bytes, str] = {}
         self.silent = []
         for host in self._hosts:
-            name = ":".join(filter(None, (host.get("host") or host["hostaddr"], host.get("port"))))
+            name = _name(host)
             try:
                 instance = self._instance(name, host)
             except (load_driver().Error, TimeoutError):
@@ -94,6 +97,38 @@ class WritableHosts:
             raise
         self._connections[name] = connection
         return found
+
+
+def without_writes(url: str) -> str | None:
+    """Why no host of the address takes writes, though a server may wait for one; None: a host does.
+
+    Raises HomeUnavailable: a host refuses the login, or the database, so that waiting is of no use.
+    """
+    driver: Any = load_driver()
+    asked = {"target_session_attrs": "any", "connect_timeout": str(PATIENCE_S), "application_name": "headwater hosts"}
+    states = []
+    for host in Hosts(driver.conninfo.conninfo_to_dict(url)).each() or [{}]:
+        address = driver.conninfo.make_conninfo(url, **asked, **host)
+        name = _name(host or driver.conninfo.conninfo_to_dict(url))
+        try:
+            with driver.connect(address, autocommit=True) as connection:
+                if _answer(connection.pgconn) is not None:
+                    return None
+            states.append(f"{name} takes no writes")
+        except (driver.errors.ConnectionTimeout, TimeoutError):
+            states.append(f"{name} does not answer")
+        except driver.OperationalError as error:
+            if error.sqlstate is None and (ping := driver.pq.PGconn.ping(address.encode())) in _PASSING:
+                states.append(f"{name} {_PASSING[ping]}")
+                continue
+            refusal = HomeUnavailable(f"{described(url)}: {str(error).strip().splitlines()[0]}")
+            refusal.may_pass = False
+            raise refusal from None
+    return "; ".join(states)
+
+
+def _name(host: Mapping[str, str]) -> str:
+    return ":".join(filter(None, (host.get("host") or host.get("hostaddr") or "localhost", host.get("port"))))
 
 
 def both_write(hosts: Sequence[str]) -> str | None:

@@ -29,6 +29,7 @@ POSTGRES_MIN, POSTGRES_MAX = 14, 18
 
 DEAD_SHARE = 0.05
 """PostgreSQL vacuums frames when this share of them is trimmed."""
+STANDBY = "this is a standby, which accepts no writes: give the primary, or several hosts"
 TRIED_BYTES = 1024 * 1024
 """The size of a trial write, rolled back, that shows whether the database's disk has space."""
 PROMOTION_SINCE = 2
@@ -300,7 +301,7 @@ def findings(connection: Connection) -> list[Finding]:
     if (isolation := facts.settings["default_transaction_isolation"]) != "read committed":
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
     if facts.is_standby:
-        found.append(Finding(True, "this is a standby, which accepts no writes: give the primary, or several hosts"))
+        found.append(Finding(True, STANDBY))
     found += _of_writing(connection, facts)
     return found
 

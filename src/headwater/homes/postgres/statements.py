@@ -53,6 +53,9 @@ _RIGHTS = "; as the owner of the home, grant the needed rights: headwater home i
 class HomeUnavailable(StorageUnavailable):
     """The database does not answer or refuses statements. No server appends meanwhile."""
 
+    may_pass = True
+    """False: a database answered that it refuses this, and will again."""
+
 
 class _Statement:
     """A statement in progress: its start, its connection, and the callback if it takes too long."""
@@ -112,6 +115,8 @@ class Statements:
         """Since when there was no answer, by the monotonic clock; None if the last attempt was answered."""
         self._failure = self._reason = ""
         """The last failure, and the reason given to callers."""
+        self._may_pass = True
+        """Whether that may pass by itself."""
         self._closing = threading.Event()
         self.gives_up = False
         """Callers that wait for an unknown outcome get OutcomeUnknown instead of waiting on."""
@@ -236,6 +241,7 @@ class Statements:
             if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
                 self._failure += _RIGHTS
             self._reason = _DISK_FULL if getattr(error, "sqlstate", None) == _NO_SPACE else _UNREACHABLE
+            self._may_pass = not isinstance(error, self._errors.Error) or _says_nothing(error) or _passes(error)
             is_news = self.failing_since is None
             self.failing_since = self.failing_since or since or time.monotonic()
         if self._closing.is_set():
@@ -249,10 +255,12 @@ class Statements:
 
     def refusal(self) -> HomeUnavailable:
         """An error with the last failure of the home."""
-        return HomeUnavailable(
+        refusal = HomeUnavailable(
             f"{self.name}: {self._failure or 'it is closed'}",
             reason=self._reason or _UNREACHABLE,
         )
+        refusal.may_pass = self._may_pass
+        return refusal
 
     def _watch(self) -> None:
         """Notify callers that wait too long, and close silent connections."""

@@ -31,8 +31,9 @@ from ...homes.home_secret import SECRET_RECORD
 from ...homes.last_lease import LastLease
 from ...homes.postgres.home import PostgresHome
 from ...homes.postgres.members import Member
-from ...homes.postgres.schema import SCHEMA_VERSION
+from ...homes.postgres.schema import SCHEMA_VERSION, STANDBY
 from ...homes.postgres.servers import ServerReport
+from ...homes.postgres.statements import HomeUnavailable
 from ...homes.roles.lease import LeaseTimes
 from ...homes.roles.machine import OVER, Role
 from ...homes.status_report import Reporting
@@ -386,6 +387,8 @@ class Membership:
                 problems.append(finding.text)
             else:
                 logger.warning("home", extra=fields(finding=finding.text))
+        if problems == [STANDBY]:  # it may be promoted
+            raise HomeUnavailable(STANDBY)
         if problems:
             raise StorageUnavailable(f"the home violates its guarantees: {'; '.join(problems)}")
 
