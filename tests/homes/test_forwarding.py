@@ -18,6 +18,7 @@ from headwater.core import Event
 from headwater.core.errors import LogNotFound
 
 from ..waiting import eventually
+from .test_hand_over import hand_over, is_fit, name_of
 from .test_replicas import knows_primary, metrics, pair
 from .test_servers import PATIENCE_S, Join, Member, command, database, join, url
 
@@ -74,6 +75,29 @@ def test_a_websocket_of_futoin_at_a_replica_is_the_primarys(pair: tuple[Member, 
             connection.recv(PATIENCE_S)
     eventually(second.is_primary)
     assert len(second.contents()) == 3
+
+
+@pytest.mark.parametrize("at", ["primary", "replica"])
+@pytest.mark.parametrize("ends", ["primary", "replica", "role"])
+def test_a_websocket_is_closed_with_a_reason_when_its_server_stops_or_changes_its_role(
+    pair: tuple[Member, Member], tmp_path: Path, at: str, ends: str
+) -> None:
+    first, second = pair
+    member = first if at == "primary" else second
+    with websocket(f"ws://127.0.0.1:{member.port}/futoin/orders") as connection:
+        connection.send(json.dumps({"f": "futoin.evt.gen:1.1:addEvent", "p": {"type": "E", "data": 1}, "rid": "C1"}))
+        assert json.loads(connection.recv(PATIENCE_S))["r"] == "1"
+        if ends == "role":
+            eventually(lambda: is_fit(first.home, second))
+            hand_over(tmp_path / "a", first.home, name_of(second))
+        else:
+            (first if ends == "primary" else second).end(signal.SIGTERM)
+        if (at, ends) == ("primary", "replica"):
+            return
+        with pytest.raises(ConnectionClosed) as closed:
+            connection.recv(PATIENCE_S)
+        assert closed.value.rcvd is not None
+        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1012, "the server is stopping")
 
 
 def test_a_primary_that_ends_under_an_append_leaves_one_answer_and_no_double(

@@ -12,7 +12,8 @@ from websockets.protocol import State
 from websockets.server import ServerProtocol
 
 from headwater.http import Receive, Scope, Send
-from headwater.server.httpd.websocket import MESSAGE_BYTES_MAX, _frame_parts
+from headwater.server.httpd.websocket import MESSAGE_BYTES_MAX
+from headwater.server.httpd.websocket_frames import frame_parts
 from tests.every import every
 
 from ..websocket_wire import Peer, frame, opened, sent
@@ -25,8 +26,8 @@ SIZES = (0, 1, 125, 126, 65_535, 65_536)
 def test_the_length_of_a_frame_is_known_from_its_head(size: int, opcode: Opcode) -> None:
     data = frame(opcode, bytes(size)) if size < 126 or opcode < Opcode.CLOSE else frame(opcode, b"")
     for head in range(len(data) if size < 200 else 14):
-        assert sum(_frame_parts(b"x" + data[:head], 1)) in (0, len(data))
-    assert sum(_frame_parts(b"x" + data, 1)) == len(data)
+        assert sum(frame_parts(b"x" + data[:head], 1)) in (0, len(data))
+    assert sum(frame_parts(b"x" + data, 1)) == len(data)
 
 
 def by_the_library_alone(data: bytes) -> tuple[list[Any], bytes]:

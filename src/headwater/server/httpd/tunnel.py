@@ -1,7 +1,7 @@
 """The client's end of a WebSocket that another server serves: bytes pass unchanged in both directions.
 
 So compression, pings, close codes and limits are between the client and that server. Each end reads only while the
-other one may write.
+other one may write. If the other end is lost between two frames, this one closes with 1012 (service restart).
 """
 
 from __future__ import annotations
@@ -9,9 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol
 
+from websockets.frames import Close, CloseCode, Frame, Opcode
+
 from ...core.loop.memory import Share
+from ...core.shared_bytes import FREE_BYTES
 from ...http import Scope
 from .server_state import PeerConnection, ServerState
+from .websocket_frames import PassedFrames, cut_reason
 
 CLOSE_S = 10.0
 """How long the last bytes may take to leave."""
@@ -45,6 +49,7 @@ class TunnelEnd(PeerConnection):
         self.scope, self.client = scope, scope["client"]
         self.ended = asyncio.Event()
         """Set when the connection is over."""
+        self._sent = PassedFrames()
         self._is_holding = False
         self._cut: asyncio.TimerHandle | None = None
 
@@ -76,13 +81,14 @@ class TunnelEnd(PeerConnection):
 
     def shutdown(self) -> None:
         """End it because the server stops: the peer connects again, and asks another server."""
-        self.close()
+        self.close("the server is stopping")
 
     # calls from the other end
 
     def write(self, data: bytes) -> None:
         """Send it."""
         if not self.transport.is_closing():
+            self._sent.see(data)
             self.transport.write(data)
 
     def hold(self, holds: bool) -> None:
@@ -95,8 +101,15 @@ class TunnelEnd(PeerConnection):
         else:
             self.transport.resume_reading()
 
-    def close(self) -> None:
-        """Close once everything is sent."""
-        if not self.transport.is_closing():
-            self.transport.close()
-            self._cut = self.loop.call_later(CLOSE_S, self.transport.abort)
+    def close(self, reason: str) -> None:
+        """Close once everything is sent; the peer is told the reason, if a frame may begin now."""
+        if self.transport.is_closing():
+            return
+        if self._sent.may_close:
+            goodbye = Frame(Opcode.CLOSE, Close(CloseCode.SERVICE_RESTART, cut_reason(reason)).serialize())
+            self.transport.write(goodbye.serialize(mask=False))
+            if self.transport.get_write_buffer_size() <= FREE_BYTES:
+                self._hand_over()
+                return
+        self.transport.close()
+        self._cut = self.loop.call_later(CLOSE_S, self.transport.abort)

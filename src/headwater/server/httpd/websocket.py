@@ -37,6 +37,7 @@ from .heads import Field
 from .server_state import PeerConnection, ServerState
 from .tunnel import FarEnd, TunnelEnd
 from .websocket_cycle import Fields, WebSocketCycle
+from .websocket_frames import cut_reason, frame_parts
 
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, with its envelope."""
@@ -57,14 +58,10 @@ PING_BYTES = 4
 CLOSE_S = 10.0
 """How long a peer may take to answer a close, and to read all messages before it."""
 
-REASON_BYTES_MAX = 123
-"""The size limit of a close reason (RFC 6455, 5.5)."""
 MESSAGES_WAITING_MAX = 16
 """Messages that wait for the application; above this, reading stops."""
 
-_OPCODE, _CONTROL, _MASKED, _MASK_BYTES = 0x0F, 0x08, 0x80, 4
-_LENGTH_WIDTHS = {126: 2, 127: 8}
-"""The width of the extended payload length in a frame (RFC 6455, 5.2)."""
+_OPCODE, _CONTROL = 0x0F, 0x08
 
 
 class WebSocketProtocol(PeerConnection):
@@ -221,7 +218,7 @@ class WebSocketProtocol(PeerConnection):
 
     def close(self, code: int, reason: str) -> None:
         """See Connection."""
-        reason = _cut(reason)
+        reason = cut_reason(reason)
         self._library.send_close(code, reason)
         self._cycle.end(code, reason)
         self._write_out()
@@ -296,7 +293,7 @@ class WebSocketProtocol(PeerConnection):
         if self._of_frame:
             self._feed(self._of_frame)
         else:
-            head, payload = _frame_parts(data, at)
+            head, payload = frame_parts(data, at)
             self._of_frame = head + payload
             if not self._of_frame:
                 self._head = data[at:]
@@ -454,7 +451,7 @@ class WebSocketProtocol(PeerConnection):
             self._let_go()
             self.transport.abort()
             return
-        self._library.send_close(code, _cut(reason))
+        self._library.send_close(code, cut_reason(reason))
         self._linger()
 
     def _linger(self) -> None:
@@ -493,20 +490,3 @@ def _forget_frames(error: BaseException | None) -> None:
     """Drop the tracebacks of a kept error: their frames would keep all that they refer to."""
     while error is not None:
         error.__traceback__, error = None, error.__context__
-
-
-def _cut(reason: str) -> str:
-    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
-
-
-def _frame_parts(data: bytes, at: int) -> tuple[int, int]:
-    """The lengths of the head and the payload of the next frame; 0 and 0 while unknown."""
-    if len(data) < at + 2:
-        return 0, 0
-    masked, size = divmod(data[at + 1], _MASKED)
-    width = _LENGTH_WIDTHS.get(size, 0)
-    if len(data) < at + 2 + width:
-        return 0, 0
-    if width:
-        size = int.from_bytes(data[at + 2 : at + 2 + width])
-    return 2 + width + _MASK_BYTES * masked, size

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 
 import pytest
 from websockets.asyncio.client import connect
@@ -330,12 +331,26 @@ def test_a_client_that_leaves_before_the_answer_ends_its_request() -> None:
     run(scenario)
 
 
-def test_a_websocket_ends_with_its_primary() -> None:
+LOST = struct.pack("!H", 1012) + b"the connection to the primary ended"
+"""What a close says then."""
+
+
+@pytest.mark.parametrize(
+    ("sent", "added"),
+    [
+        (b"\x81\x02hi", b"\x88" + bytes([len(LOST)]) + LOST),
+        (b"\x82\x7e\x00\x80" + bytes(128) + b"\x01\x01a", b"\x88" + bytes([len(LOST)]) + LOST),
+        (b"\x81\x03hi", b""),  # a close may not come within a frame
+        (b"\x82\x7e", b""),
+        (b"\x88\x02\x03\xe8", b""),  # the primary has closed
+    ],
+)
+def test_a_websocket_ends_with_its_primary_and_says_so_between_two_frames(sent: bytes, added: bytes) -> None:
     async def scenario() -> None:
         async def accept_and_die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             assert b"upgrade: websocket" in await script.head(reader)
             upgraded = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: websocket\r\nconnection: Upgrade\r\n"
-            writer.write(upgraded + b"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n\x81\x02hi")
+            writer.write(upgraded + b"sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n" + sent)
             await reader.readexactly(1)
 
         script = Script(accept_and_die)
@@ -346,10 +361,10 @@ def test_a_websocket_ends_with_its_primary() -> None:
             writer.write(b"GET /futoin/orders HTTP/1.1\r\n" + HOST + upgrade + key)
             head = await reader.readuntil(b"\r\n\r\n")
             assert head.startswith(b"HTTP/1.1 101 ") and script.url.encode() in head
-            assert await reader.readexactly(4) == b"\x81\x02hi"
+            assert await reader.readexactly(len(sent)) == sent
             assert replica.gate.streams == 1
             writer.write(b"x")
-            assert await reader.read() == b""
+            assert await reader.read() == added
             writer.close()
             while replica.gate.streams:
                 await asyncio.sleep(0)

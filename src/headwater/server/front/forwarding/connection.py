@@ -45,8 +45,8 @@ class NearEnd(Protocol):
     def hold(self, holds: bool) -> None:
         """Whether to read nothing for now."""
 
-    def close(self) -> None:
-        """Close once everything is sent."""
+    def close(self, reason: str) -> None:
+        """Close once everything is sent; the client is told the reason."""
 
 
 class HopConnection(asyncio.BufferedProtocol):
@@ -238,7 +238,7 @@ class HopConnection(asyncio.BufferedProtocol):
         near, self._near = self._near, None
         self.fail(HopLost(f"the connection to the primary ended{f': {exc}' if exc else ''}"))
         if near is not None:
-            near.close()
+            near.close(str(self._error))
         self._lost(self)
 
     @property

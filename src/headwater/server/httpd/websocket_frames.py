@@ -1,0 +1,58 @@
+"""Where the frames of a WebSocket begin and end (RFC 6455, 5.2), without reading what is in them."""
+
+from __future__ import annotations
+
+_OPCODE, _CLOSE, _MASKED, _MASK_BYTES = 0x0F, 0x08, 0x80, 4
+_LENGTH_WIDTHS = {126: 2, 127: 8}
+"""The width of the extended payload length."""
+REASON_BYTES_MAX = 123
+"""The size limit of a close reason (5.5)."""
+
+
+def frame_parts(data: bytes, at: int) -> tuple[int, int]:
+    """The lengths of the head and the payload of the next frame; 0 and 0 while unknown."""
+    if len(data) < at + 2:
+        return 0, 0
+    masked, size = divmod(data[at + 1], _MASKED)
+    width = _LENGTH_WIDTHS.get(size, 0)
+    if len(data) < at + 2 + width:
+        return 0, 0
+    if width:
+        size = int.from_bytes(data[at + 2 : at + 2 + width])
+    return 2 + width + _MASK_BYTES * masked, size
+
+
+def cut_reason(reason: str) -> str:
+    """As much of a close reason as may be sent."""
+    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
+
+
+class PassedFrames:
+    """The frames of one direction, as they pass by."""
+
+    def __init__(self) -> None:
+        self._rest = 0
+        """Bytes still missing of the current frame."""
+        self._head = b""
+        """The first bytes of the next one, too few to know its length."""
+        self._has_closed = False
+
+    def see(self, data: bytes) -> None:
+        """These passed next."""
+        at, data = 0, self._head + data
+        self._head = b""
+        while at < len(data):
+            if not self._rest:
+                self._rest = sum(frame_parts(data, at))
+                if not self._rest:
+                    self._head = data[at:]
+                    return
+                self._has_closed = self._has_closed or data[at] & _OPCODE == _CLOSE
+            step = min(self._rest, len(data) - at)
+            self._rest -= step
+            at += step
+
+    @property
+    def may_close(self) -> bool:
+        """Whether a close may follow: the last frame has passed whole, and was none."""
+        return not (self._rest or self._head or self._has_closed)
