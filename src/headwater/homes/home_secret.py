@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 
 import msgspec
 
-from ..core.clocks import wall_clock_ms
+from ..core.clocks import boot_time_s, wall_clock_ms
 from ..core.errors import EventLogError
 from ..core.state import StateStore
+from ..storage.home.replicated_log import CopyOutlived
 
 SECRET_HEADER = b"headwater-home-secret"
 """The header field in which a server sends it."""
@@ -21,6 +24,10 @@ RENEWAL_MS = 30_000
 """How long the previous secret stays valid for forwarded requests and connections after a renewal. A replica learns the
 new secret only when it reads the home.
 """
+NO_SECRET = "this replica does not have the secret of its home yet"
+"""Why it cannot forward."""
+FETCH_S = 1.0
+"""A replica without the secret asks the home for it at most so often."""
 
 
 def ensure_secret(state: StateStore) -> None:
@@ -40,13 +47,32 @@ def renew_secret(state: StateStore, clock_ms: Callable[[], int] = wall_clock_ms)
 class HomeSecret:
     """The secret as known to one server. Thread-safe."""
 
-    def __init__(self, state: StateStore, clock_ms: Callable[[], int] = wall_clock_ms) -> None:
-        self._state, self._clock_ms = state, clock_ms
+    def __init__(
+        self,
+        state: StateStore,
+        clock_ms: Callable[[], int] = wall_clock_ms,
+        *,
+        fetch: Callable[[], None] | None = None,
+    ) -> None:
+        """`fetch` brings the state up with the home, as `Follower.follow`; None: it is up with it."""
+        self._state, self._clock_ms, self._fetch = state, clock_ms, fetch
+        self._fetching = asyncio.Lock()
+        self._fetched_at = float("-inf")
 
     @property
     def value(self) -> bytes | None:
         """The secret to send to other servers; None if this server does not know it."""
         return self._get(SECRET_KEY)
+
+    async def fetched(self) -> bytes | None:
+        """The same, fetched from the home if the copy lacks it, as just after the home was made. For one event loop."""
+        if self.value is None and self._fetch is not None:
+            async with self._fetching:
+                if self.value is None and boot_time_s() - self._fetched_at >= FETCH_S:
+                    with suppress(EventLogError, OSError, CopyOutlived):  # who follows the home reports it
+                        await asyncio.to_thread(self._fetch)
+                    self._fetched_at = boot_time_s()
+        return self.value
 
     def is_current(self, given: bytes) -> bool:
         """Whether that is the secret. Compares in constant time."""

@@ -449,7 +449,7 @@ class ServerRun:
             ahead = f"the copy is ahead of its home: {follower.ahead}" if follower.ahead else None
             return ahead or store.unready() or membership.hindrance()
 
-        secret = HomeSecret(store.state)
+        secret = HomeSecret(store.state, fetch=follower.follow)
         listening = Listening(store.follower, secret, membership.primary, hindrance)
         self._replica_troubles = lambda: [*listening.troubles(), *filter(None, [hindrance()])]
         self._gate.senders = Senders(secret)
@@ -462,7 +462,7 @@ class ServerRun:
         elsewhere = Elsewhere(membership.amqp_of_primary, self._gate.stale)
         messages = self._reading_amqp = ReplicaAmqp(
             store, guard, self._config.amqp, ports.amqp, ports.amqp_read, ports.tls, elsewhere, self._threads,
-            HomeSecret(store.state), membership.driver.home_time_ms, forwards=self._config.replica.forward,
+            secret, membership.driver.home_time_ms, forwards=self._config.replica.forward,
             bus=self._bus, turns=turns, memory=self._memory,
         )  # fmt: skip
         ending.push_async_callback(messages.stop)

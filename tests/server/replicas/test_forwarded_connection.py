@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import ssl
 import struct
 import threading
+import weakref
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,14 +24,17 @@ from headwater.amqp.settings import AmqpSettings
 from headwater.core import Event
 from headwater.core.loop.memory import MemoryAccount
 from headwater.core.loop.turn_reads import READ_BYTES
+from headwater.homes.home_secret import HomeSecret
+from headwater.server.process.sockets import SILENT_S
 from headwater.server.replicas import forwarded_connection
 from headwater.server.replicas.origin_header import FIXED, SIGNATURE, bytes_after
+from headwater.storage.memory import MemoryState
 
 from ...amqp.asking import EARLIEST, message, payloads
 from ...amqp.certificates import Authority
 from ...ports import free_ports
 from ...waiting import eventually
-from .places import PLAIN, Place, forwarded, header, primary, replica
+from .places import PLAIN, SECRET, Place, forwarded, header, primary, replica
 
 KIB = 1024
 
@@ -392,3 +397,64 @@ def test_a_header_for_a_replica_is_believed_before_it_says_that_it_is_none() -> 
     with replica(lambda: None) as place, place.knock(header(), PLAIN) as peer:
         assert exactly(peer, len(PLAIN)) == PLAIN
         assert place.peers == [("198.51.100.7", 50123)]
+
+
+@pytest.mark.parametrize("ends", ["client", "primary", "half"])
+def test_a_forwarded_connection_that_is_over_is_gone_without_a_collection(
+    raw: RawPrimary, before_raw: Place, ends: str
+) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        client = before_raw.knock(PLAIN)
+        served = raw.accept()
+        exactly(served, len(PLAIN))
+        known = [weakref.ref(each) for each in forwarded(before_raw).open]
+        assert len(known) == 1
+        match ends:
+            case "client":
+                reset(client)
+            case "primary":
+                reset(served)
+            case "half":
+                client.shutdown(socket.SHUT_WR)
+                assert is_over(served)
+        client.close()
+        served.close()
+        eventually(lambda: known[0]() is None)
+    finally:
+        gc.enable()
+    assert not forwarded(before_raw).open
+
+
+def test_a_peer_whose_machine_is_gone_is_noticed_on_both_sides(second: Place) -> None:
+    async def idle_times() -> list[int]:
+        [both] = forwarded(second).open
+        sockets = [side._transport.get_extra_info("socket") for side in (both._client, both._primary)]  # type: ignore[union-attr]
+        return [each.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) for each in sockets]
+
+    with second.client():
+        assert second.run(idle_times) == [SILENT_S, SILENT_S]
+    ends(second)
+
+
+def test_a_replica_without_the_secret_of_its_home_fetches_it(first: Place, second: Place) -> None:
+    state, fetched = MemoryState(), []
+
+    def fetch() -> None:
+        fetched.append(state)
+        state.put("home", "secret", SECRET)
+
+    forwarded(second)._secret = HomeSecret(state, fetch=fetch)
+    for _ in range(2):
+        with second.client():
+            assert len(first.peers) == 1
+        ends(second)
+    assert len(fetched) == 1
+
+
+def test_a_replica_that_cannot_have_the_secret_says_so(second: Place) -> None:
+    forwarded(second)._secret = HomeSecret(MemoryState(), fetch=lambda: None)
+    fault = refusal(second.url())
+    assert fault.condition == conditions.CONNECTION_FORCED
+    assert "does not have the secret of its home yet" in fault.description

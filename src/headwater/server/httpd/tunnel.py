@@ -102,7 +102,7 @@ class TunnelEnd(PeerConnection):
             self.transport.resume_reading()
 
     def close(self, reason: str) -> None:
-        """Close once everything is sent; the peer is told the reason, if a frame may begin now."""
+        """Close once everything is sent; with the reason, if a frame may begin now."""
         if self.transport.is_closing():
             return
         if self._sent.may_close:

@@ -1,4 +1,4 @@
-"""Where the frames of a WebSocket begin and end (RFC 6455, 5.2), without reading what is in them."""
+"""Where the frames of a WebSocket begin and end (RFC 6455, 5.2); their payload is not read."""
 
 from __future__ import annotations
 

@@ -19,6 +19,8 @@ from ...formats.settings.declaration import InvalidConfiguration, path, setting,
 
 BACKLOG = 2048
 """Connections that wait to be accepted."""
+SILENT_S, PROBE_S, PROBES = 5, 2, 3
+"""When a silent peer is probed, how often, and how many lost probes end the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,3 +250,14 @@ def _bound_file(path: Path, flag: str) -> socket.socket:
 
 def _cannot(path: Path, problem: str, flag: str) -> CannotListen:
     return CannotListen(f"cannot listen on {path}: {problem}; choose another path with {flag}")
+
+
+def watch_peer(connected: socket.socket) -> None:
+    """Let the system notice within seconds that the peer's machine is gone."""
+    if connected.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        (socket.TCP_KEEPIDLE, SILENT_S), (socket.TCP_KEEPINTVL, PROBE_S), (socket.TCP_KEEPCNT, PROBES)
+    ):  # fmt: skip
+        connected.setsockopt(socket.IPPROTO_TCP, option, value)

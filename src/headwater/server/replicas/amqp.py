@@ -66,8 +66,8 @@ class ReplicaReception(OriginReception):
         fault = connection_redirect(url)
         if self.forwarded is not None and url is not None:
             try:
-                if (both := await self.forwarded.begin(connection, url)) is not None:
-                    return Welcome(both.client, ends_tls=False, unopened=both.end)
+                both = await self.forwarded.begin(connection, url)
+                return Welcome(both.client, ends_tls=False, unopened=both.end)
             except (OSError, UnicodeError) as error:
                 self.forwarded.statistics.failed += 1
                 why = str(error) or "it did not accept in time"

@@ -20,7 +20,8 @@ from ...amqp.settings import AmqpSettings
 from ...core.client_subnet import place_of
 from ...core.loop.memory import MemoryAccount, Share
 from ...core.loop.turn_reads import READ_BYTES, TurnReads
-from ...homes.home_secret import HomeSecret
+from ...homes.home_secret import NO_SECRET, HomeSecret
+from ..process.sockets import watch_peer
 from .origin_header import origin_header
 
 CONNECT_S = 2.0
@@ -85,14 +86,14 @@ class ForwardedConnections:
         """The number of further connections that may be forwarded."""
         return self.settings.connections_max - len(self.open)
 
-    async def begin(self, connection: socket.socket, url: str) -> ForwardedConnection | None:
-        """Connect to the primary at that URL for a client's connection that is still unread.
+    async def begin(self, connection: socket.socket, url: str) -> ForwardedConnection:
+        """Connect to the primary at that URL for a client's connection, from which nothing was read.
 
-        None if this server does not know the secret that proves the client's address. Raises OSError.
+        Raises OSError: also if this server does not have the secret that proves the client's address.
         """
-        if (secret := self._secret.value) is None:
-            return None
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if (secret := await self._secret.fetched()) is None:
+            raise ConnectionError(NO_SECRET)
+        watch_peer(connection)
         origin, replica = _address(connection.getpeername()), _address(connection.getsockname())
         both, parts = ForwardedConnection(self, url), urlsplit(url)
         host, port = parts.hostname or "", parts.port or PORTS.get(parts.scheme, PORTS["amqp"])
@@ -180,6 +181,8 @@ class ForwardedConnection:
     def _forget(self) -> None:
         self.all.open.discard(self)
         self.share.close()
+        for side in (self._client, self._primary):
+            side.cut()
 
 
 class _Side(asyncio.BufferedProtocol):
@@ -191,7 +194,7 @@ class _Side(asyncio.BufferedProtocol):
         self._connection, self._loop = connection, asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._pauses = _NOT_PAUSED
-        self._is_lost = False
+        self._is_lost = self._is_cut = False
         self.has_sent = self.has_ended = False
         """Whether its peer has sent anything; whether its peer has closed its half."""
         self.waiting = 0
@@ -213,14 +216,15 @@ class _Side(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=0)
-        if self.other.is_over and self.other._transport is not None:
+        if self._is_cut:
             self.abort()  # the primary has gone meanwhile
+            return
+        self._transport.set_write_buffer_limits(high=0)
 
     def begin(self, header: bytes) -> None:
         """Send the header, which fits into the socket's buffer."""
         assert self._transport is not None
-        self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        watch_peer(self._transport.get_extra_info("socket"))
         self._transport.write(header)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -255,6 +259,8 @@ class _Side(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
         self._is_lost = True
+        if self._is_cut:
+            return
         self._drained()
         self._connection.close()
 
@@ -282,6 +288,12 @@ class _Side(asyncio.BufferedProtocol):
         self._pauses &= ~why
         if not self._pauses and not self.has_ended and self._transport is not None and not self._is_lost:
             self._transport.resume_reading()
+
+    def cut(self) -> None:
+        """Both are over: drop what refers back to this, which would form a reference cycle. May be called again."""
+        if not self._is_cut:
+            self._is_cut = True
+            del self.other, self._connection
 
     def close(self) -> None:
         """Close it once its peer has read all bytes."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headwater.core.loop.memory import MemoryAccount, Share
+from headwater.homes.home_secret import HomeSecret
 from headwater.http import Message, Receive, Scope, Send
 from headwater.http.asgi import MEMORY
 from headwater.http.outgoing import Tls
@@ -168,8 +169,30 @@ def test_what_is_not_forwarded() -> None:
         assert not taking.takes(scope("/x", "POST", [(b"transfer-encoding", b"chunked")], version="1.0"))
         assert not taking.takes(scope("/x", "CONNECT"))
         assert not Forwarder(lambda: None, secret.home).takes(plain)
+
+    run(scenario)
+
+
+def test_a_replica_without_the_secret_of_its_home_fetches_it() -> None:
+    async def scenario() -> None:
+        script, secret, fetched = Script(answering(lambda: script, OK)), Secret(), []
+        value = secret.value
         secret.state.delete("home", "secret")
-        assert not taking.takes(plain), "the primary would not believe it"
+
+        def fetch() -> None:
+            fetched.append(value)
+            if len(fetched) > 1:
+                secret.state.put("home", "secret", value)
+
+        secret.home = HomeSecret(secret.state, fetch=fetch)
+        async with scripted(script), forwarding(secret, lambda: script.url) as replica:
+            status, _, body = await replica.ask(b"GET /x HTTP/1.1\r\n")
+            assert (status, problem(body)) == (503, "unready")
+            assert "this replica does not have the secret of its home yet" in json.loads(body)["detail"]
+            secret.home._fetched_at = float("-inf")
+            for _ in range(2):
+                assert (await replica.ask(b"GET /x HTTP/1.1\r\n"))[0] == 200
+            assert len(fetched) == 2 and all(b"headwater-home-secret: " + value in head for head in script.seen)
 
     run(scenario)
 

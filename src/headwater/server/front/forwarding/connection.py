@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from ....core.loop.deadline import Deadline
+from ...process.sockets import watch_peer
 from .answer import ForwardedAnswer, NotHttp
 
 READ_BYTES = 64 * 1024
@@ -24,8 +25,6 @@ CLOSE_S = 10.0
 """How long a closing tunnel may take to send its last bytes."""
 UNACKNOWLEDGED_MS = 60_000
 """How long sent bytes may stay unacknowledged."""
-SILENT_S, PROBE_S, PROBES = 5, 2, 3
-"""Keep-alive: idle time and interval in s, and the number of lost probes that ends the connection."""
 
 
 class HopLost(ConnectionError):
@@ -46,7 +45,7 @@ class NearEnd(Protocol):
         """Whether to read nothing for now."""
 
     def close(self, reason: str) -> None:
-        """Close once everything is sent; the client is told the reason."""
+        """Close once everything is sent, with the reason."""
 
 
 class HopConnection(asyncio.BufferedProtocol):
@@ -189,7 +188,9 @@ class HopConnection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         connected = transport.get_extra_info("socket")
         self._poll.register(connected.fileno(), select.POLLIN)
-        _watch_peer(connected)
+        watch_peer(connected)
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""
@@ -257,17 +258,3 @@ class HopConnection(asyncio.BufferedProtocol):
     def _tell(self) -> None:
         self._news.set()  # wakes all waiting tasks
         self._news.clear()
-
-
-def _watch_peer(connected: socket.socket) -> None:
-    """Configure keep-alive, so that a lost primary machine is noticed."""
-    if connected.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (
-        (socket.TCP_KEEPIDLE, SILENT_S),
-        (socket.TCP_KEEPINTVL, PROBE_S),
-        (socket.TCP_KEEPCNT, PROBES),
-        (socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS),
-    ):
-        connected.setsockopt(socket.IPPROTO_TCP, option, value)

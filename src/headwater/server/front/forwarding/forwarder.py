@@ -26,7 +26,7 @@ from typing import Protocol
 
 from ....core.errors import OutcomeUnknown
 from ....core.loop.memory import Share
-from ....homes.home_secret import HomeSecret
+from ....homes.home_secret import NO_SECRET, HomeSecret
 from ....http import Receive, Scope, Send
 from ....http.asgi import MEMORY, WRITER, answer_websocket
 from ....http.errors import CLOSE, BrokenOff, Unready
@@ -128,7 +128,7 @@ class Forwarder:
             return False
         if scope["http_version"] == "1.0" and is_chunked(scope):
             return False
-        return not self._is_retired and self._primary() is not None and self._secret.value is not None
+        return not self._is_retired and self._primary() is not None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Forward one request or WebSocket."""
@@ -184,7 +184,9 @@ class Forwarder:
         """Send the head of a request to the present primary; `is_new`: on a new connection. Raises NotSent."""
         why = "no primary is known"
         for _ in range(ATTEMPTS):
-            url, secret = self._primary(), self._secret.value
+            secret, url = await self._secret.fetched(), self._primary()
+            if secret is None:
+                why = NO_SECRET
             if url is None or secret is None or self._is_retired:
                 break
             connection = None if is_new else self._connections.kept(url)
