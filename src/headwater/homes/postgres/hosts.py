@@ -12,10 +12,11 @@ import select
 import socket
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from .connections import CONNECT_S, Hosts, load_driver
-from .statements import HomeUnavailable, described
+from .statements import HomeUnavailable, described, may_pass
 
 if TYPE_CHECKING:
     from psycopg import pq
@@ -26,7 +27,7 @@ PATIENCE_S = 2
 """A host that does not answer within this time counts as silent."""
 _DEFAULT_PORT = 5432
 _PASSING = {1: "starts or stops", 2: "does not answer"}
-"""What a ping of libpq says of a host that refuses nobody in particular: `PQPING_REJECT`, `PQPING_NO_RESPONSE`."""
+"""What a ping of libpq says of a host that refuses every login: `PQPING_REJECT`, `PQPING_NO_RESPONSE`."""
 _ASK = b"""
 SELECT pg_postmaster_start_time()::text || (SELECT system_identifier FROM pg_control_system())
 WHERE current_setting('transaction_read_only') = 'off'
@@ -105,25 +106,27 @@ def without_writes(url: str) -> str | None:
     Raises HomeUnavailable: a host refuses the login, or the database, so that waiting is of no use.
     """
     driver: Any = load_driver()
-    asked = {"target_session_attrs": "any", "connect_timeout": str(PATIENCE_S), "application_name": "headwater hosts"}
+    given = driver.conninfo.conninfo_to_dict(url)
+    asked = {"connect_timeout": int(given.get("connect_timeout") or CONNECT_S), "application_name": "headwater hosts"}
+    with suppress(driver.Error, TimeoutError), driver.connect(url, autocommit=True, **asked) as connection:
+        if _answer(connection.pgconn) is not None:
+            return None
     states = []
-    for host in Hosts(driver.conninfo.conninfo_to_dict(url)).each() or [{}]:
-        address = driver.conninfo.make_conninfo(url, **asked, **host)
-        name = _name(host or driver.conninfo.conninfo_to_dict(url))
+    for host in Hosts(given).each() or [{}]:
+        address = driver.conninfo.make_conninfo(url, **asked, **host, target_session_attrs="any")
         try:
             with driver.connect(address, autocommit=True) as connection:
-                if _answer(connection.pgconn) is not None:
-                    return None
-            states.append(f"{name} takes no writes")
+                state = "takes no writes" if _answer(connection.pgconn) is None else "takes writes"
         except (driver.errors.ConnectionTimeout, TimeoutError):
-            states.append(f"{name} does not answer")
-        except driver.OperationalError as error:
-            if error.sqlstate is None and (ping := driver.pq.PGconn.ping(address.encode())) in _PASSING:
-                states.append(f"{name} {_PASSING[ping]}")
-                continue
-            refusal = HomeUnavailable(f"{described(url)}: {str(error).strip().splitlines()[0]}")
-            refusal.may_pass = False
-            raise refusal from None
+            state = _PASSING[2]
+        except driver.Error as error:
+            ping = driver.pq.PGconn.ping(address.encode())  # it has just answered, so this does not wait
+            if ping not in _PASSING and not (error.sqlstate and may_pass(error)):
+                refusal = HomeUnavailable(f"{described(url)}: {str(error).strip().splitlines()[0]}")
+                refusal.may_pass = False
+                raise refusal from None
+            state = _PASSING.get(ping, "breaks off")
+        states.append(f"{_name(host or given)} {state}")
     return "; ".join(states)
 
 

@@ -185,8 +185,7 @@ class Statements:
                 except self._errors.Error as error:
                     if statement.connection is None or not statement.connection.is_severed:
                         self._failed(error)
-                    is_passing = _says_nothing(error) or _passes(error)
-                    if not is_unknown and (not is_passing or self._has_failed_for_long(statement.began)):
+                    if not is_unknown and (not may_pass(error) or self._has_failed_for_long(statement.began)):
                         raise self.refusal() from None
                     if self._closing.is_set() or self.gives_up:
                         raise (OutcomeUnknown(key) if is_unknown else self.refusal()) from None
@@ -241,7 +240,7 @@ class Statements:
             if getattr(error, "sqlstate", None) == _INSUFFICIENT_PRIVILEGE:
                 self._failure += _RIGHTS
             self._reason = _DISK_FULL if getattr(error, "sqlstate", None) == _NO_SPACE else _UNREACHABLE
-            self._may_pass = not isinstance(error, self._errors.Error) or _says_nothing(error) or _passes(error)
+            self._may_pass = not isinstance(error, self._errors.Error) or may_pass(error)
             is_news = self.failing_since is None
             self.failing_since = self.failing_since or since or time.monotonic()
         if self._closing.is_set():
@@ -322,6 +321,11 @@ def _misspelt(url: str) -> str:
     unknown = [] if "@" in options else [name for name in _OPTION.findall(options) if name not in known]
     close = [found for name in unknown for found in get_close_matches(name, known, 1)]
     return f": there is no such option (did you mean {close[0]}?)" if close else ""
+
+
+def may_pass(error: Any) -> bool:
+    """Whether an error of psycopg may be another one, or none, if the same is asked again."""
+    return _says_nothing(error) or _passes(error)
 
 
 def _says_nothing(error: Any) -> bool:

@@ -57,4 +57,4 @@ class WaitingForHome:
         self._why = states
         if time.monotonic() > self._told_at + TELL_S:
             self._told_at = time.monotonic()
-            logger.warning("waiting: %s; %s", self.why(), _REMEDY)
+            logger.warning("no host of the home takes writes, so this server waits: %s; %s", states, _REMEDY)
