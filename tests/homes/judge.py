@@ -35,12 +35,32 @@ class Judge:
         self._coordinating: tuple[int, str] = (0, "")
         self.was_told = False
         """An operator was told that the home went back, at least once."""
+        self._told_at = float("-inf")
+        self._to_be_told: list[tuple[float, str]] = []
+        """Since when a home was set back in silence, and what it did then: an operator must be told after that."""
         self.overlap_s = 0.0
         self._first_act: dict[int, float] = {}
 
     def find(self, rule: str, what: str) -> None:
         self.counts[rule] += 1
         self.findings.setdefault(rule, f"at {self.world.now:.3f} s: {what}")
+
+    def _find_unless_set_back(self, rule: str, what: str) -> None:
+        """The same; but a home that was set back in silence cannot know: numbers and terms are given again until a copy
+        is compared, and then an operator is told.
+        """
+        since = self.world.home.set_back_at
+        if not self.world.silent or since is None:
+            self.find(rule, what)
+            return
+        self.counts["given again until it was noticed"] += 1
+        self._to_be_told.append((since, f"{rule}: {what}"))
+
+    @property
+    def _went_back(self) -> bool:
+        """Whether the home lacks anything that it had; that was set back in silence may lack a term alone."""
+        home = self.world.home
+        return home.has_forgotten or (self.world.silent and home.set_back_at is not None)
 
     # While it runs
 
@@ -54,16 +74,22 @@ class Judge:
     def _see(self, incarnation: int, log: str, number: int, event_id: str) -> None:
         other = self._at.setdefault((incarnation, log, number), event_id)
         if other != event_id:
-            self.find("one order", f"{log} {number} is {event_id}, and was {other}")
+            self._find_unless_set_back("one order", f"{log} {number} is {event_id}, and was {other}")
         there = self._number.setdefault((incarnation, log, event_id), number)
         if there != number:
-            self.find("renumbered", f"{log}: {event_id} has number {number}, and had {there}")
+            self._find_unless_set_back("renumbered", f"{log}: {event_id} has number {number}, and had {there}")
 
     def committed(self, frame: Frame) -> None:
         """The home has this frame now."""
         self.counts["commits"] += 1
         if frame.term[0] < self._accepted:
-            self.find("fenced", f"{frame.log} {frame.first} by term {frame.term[0]}, {self._accepted} accepts already")
+            what = f"{frame.log} {frame.first} by term {frame.term[0]}, {self._accepted} accepts already"
+            self._find_unless_set_back("fenced", what)
+
+    def granted(self, term: Term) -> None:
+        """The home gives a lease."""
+        if known := [row.seen[0] for row in self.world.home.members.values() if row.seen[0] > term[0]]:
+            self.find("known term", f"term {term[0]} begins, and a member knows term {max(known)}")
 
     def stamped(self, server: ModelServer) -> None:
         """A server gives a frame its time. One whose clock was set wrong just now may not know it yet."""
@@ -79,7 +105,7 @@ class Judge:
         zombies = sum(other.roles.role is Role.PRIMARY for other in others)
         home = self.world.home
         open_heads = [log for log, row in home.heads.items() if row.term[0] < term[0]]
-        if open_heads and not home.is_changed and not home.has_forgotten:
+        if open_heads and not home.is_changed and not self._went_back:
             self.find("whole fence", f"{server} accepts in term {term[0]}, and {open_heads} have an older one")
         self.counts["zombies"] += zombies > 0
         self.counts["two zombies"] += zombies > 1
@@ -99,7 +125,9 @@ class Judge:
             overlap = self.world.now - self._first_act[newest]
             self.overlap_s = max(self.overlap_s, overlap)
             if overlap > self.world.overlap_max:
-                self.find("overlap", f"{server} acts in term {term[0]}, {overlap:.2f} s after term {newest} began")
+                self._find_unless_set_back(
+                    "overlap", f"{server} acts in term {term[0]}, {overlap:.2f} s after term {newest} began"
+                )
 
     def delivers(self, server: str, log: str, position: int, floor: int) -> None:
         """A coordinator goes on behind a position."""
@@ -109,10 +137,10 @@ class Judge:
     def told(self, server: str, what: str) -> None:
         """An operator was told."""
         if what in ("home-went-back", "home-changed"):
-            self.was_told = True
+            self.was_told, self._told_at = True, self.world.now
             self.world.call_a_person()
             home = self.world.home
-            if not home.was_weakened and (home.keeps_all or not (home.has_forgotten or home.timeline > 1)):
+            if not home.was_weakened and (home.keeps_all or not (self._went_back or home.timeline > 1)):
                 self.find("false alarm", f"{server} tells {what}, and the home forgot nothing")
 
     def replied(self, incarnation: int, request: Request, outcome: str, number: int) -> None:
@@ -160,6 +188,10 @@ class Judge:
             if len(who) > 1:
                 self.find("one winner", f"{log}: {key} was won by {sorted(who)}")
         self._lost(ids, marks)
+        if self._has_witness(ids):
+            for since, what in self._to_be_told:
+                if self._told_at < since:
+                    self.find("set back in silence", what)
         if home.keeps_all:
             self._read(ids)
 
@@ -182,8 +214,12 @@ class Judge:
                 continue
             if home.keeps_all or not is_forgotten:
                 self.find("lost", f"{request.log} {number}: {request.ids[0]} was acknowledged")
-            elif not self.was_told:
+            elif not self.was_told and (not self.world.silent or self._has_witness(ids)):
                 self.find("forgotten in silence", f"{request.log} {number}: {request.ids[0]} was acknowledged")
+
+    def _has_witness(self, ids: Counter[tuple[str, str]]) -> bool:
+        """Whether a copy has an event that the home lacks: where none survives, a loss does not show."""
+        return any(not ids[each] for server in self.world.servers.values() for each in server.copy.ids)
 
     def _chain(self, log: str, chain: list[Frame]) -> None:
         number = prev = 0

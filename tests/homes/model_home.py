@@ -107,6 +107,8 @@ class ModelHome:
         self.incarnation = 1
         self.forgotten: list[Frame] = []
         self.has_forgotten = False
+        self.set_back_at: float | None = None
+        """When it forgot anything last: frames, a term, a member."""
         self._changes: list[tuple[float, dict[Any, Any] | None, Any, Any]] = []
         self.standby_is_away = False
         """A synchronous standby does not answer: what is written waits, unseen."""
@@ -124,6 +126,8 @@ class ModelHome:
         """When the sessions of a server were ended."""
         self.committed: Callable[[Frame], None] = lambda frame: None
         """What is told of each frame at its commit."""
+        self.granted: Callable[[Term], None] = lambda term: None
+        """What is told of each term when its lease is given."""
 
     def clock(self) -> float:
         """The home's time."""
@@ -139,7 +143,9 @@ class ModelHome:
     def is_contradicted(self) -> bool:
         """Whether something is known to be missing."""
         number, rows = self.lease[""].term[0], self.members.values()
-        has_term = "terms-unasked" not in self.broken and any(row.seen[0] > number for row in rows)
+        term = self.heads[STATE].term
+        is_foreign = any(row.seen[0] > number or (row.seen[0] == term[0] and row.seen != term) for row in rows)
+        has_term = "terms-unasked" not in self.broken and is_foreign
         return has_term or ("ahead-unasked" not in self.broken and any(row.is_ahead for row in rows))
 
     @property
@@ -192,6 +198,7 @@ class ModelHome:
         if not (free or is_mine):
             return ("refused", row.holder, row.until - now)
         term = row.term if is_mine and row.term[1] == nonce else (row.term[0] + 1, nonce)
+        self.granted(term)
         self._set(self.lease, "", LeaseRow(server, term, now + self.times.length_s, self.times.length_s))
         self._set(self.accepted, "", self.timeline)
         return ("got", term, self.timeline)
@@ -410,6 +417,8 @@ class ModelHome:
         self._undo(kept)
 
     def _undo(self, kept: int) -> None:
+        if len(self._changes) > kept:
+            self.set_back_at = self._true_time()
         while len(self._changes) > kept:
             _, table, key, old = self._changes.pop()
             if table is None:

@@ -71,7 +71,9 @@ MUTANTS = {
         "another copy of a server takes the place of its row in a home that changed", "", "witness"
     ),
     "ahead-unasked": Mutant("a home is believed though a copy is ahead of it", "", "forgets"),
-    "terms-unasked": Mutant("a home is believed that does not know a term which a copy has seen", "fenced", "silent"),
+    "terms-unasked": Mutant(
+        "a home is believed that does not know a term which a copy has seen", "known term", "silent"
+    ),
     "names-uncompared": Mutant("a commit does not compare the standbys that are named", "lost", "weakened"),
     "names-unread": Mutant("the standbys that are named are not read again behind a commit", "lost", "weakened"),
     "follows-weakened": Mutant(

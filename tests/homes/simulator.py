@@ -54,9 +54,12 @@ class World:
     """Time, the network, and everybody in it."""
 
     def __init__(self, seed: int, broken: frozenset[str] = frozenset(), kind: str = "") -> None:
-        """The kind may be `forgets`: its standby is asynchronous; `silent`: and it looks the same after that; or
-        `witness`: only its primary has what is forgotten, and crashes in that moment; `weakened`: commits do not wait
-        for its standby any more, from some moment on.
+        """The kind may be
+
+        - `forgets`: its standby is asynchronous;
+        - `silent`: it is set back, and looks the same after that: numbers are given again until a copy sees it;
+        - `witness`: only its primary has what is forgotten, and crashes in that moment;
+        - `weakened`: commits do not wait for its standby any more, from some moment on.
         """
         self.seed = seed
         self.rng = rng = random.Random(seed)
@@ -86,7 +89,7 @@ class World:
         forgets = forgets and not self.weakens
         self.silent = kind == "silent"
         self.home = ModelHome(lambda: self.now, self.times, broken, keeps_all=not forgets)
-        self.home.committed = self.judge.committed
+        self.home.committed, self.home.granted = self.judge.committed, self.judge.granted
         self.clock_jumps = rng.random() < 0.08
         rates = [rng.uniform(*RATES) for _ in range(3)]
         if rng.random() < 0.25:

@@ -22,6 +22,13 @@ def test_every_promise_is_kept_in_every_schedule(part):
     assert findings == {}, "python -m tests.homes --seed ... runs one again"
 
 
+@pytest.mark.parametrize("kind", ["forgets", "silent", "witness"])
+def test_what_a_home_forgets_is_noticed(kind):
+    results = [run(seed, kind=kind) for seed in range(SCHEDULES // PARTS)]
+    assert {result.seed: result.findings for result in results if result.findings} == {}
+    assert sum(result.forgot for result in results) > 50
+
+
 def test_what_was_answered_is_kept_when_commits_do_not_wait_any_more():
     results = [run(seed, kind="weakened") for seed in range(SCHEDULES // PARTS)]
     assert {result.seed: result.findings for result in results if result.findings} == {}
