@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,10 +15,13 @@ import pytest
 from tests.docs.documents import ROOT, text_of
 from tests.docs.stories import Block, Story, blocks
 
+from ..night import night
+from ..waiting import eventually
 from .postgres.test_upgrade import make_first
-from .postgres_server import fresh_home
+from .postgres_server import fresh_home, installed, postgres, programs_of
 from .test_migration import emptied, shared, single
 from .test_refill import Scene, ahead, go_on, scene
+from .test_servers import Member, command, status
 
 __all__ = ["ahead", "scene", "single"]
 GUIDE = ROOT / "docs" / "guides" / "home-went-back.md"
@@ -116,6 +121,30 @@ def test_each_way_can_be_done_as_it_is_told(
     told = told_in(WAYS, heading)
     assert told
     done(prepare(single, place), place, told, WAYS)
+
+
+@night
+@pytest.mark.parametrize("major", [16, 18])
+def test_the_database_can_be_moved_as_it_is_told(major: int, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = told_in(WAYS, "Move the database")
+    assert [block.language for block in told] == ["sh", "text"]
+    with ExitStack() as closing:
+        with programs_of(installed(major)):
+            old = closing.enter_context(postgres())
+        new = closing.enter_context(postgres())
+        command("home", "init", "--home", old.url)
+        shared(old.url, place)
+        incarnation = status(old.url)["home"]
+        monkeypatch.setenv("NEW", new.url)
+        monkeypatch.setenv("PATH", f"{installed()}:{os.environ['PATH']}")
+        done(old.url, place, told, WAYS)
+        old.stop()
+        members = [Member(new.url, place / name) for name in ("a", "b")]
+        for member in members:
+            closing.callback(member.close)
+        eventually(lambda: any(member.is_primary() for member in members), lambda: status(new.url))
+        assert next(member for member in members if member.is_primary()).append(5) == 6
+        assert status(new.url)["home"] == incarnation
 
 
 def test_a_home_can_be_restored_as_it_is_told(ahead: Scene, place: Path) -> None:
