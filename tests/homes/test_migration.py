@@ -424,6 +424,16 @@ def test_another_copy_does_not_revive_a_home_that_has_ended(url: str, tmp_path: 
         moved(url, tmp_path / "b")
 
 
+def test_a_home_that_is_made_from_an_old_copy_elsewhere_tells_of_the_copy_that_left(url: str, tmp_path: Path) -> None:
+    shared(url, tmp_path)
+    command("home", "leave", "--data", str(tmp_path / "b"), "--home", url)
+    emptied()  # as another database is
+    told = command("home", "init", "--from", str(tmp_path / "a"), "--home", url)  # it held the newest term: believed
+    assert "no server may append yet" not in told
+    assert "another copy has left it (headwater home leave), the logs go on there" in told
+    assert "start no server with this home" in told
+
+
 def test_one_server_becomes_three_again_in_the_same_database(url: str, tmp_path: Path) -> None:
     shared(url, tmp_path)
     left(url, tmp_path / "a")

@@ -53,6 +53,12 @@ def fill_from(source: Path, address: str, role: str | None, remedy: str, server:
     click.echo(f"the home {incarnation} has all of {source}, which is a copy of it now: start servers with this --home")
     if moved.obstacle:
         click.echo(f"no server may append yet: {moved.obstacle}")
+    if origin.is_copy:
+        click.echo(
+            f"note: {source} was a copy of an earlier database. If that database still takes writes, or another copy "
+            "has left it (headwater home leave), the logs go on there, and both would give the same numbers: then "
+            "start no server with this home, and drop its database"
+        )
 
 
 @click.command(
