@@ -14,8 +14,7 @@ from urllib.parse import quote_plus, unquote, urlsplit
 
 import pytest
 
-from tests.interop.install import unavailable
-from tests.interop.runtimes import Chromium
+from tests.interop.install import driven_chromium
 
 from .documents import DOCUMENTS, ROOT, check_none
 from .site import build
@@ -83,11 +82,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
-    runtime = Chromium()
-    if reason := runtime.missing():
-        unavailable(reason)
-    with runtime.driven() as browser:
-        yield browser
+    yield from driven_chromium()
 
 
 @pytest.fixture(scope="module", params=["disk", "loopback"])

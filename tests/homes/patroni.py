@@ -21,7 +21,7 @@ from tests.interop.runtimes import Patroni
 from tests.ports import free_ports
 from tests.waiting import eventually
 
-from .postgres_server import NOBODY, USER, binaries, fast_folder
+from .postgres_server import NOBODY, USER, address_of, binaries, fast_folder
 
 NAMES = ("db_1", "db_2", "db_3")
 TTL_S = 20
@@ -153,8 +153,7 @@ class PatroniDatabase:
     @property
     def url(self) -> str:
         """The address of whichever host takes writes."""
-        hosts = ",".join(f"127.0.0.1:{host.port}" for host in self.hosts)
-        return f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write"
+        return address_of(*(host.port for host in self.hosts))
 
     def leader(self) -> PatroniHost | None:
         """Which host takes writes, as it says itself."""

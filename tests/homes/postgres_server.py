@@ -73,6 +73,12 @@ def programs_of(folder: Path) -> Iterator[None]:
         _chosen.pop()
 
 
+def address_of(*ports: int) -> str:
+    """The address of whichever of these hosts takes writes."""
+    hosts = ",".join(f"127.0.0.1:{port}" for port in ports)
+    return f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write"
+
+
 class Postgres:
     """One server, in a folder of its own below a temporary one; it listens on 127.0.0.1 alone."""
 

@@ -30,6 +30,10 @@ class Proxy:
         self.is_refusing = False
         threading.Thread(target=self._accept, daemon=True).start()
 
+    def before(self, url: str) -> str:
+        """The address of a database to which this leads, by way of here."""
+        return url.replace(f":{self.target}/", f":{self.port}/")
+
     def lose_answer_to(self, which: Callable[[bytes], bool]) -> None:
         """The next time that a client sends such a thing, the server gets it, and its connection ends unanswered."""
         self._cut_after = which

@@ -9,7 +9,7 @@ import psycopg
 from tests.ports import free_ports
 from tests.waiting import eventually
 
-from .postgres_server import USER, Postgres
+from .postgres_server import Postgres, address_of
 
 NAMES = ("db_1", "db_2")
 _SYNC = "SELECT count(*) FROM pg_stat_replication WHERE application_name = %s AND sync_state = 'sync'"
@@ -39,8 +39,7 @@ class StandbyPair:
     @property
     def url(self) -> str:
         """The address of whichever host takes writes."""
-        hosts = ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
-        return f"postgresql://{USER}@{hosts}/postgres?target_session_attrs=read-write"
+        return address_of(*self._ports.values())
 
     def kill(self) -> None:
         """The host that takes writes is lost."""

@@ -184,7 +184,7 @@ def test_rights_are_those_of_the_home_and_a_stale_replica_serves_nobody_new(
     with connect(first.url) as server:
         server.create("other")
     proxy = Proxy(database.port)
-    through = url.replace(f":{database.port}/", f":{proxy.port}/")
+    through = proxy.before(url)
     second = Member(through, tmp_path / "b", "--replica-stale-ms-max", "3000")
     try:
         eventually(lambda: reads(second))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,6 +87,18 @@ class Home:
         pass
 
 
+@contextmanager
+def ending(one: driver.Driver) -> Iterator[None]:
+    """End it in the end."""
+    try:
+        yield
+    finally:
+        one.stop()
+        one.ended()
+        assert one.wait_until_over(WAIT_S)
+        one.close()
+
+
 def wait_until(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + WAIT_S
     while not holds():
@@ -101,7 +114,7 @@ def test_who_ended_because_of_time_gives_the_lease_back_though_it_was_renewed_la
     one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
     one.start(Threads())
     one.opened()
-    try:
+    with ending(one):
         has_ended = threading.Event()
         assert one.wait_for_turn(has_ended.set, WAIT_S)
         one.caught_up()
@@ -115,11 +128,6 @@ def test_who_ended_because_of_time_gives_the_lease_back_though_it_was_renewed_la
         one.ended()
         wait_until(lambda: term in home.released)
         assert one.wait_for_turn(lambda: None, WAIT_S), "and it can have the next turn"
-    finally:
-        one.stop()
-        one.ended()
-        assert one.wait_until_over(WAIT_S)
-        one.close()
 
 
 def test_a_lease_is_kept_whose_home_answers_too_late(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +137,7 @@ def test_a_lease_is_kept_whose_home_answers_too_late(monkeypatch: pytest.MonkeyP
     one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
     one.start(Threads())
     one.opened()
-    try:
+    with ending(one):
         assert one.wait_for_turn(lambda: None, TIMES.length_s), "the home says whose nonce it is"
         one.caught_up()
         assert one.wait_until_primary()
@@ -137,11 +145,6 @@ def test_a_lease_is_kept_whose_home_answers_too_late(monkeypatch: pytest.MonkeyP
         wait_until(lambda: home.renewals > TIMES.length_s / TIMES.renewal_s)
         assert one.term == term
         assert one.may_act()
-    finally:
-        one.stop()
-        one.ended()
-        assert one.wait_until_over(WAIT_S)
-        one.close()
 
 
 class OneHangs(Home):
@@ -198,16 +201,11 @@ def test_nobody_takes_the_lease_before_its_copy_is_there(monkeypatch: pytest.Mon
     monkeypatch.setattr(driver, "PostgresHome", lambda *args, **kwargs: home)
     one = driver.Driver(home, "one", {}, times=TIMES)  # type: ignore[arg-type]
     one.start(Threads())
-    try:
+    with ending(one):
         wait_until(lambda: home.looks >= 5)  # it knows that the lease is free
         assert not home.is_given and one.standing is not None
         one.opened()
         assert one.wait_for_turn(lambda: None, WAIT_S)
-    finally:
-        one.stop()
-        one.ended()
-        assert one.wait_until_over(WAIT_S)
-        one.close()
 
 
 def test_who_began_a_turn_that_is_over_does_not_take_the_next_one_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -354,7 +354,7 @@ def test_a_home_that_goes_back_under_its_primary_stops_it(serve: Serve, url: str
 def test_an_append_without_an_answer_is_told_to_be_unknown_and_can_be_repeated(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
+    server = serve("a", url=proxy.before(url))
     try:
         add(server.orders, 1)
         log = server.orders
@@ -383,7 +383,7 @@ def test_everybody_in_flight_and_behind_it_is_told(serve: Serve, url: str, monke
     monkeypatch.setattr("headwater.homes.postgres.statements.BYTES_PER_S_MIN", 10_000_000)  # large ones may take longer
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
+    server = serve("a", url=proxy.before(url))
     try:
         log = server.orders
         add(log, 1)
@@ -639,7 +639,7 @@ def test_a_directory_that_the_home_does_not_know_is_set_aside(serve: Serve, tmp_
 def test_who_reads_the_state_does_not_wait_for_the_home(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"), overdue_s=60.0, silence_s=60.0)
+    server = serve("a", url=proxy.before(url), overdue_s=60.0, silence_s=60.0)
     state = server.engine.state
     try:
         state.put("kind", "key", b"1")
@@ -664,7 +664,7 @@ def test_who_reads_the_state_does_not_wait_for_the_home(serve: Serve, url: str) 
 def test_who_stops_does_not_wait_for_an_outcome(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"), overdue_s=60.0, silence_s=60.0)
+    server = serve("a", url=proxy.before(url), overdue_s=60.0, silence_s=60.0)
     try:
         log = server.orders
         add(log, 1)
@@ -710,7 +710,7 @@ def test_a_change_without_an_answer_is_told_in_time_to_be_unknown_and_takes_effe
 ) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
+    server = serve("a", url=proxy.before(url))
     engine, log = server.engine, server.orders
     try:
         add(log, 1)
@@ -750,7 +750,7 @@ def test_a_change_without_an_answer_is_told_in_time_to_be_unknown_and_takes_effe
 def test_a_consumer_that_was_registered_though_nobody_was_told_is_known(serve: Serve, url: str) -> None:
     port = url.rpartition(":")[2].partition("/")[0]
     proxy = Proxy(int(port))
-    server = serve("a", url=url.replace(f":{port}/", f":{proxy.port}/"))
+    server = serve("a", url=proxy.before(url))
     log = server.orders
     try:
         server.is_impatient(0.5, 2.0)

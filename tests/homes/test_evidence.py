@@ -20,7 +20,7 @@ from headwater.storage.catalog.directories import RESTORE_JUMP
 from tests.server.starting import start
 
 from ..waiting import eventually
-from .postgres_server import Postgres, postgres
+from .postgres_server import Postgres, address_of, postgres
 from .test_servers import Member, command, reads_ahead, servers, status
 
 LEASE_MS = "4000"
@@ -56,8 +56,7 @@ def standby_of(closing: ExitStack, database: Postgres, name: str) -> Postgres:
 
 def hosts(*databases: Postgres) -> str:
     """The address of the one among them that takes writes."""
-    named = ",".join(f"127.0.0.1:{each.port}" for each in databases)
-    return f"postgresql://headwater@{named}/postgres?target_session_attrs=read-write"
+    return address_of(*(each.port for each in databases))
 
 
 def has_followed(standby: Postgres, database: Postgres) -> bool:
@@ -80,6 +79,17 @@ def accept_loss(url: str) -> str:
     with redirect_stdout(printed), redirect_stderr(printed):
         run(("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS))
     return printed.getvalue()
+
+
+def with_five(closing: ExitStack, url: str, folder: Path) -> tuple[Member, Member]:
+    """A primary and a replica, members both, which have five events."""
+    one = started(closing, url, folder / "a")
+    one.comes()
+    two = started(closing, url, folder / "b")
+    assert [one.append(number) for number in range(5)] == [1, 2, 3, 4, 5]
+    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
+    eventually(lambda: len(status(url)["members"]) == 2)
+    return one, two
 
 
 def wait_for(database: Postgres, name: str) -> None:
@@ -131,12 +141,7 @@ def test_a_promoted_standby_is_believed_when_every_copy_was_compared_whatever_wa
 ) -> None:
     standby = standby_of(closing, primary, "any")
     url = hosts(primary, standby)
-    one = started(closing, url, tmp_path / "a")
-    one.comes()
-    two = started(closing, url, tmp_path / "b")
-    assert [one.append(number) for number in range(5)] == [1, 2, 3, 4, 5]
-    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
-    eventually(lambda: len(status(url)["members"]) == 2)
+    one, two = with_five(closing, url, tmp_path)
     eventually(lambda: has_followed(standby, primary))
     primary.kill()
     standby.promote()
@@ -164,8 +169,15 @@ def test_appends_go_on_with_fewer_standbys_only_by_a_command_and_a_promotion_sho
     refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
     assert "headwater home promotion ask" in refused and "accepted nothing" in refused
     assert "no server may append: commits no longer wait" in command("home", "status", "--home", url)
+    two = started(closing, url, tmp_path / "b")  # it waits, and fetches nothing that a standby may lack
+    eventually(lambda: two.says("commits no longer wait"))
+    assert appended(two, 1) is None
     command("home", "promotion", "ask", "--home", url)
-    eventually(lambda: (appended(one, 2) or 0) > 1)
+    eventually(lambda: any((appended(each, 2) or 0) > 1 for each in (one, two)))
+    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
+    assert b"0" in two.contents()
+    assert two.end(signal.SIGTERM) == 0
+    eventually(one.is_primary)
     primary.kill()
     eventually(lambda: not one.is_primary())
     standby.start()
@@ -228,12 +240,7 @@ def lacking(closing: ExitStack, primary: Postgres, tmp_path: Path) -> str:
     """The address of a promoted standby that lacks what the copy a has: orders 6 to 10, and the log bills."""
     standby = standby_of(closing, primary, "async")
     url = hosts(primary, standby)
-    one = started(closing, url, tmp_path / "a")
-    one.comes()
-    two = started(closing, url, tmp_path / "b")
-    assert [one.append(number) for number in range(5)] == [1, 2, 3, 4, 5]
-    eventually(lambda: servers(url).get(two.url, {}).get("lag_events") == 0)
-    eventually(lambda: len(status(url)["members"]) == 2)
+    one, two = with_five(closing, url, tmp_path)
     eventually(lambda: has_followed(standby, primary))
     standby.stop()
     assert [one.append(number) for number in range(5, 10)] == [6, 7, 8, 9, 10]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import psycopg
@@ -12,12 +13,14 @@ import pytest
 from headwater.core.watch.threads import Threads
 from headwater.homes import driver
 from headwater.homes.hand_over import HandOver
+from headwater.homes.postgres.home import PostgresHome
+from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.roles import events
 from headwater.storage.frames.frame_log import Term
 
 from ..waiting import eventually
 from .postgres.test_upgrade import make_first
-from .test_driver import TIMES, WAIT_S, Home, wait_until
+from .test_driver import TIMES, WAIT_S, Home, ending, wait_until
 from .test_evidence import appended
 from .test_servers import LEASE_MS, Join, Member, command, database, join, servers, status, url
 
@@ -67,6 +70,15 @@ def test_a_server_that_is_not_fit_is_refused_with_the_reason(join: Join, url: st
     second.process.send_signal(signal.SIGSTOP)
     assert f"it does not answer at {second.url}" in hand_over(tmp_path / "a", url, name_of(second), expected=4)
     second.process.send_signal(signal.SIGCONT)
+    with closing(PostgresHome(url)) as home:
+        fit = ServerReport("c.example:8080", {}, "following", 0, 0, 0.0, "", "0.2.0", 2)
+        for report, why in (
+            (fit._replace(lag_events=3, lag_s=7.0), "it is behind: by 3 events, as it knew 7 s ago"),
+            (fit._replace(lag_events=None, lag_s=None), "its copy has not caught up with the home yet"),
+            (fit._replace(ahead="orders ends with 7"), "its copy is ahead of the home: orders ends with 7"),
+        ):
+            home.tell_of(report)
+            assert why in hand_over(tmp_path / "a", url, fit.name, expected=4)
     assert status(url)["term"] == 1 and first.append(0) == 1
 
 
@@ -116,7 +128,7 @@ def test_the_lease_is_left_to_the_named_server_for_as_long_as_one_lasts(monkeypa
     )
     one.start(Threads())
     one.opened()
-    try:
+    with ending(one):
         assert one.wait_for_turn(lambda: None, WAIT_S), "the named server did not come"
         assert free_for_s[0] >= TIMES.length_s
         one.caught_up()
@@ -128,8 +140,3 @@ def test_the_lease_is_left_to_the_named_server_for_as_long_as_one_lasts(monkeypa
         one.hand_over = lambda: HandOver("two", one.term)
         one.ended()
         wait_until(lambda: home.released)
-    finally:
-        one.stop()
-        one.ended()
-        assert one.wait_until_over(WAIT_S)
-        one.close()

@@ -194,7 +194,7 @@ def test_a_replica_that_is_cut_off_stops_to_serve_and_says_so(
     proxy = Proxy(database.port)
     [port] = free_ports(1)
     second = Member(
-        url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b", "--replica-stale-ms-max", "3000",
+        proxy.before(url), tmp_path / "b", "--replica-stale-ms-max", "3000",
         "--flight-port", str(port), "--flight-start", "at_once",
     )  # fmt: skip
     bulk = BulkClient(f"grpc://127.0.0.1:{port}")

@@ -150,6 +150,16 @@ class Member:
 Join = Callable[..., Member]
 
 
+def appends_in_one_term(member: Member, for_s: float) -> None:
+    """Append for that long: all are taken, in the term that began before."""
+    term, until = status(member.home)["term"], time.monotonic() + for_s
+    given = []
+    while time.monotonic() < until:
+        given.append(member.append(len(given)))
+    assert given == [*range(1, len(given) + 1)]
+    assert status(member.home)["term"] == term
+
+
 @pytest.fixture(scope="module")
 def database() -> Iterator[Postgres]:
     with postgres() as server:
@@ -203,7 +213,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
     first = join("a")
     eventually(first.is_primary)
     proxy = Proxy(database.port)
-    second = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "b")
+    second = Member(proxy.before(url), tmp_path / "b")
     try:
         assert first.append(0) == 1
         eventually(lambda: servers(url).get(second.url, {}).get("lag_events") == 0)
@@ -452,7 +462,7 @@ def test_a_primary_that_is_cut_off_ends_by_time_and_can_be_stopped(
     url: str, database: Postgres, tmp_path: Path
 ) -> None:
     proxy = Proxy(database.port)
-    first = Member(url.replace(f":{database.port}/", f":{proxy.port}/"), tmp_path / "a")
+    first = Member(proxy.before(url), tmp_path / "a")
     second = Member(url, tmp_path / "b") if first.comes() else first
     try:
         assert first.append(0) == 1
@@ -480,7 +490,7 @@ def test_a_change_whose_outcome_is_not_known_is_told_so_within_its_patience(
     url: str, database: Postgres, tmp_path: Path
 ) -> None:
     proxy = Proxy(database.port)
-    through = url.replace(f":{database.port}/", f":{proxy.port}/")
+    through = proxy.before(url)
     server = Member(through, tmp_path / "a", lease_ms="60000", program=IMPATIENT)
     try:
         assert server.comes()
@@ -622,12 +632,7 @@ def test_a_primary_goes_on_whose_home_takes_its_time_for_each_commit(url: str, t
         member.comes()
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute(_SLOW)
-        term, until = status(url)["term"], time.monotonic() + 1.5 * lease_s
-        given = []
-        while time.monotonic() < until:
-            given.append(member.append(len(given)))
-        assert given == [*range(1, len(given) + 1)]
-        assert status(url)["term"] == term
+        appends_in_one_term(member, 1.5 * lease_s)
     finally:
         member.close()
 

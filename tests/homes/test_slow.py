@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -17,7 +16,7 @@ from ..night import night
 from ..waiting import eventually
 from .postgres_server import Postgres, fresh_home, shared_server
 from .proxy import Proxy
-from .test_servers import Member, command, database, status, url
+from .test_servers import Member, appends_in_one_term, command, database, url
 
 __all__ = ["database", "url"]
 
@@ -39,16 +38,11 @@ def test_a_server_becomes_the_primary_over_a_slow_network_and_appends(
 ) -> None:
     lease_s = 15
     proxy.delay_s = HALF_S
-    far = url.replace(f":{database.port}/", f":{proxy.port}/")
+    far = proxy.before(url)
     member = Member(far, tmp_path / "a", lease_ms=f"{lease_s}000")
     try:
         eventually(member.is_primary, lambda: (tmp_path / "a.log").read_text(), within_s=START_S)
-        term, until = status(url)["term"], time.monotonic() + 2 * lease_s
-        given = []
-        while time.monotonic() < until:
-            given.append(member.append(len(given)))
-        assert given == [*range(1, len(given) + 1)]
-        assert status(url)["term"] == term
+        appends_in_one_term(member, 2 * lease_s)
     finally:
         member.close()
 
@@ -58,7 +52,7 @@ def test_a_network_that_is_too_slow_for_the_lease_is_told_with_a_longer_one(
     url: str, database: Postgres, proxy: Proxy, tmp_path: Path
 ) -> None:
     proxy.delay_s = HALF_S
-    far = url.replace(f":{database.port}/", f":{proxy.port}/")
+    far = proxy.before(url)
     printed = command("home", "status", "--home", far, "--home-lease-ms", "3000")
     assert "note: the home takes 1.2 s to answer, and a lease of 3 s needs an answer within 0.7 s: " in printed
     assert "set home_lease_ms to 7500 or more on all servers" in printed
@@ -76,7 +70,7 @@ def test_what_a_server_asks_for_its_lease_takes_one_round_trip_each() -> None:
     url = fresh_home()
     proxy = Proxy(shared_server().port)
     sent: list[bytes] = []
-    with closing(PostgresHome(url.replace(f":{shared_server().port}/", f":{proxy.port}/"))) as home:
+    with closing(PostgresHome(proxy.before(url))) as home:
         granted = home.try_lease("one", {}, 1, 60)
         assert granted is not None and home.fence_journal(granted)
         home.adopt(granted)

@@ -17,9 +17,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from threading import Lock
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-from .runtimes import RUNTIMES, Runtime, Unavailable
+from .runtimes import RUNTIMES, Chromium, Runtime, Unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from playwright.sync_api import Browser
 
 SIDE_BY_SIDE = 4
 """Most of the time they wait for what they download."""
@@ -74,6 +79,15 @@ def unavailable(reason: str) -> NoReturn:
     if is_ci():
         pytest.fail(f"in CI everything must be there: {reason}")
     pytest.skip(reason)
+
+
+def driven_chromium() -> Iterator[Browser]:
+    """The browser for a fixture, or the test is skipped."""
+    runtime = Chromium()
+    if reason := runtime.missing():
+        unavailable(reason)
+    with runtime.driven() as browser:
+        yield browser
 
 
 def _installed(runtime: Runtime) -> bool:

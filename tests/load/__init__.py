@@ -8,8 +8,6 @@
 | `street` | one hostile client of each protocol in turn, beside good neighbours | ledger |
 | `hostile` | many peers announce without end or do not read, in a cgroup of 512 MiB | ledger, memory, holds |
 
-`chaos/failovers` kills both primaries, that of the servers and that of the database, again and again; tests run it.
-
 A load needs addresses and credentials (`place`) and clients that anybody can use; what starts servers is apart
 (`server`, `chaos/members`). `--seed` repeats what chance decides in a run, but not how threads and processes meet.
 `tests.power` takes its writers, readers and payloads from here.

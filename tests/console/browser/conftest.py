@@ -19,8 +19,7 @@ import pytest
 
 from headwater.client import connect
 from headwater.core import Event
-from tests.interop.install import unavailable
-from tests.interop.runtimes import Chromium
+from tests.interop.install import driven_chromium
 from tests.server.running import RunningServer
 
 if TYPE_CHECKING:
@@ -109,11 +108,7 @@ class Seen:
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    runtime = Chromium()
-    if reason := runtime.missing():
-        unavailable(reason)
-    with runtime.driven() as browser:
-        yield browser
+    yield from driven_chromium()
 
 
 Opening = Callable[..., Seen]

@@ -75,7 +75,7 @@ class Desk:
         self.work = ThreadPoolExecutor()
 
     def opened(self, **options: float) -> PostgresHome:
-        return PostgresHome(self.url.replace(f":{self.port}/", f":{self.proxy.port}/"), **options)
+        return PostgresHome(self.proxy.before(self.url), **options)
 
     @property
     def head(self) -> Head:

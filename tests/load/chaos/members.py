@@ -97,7 +97,7 @@ class ProxiedMember(Member):
 
     def __init__(self, folder: Path, name: str, database: Postgres, settings: str) -> None:
         self.proxy = Proxy(database.port)
-        home = database.url.replace(f":{database.port}/", f":{self.proxy.port}/")
+        home = self.proxy.before(database.url)
         super().__init__(folder, name, home, settings)
 
     def close(self) -> None:

@@ -1,4 +1,7 @@
-"""Both primaries are killed at a random moment, that of the servers and that of the database, again and again."""
+"""What was acknowledged survives the loss of both primaries, in the databases that the guide recommends.
+
+That of the servers and that of the database are killed at a random moment, again and again.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,31 @@ import statistics
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import ClassVar, Protocol
 
 import psycopg
+import pytest
 
 from headwater.homes.postgres.schema import make_tables, set_promotion
+from tests.interop.install import bring
+from tests.interop.runtimes import Patroni
+from tests.load import losses, readers, writers
+from tests.load.chaos.members import LEASE_MS, Balancer, Member
+from tests.load.run import Run, Table, Told, stored_in
+from tests.load.server import configuration, place_at
+from tests.night import IS_NIGHT, night
+from tests.seeds import draw, seed
 
-from .. import losses, readers, writers
-from ..run import Run, Table, Told, stored_in
-from ..server import configuration, place_at
-from .members import LEASE_MS, Balancer, Member
+from .patroni import PatroniDatabase
+from .standby_pair import StandbyPair
 
+TIMES = 20 if IS_NIGHT else 1
+TIMES_OF_PATRONI = 3
 MEMBERS = ("a", "b", "c")
 CALM_S = (0.5, 3.0)
 """Between two failures, from when all go on."""
 APART_S = 0.5
 """At most so much lies between the two deaths."""
-GOES_ON_S = 120.0
-UNAVAILABLE = 4
-"""The exit code of a server that cannot reach its home."""
-CATCH_UP_S = 120.0
-
-
-class Database(Protocol):
-    """A database of several hosts, one of which takes writes."""
-
-    promotion: ClassVar[str]
-    """What the owner of a home in it declares."""
-
-    @property
-    def url(self) -> str:
-        """The address of whichever host takes writes."""
-
-    def kill(self) -> None:
-        """The host that takes writes is lost."""
-
-    def fail_over(self) -> None:
-        """Another one takes writes when this returns."""
-
-    def mend(self) -> None:
-        """The lost one is back, as a standby."""
-
-    def close(self) -> None:
-        """End all of it."""
+GOES_ON_S = CATCH_UP_S = 120.0
 
 
 class Failovers(Run):
@@ -57,7 +42,12 @@ class Failovers(Run):
     patience_s = CATCH_UP_S
 
     def __init__(
-        self, folder: Path, database: Database, times: int, seed: int = 0, told: Told = lambda _: None
+        self,
+        folder: Path,
+        database: StandbyPair | PatroniDatabase,
+        times: int,
+        seed: int = 0,
+        told: Told = lambda _: None,
     ) -> None:
         self._database, self.times = database, times
         with psycopg.connect(database.url, autocommit=True) as connection:
@@ -108,18 +98,12 @@ class Failovers(Run):
         before = {writer: len(writer.acknowledged) for writer in self.writers}
 
         def goes_on() -> bool:
-            self._restart()
             return all(len(its.acknowledged) > before[its] + its.together for its in self.writers)
 
         self.until(goes_on, GOES_ON_S, "every writer to go on", lambda: f"the primary is {self._balancer.primary}")
-
-    def _restart(self) -> None:
-        """As a unit of systemd does: a server ends that finds no host which takes writes when it starts."""
-        for member in self.members:
-            if not member.runs:
-                if (code := member.process.returncode) != UNAVAILABLE:
-                    self.faults.append(f"server {member.name} ended with {code}: {member.said()[-2000:]}")
-                member.start()
+        for each in self.members:
+            if not each.runs:  # one that finds no host which takes writes waits
+                self.faults.append(f"server {each.name} ended with {each.process.returncode}: {each.said()[-2000:]}")
 
     def finish(self) -> None:
         """And what each server has for itself."""
@@ -136,3 +120,22 @@ class Failovers(Run):
             middle, longest = statistics.median(self.pauses), max(self.pauses)
             count = len(self.pauses)
             yield f"{count} failovers; until all were answered again: p50 {middle:.1f} s, longest {longest:.1f} s"
+
+
+def judge(database: StandbyPair | PatroniDatabase, folder: Path, times: int) -> None:
+    run = Failovers(folder, database, times, int.from_bytes(draw(seed(), "failovers")[:4]))
+    assert run.run() == []
+    assert len(run.pauses) == times
+    assert all(row.events for row in run.rows())
+
+
+@pytest.mark.timeout(1500 if IS_NIGHT else 300)
+def test_nothing_is_lost_or_doubled_when_a_standby_that_was_waited_for_is_promoted(tmp_path: Path) -> None:
+    judge(StandbyPair(), tmp_path, TIMES)
+
+
+@night
+@pytest.mark.timeout(900)
+def test_nothing_is_lost_or_doubled_when_patroni_promotes_a_standby(tmp_path: Path) -> None:
+    bring(Patroni())
+    judge(PatroniDatabase(), tmp_path, TIMES_OF_PATRONI)
