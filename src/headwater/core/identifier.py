@@ -32,7 +32,7 @@ def _noise() -> str:
         return _spare.pop()
     except IndexError:
         noise = os.urandom(10 * _SPARE_MAX).hex()
-        _spare.extend(noise[start : start + 20] for start in range(20, len(noise), 20))
+        _spare.extend([noise[start : start + 20] for start in range(20, len(noise), 20)])
         return noise[:20]
 
 

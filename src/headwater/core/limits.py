@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat
 from operator import is_not
 from types import MappingProxyType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from .attribute_rules import ATTRIBUTE_CHARS_MAX as ATTRIBUTE_CHARS_MAX
 from .attribute_rules import ATTRIBUTE_NAME as ATTRIBUTE_NAME
@@ -46,7 +46,7 @@ QUERY_TERMS_TOTAL_MAX = 16_384
 """Types and tags of all items: each is checked and looked up in one step."""
 METADATA_BYTES = 64
 """What an event counts besides its texts and bytes, where bytes are limited."""
-
+_LABELS_CHARS_MAX = {"id": ID_CHARS_MAX, "source": SOURCE_CHARS_MAX, "group_key": GROUP_KEY_CHARS_MAX}
 _SHORT_TAG = TAG_BYTES_MAX // 4
 """A tag of at most this many characters is never too long, whichever characters they are."""
 _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
@@ -192,14 +192,13 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     size += _check_types(types)
     tags, tag_chars = _check_tags(tags)
     size += tag_chars
-    size += _check_labels("id", ids, ID_CHARS_MAX)
-    size += _check_labels("source", sources, SOURCE_CHARS_MAX)
-    size += _check_labels("group_key", group_keys, GROUP_KEY_CHARS_MAX)
+    size += _check_labels(id=ids, source=sources, group_key=group_keys)
     if any(map(is_not, attributes, repeat(NO_ATTRIBUTES))):
         size += sum(_check_attributes(each, f"events[{index}].attributes") for index, each in enumerate(attributes))
-    _check_encodings(encodings)
-    if not are_messages_checked:
-        _check_messages(data, envelopes, encodings)
+    if any(envelopes) or any(map(is_not, encodings, repeat(Encoding.DATA))):
+        _check_encodings(encodings)
+        if not are_messages_checked:
+            _check_messages(data, envelopes, encodings)
     if "" in ids:
         fresh = iter(uuid7s(ids.count("")))
         ids = tuple([id or next(fresh) for id in ids])
@@ -317,10 +316,6 @@ def check_tag_key(key: str) -> str | None:
     return check_tag(key)
 
 
-def _are_plain(lines: str, count: int) -> bool:
-    return lines.count("\n") == count and _PLAIN_TAGS.fullmatch(lines) is not None
-
-
 def check_attribute_name(name: str) -> str | None:
     """What is wrong with the name of an attribute, or None."""
     if not isinstance(name, str) or not ATTRIBUTE_NAME.fullmatch(name):
@@ -387,12 +382,12 @@ def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, .
     try:
         flat = list(chain.from_iterable(column))
         lines = "\n".join(flat) + "\n" if flat else ""
-        if flat and not _are_plain(lines, len(flat)):
+        if flat and (lines.count("\n") != len(flat) or _PLAIN_TAGS.fullmatch(lines) is None):
             _check_unusual_tags(column, set(flat))
-        if set(map(type, column)) != {tuple} or [
-            tags for tags in column if (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1])
-        ]:
-            column = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
+        for tags in column:
+            if type(tags) is not tuple or (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1]):
+                column = tuple([_sorted_tags(tags, index) for index, tags in enumerate(column)])
+                break
     except TypeError:  # not a collection, not even hashable, or not a string
         _raise_first_tag_fault(column)
         raise
@@ -432,16 +427,22 @@ def _remember(seen: set[str], values: set[str]) -> None:
     seen |= values
 
 
-def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
+def _check_labels(**columns: Sequence[str]) -> int:
     """Free texts: limited in length, without control characters, usually all empty. Returns their total length."""
-    try:
-        joined = "".join(column)
-        if not joined:
-            return 0
-        if max(map(len, column)) <= chars_max and not has_controls(joined):
-            return len(joined)
-    except TypeError:
-        pass  # the invalid one is found below
+    total = 0
+    for name, column in columns.items():
+        try:
+            joined = "".join(column)
+            if joined and (max(map(len, column)) > _LABELS_CHARS_MAX[name] or has_controls(joined)):
+                _raise_first_unfit_label(name, column)
+            total += len(joined)
+        except TypeError:
+            _raise_first_unfit_label(name, column)
+    return total
+
+
+def _raise_first_unfit_label(name: str, column: Sequence[str]) -> NoReturn:
+    chars_max = _LABELS_CHARS_MAX[name]
     for index, value in enumerate(column):
         if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
             problem = f"expected a string of at most {chars_max} characters without control characters"
@@ -450,10 +451,9 @@ def _check_labels(name: str, column: Sequence[str], chars_max: int) -> int:
 
 
 def _check_messages(data: Sequence[bytes], envelopes: Sequence[bytes], encodings: Sequence[Encoding]) -> None:
-    if any(envelopes) or any(encodings):
-        for index, (content, envelope, encoding) in enumerate(zip(data, envelopes, encodings, strict=True)):
-            if envelope or encoding:
-                check_message(index, content, envelope, encoding)
+    for index, (content, envelope, encoding) in enumerate(zip(data, envelopes, encodings, strict=True)):
+        if envelope or encoding:
+            check_message(index, content, envelope, encoding)
 
 
 def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from .asgi import Header
@@ -30,6 +30,10 @@ NULL_ORIGIN = "null"
 # An address's zone matters only to the client, so it should not be sent; some send it, as `%eth0` or as `%25eth0`.
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~%!$&'()*+;=-]*)(?::([0-9]{0,5}))?")
 _ORIGIN = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#@,\s]+)")
+
+
+HEAD = "headwater.head"
+"""Scope key of the request's Head, if the server has made one."""
 
 
 class Authority(NamedTuple):
@@ -51,16 +55,22 @@ class Origin(NamedTuple):
 
 
 class Head(dict[bytes, bytes]):
-    """The header fields that distinguish a page from a program; repeated fields are joined by commas."""
+    """The header fields that distinguish a page from a program; repeated fields are joined by commas.
 
-    __slots__ = ()
+    Do not change it: what was once asked of it is kept, as clients send the same head again and again.
+    """
+
+    @cached_property
+    def authority(self) -> Authority | None:
+        """The requested host, or None if the Host field is missing or malformed (RFC 9112, 3.2)."""
+        return authority_of(self.get(b"host", b"")) if b"host" in self else None
 
     @property
     def is_of_browser(self) -> bool:
         """Whether a browser says so; old browsers, and those using plain HTTP on a network, do not."""
         return not self.keys().isdisjoint(_OF_BROWSERS)
 
-    @property
+    @cached_property
     def is_silent_browser(self) -> bool:
         """Whether a page of a browser that does not identify it may have sent it.
 
@@ -70,7 +80,7 @@ class Head(dict[bytes, bytes]):
         is_telling = b"origin" in self or b"sec-fetch-site" in self
         return not is_telling and self.get(b"user-agent", b"")[:8].lower() == b"mozilla/"
 
-    @property
+    @cached_property
     def is_of_other_site(self) -> bool:
         """Whether a browser says that a page of another origin caused it, including another port of this host."""
         return self.get(b"sec-fetch-site") in (b"cross-site", b"same-site")
@@ -90,7 +100,7 @@ class Head(dict[bytes, bytes]):
         """The body's media type, without parameters, in lower case; empty if none is given."""
         return self.get(b"content-type", b"").partition(b";")[0].strip().lower()
 
-    @property
+    @cached_property
     def has_simple_type(self) -> bool:
         """Whether a page may send a body of this type without a preflight.
 

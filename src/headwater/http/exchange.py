@@ -122,8 +122,8 @@ class Exchange:
     """A request and its only answer."""
 
     __slots__ = (
-        "_collected", "_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "scope",
-        "user_name",
+        "_collected", "_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "is_head",
+        "scope", "user_name",
     )  # fmt: skip
 
     heeds_length: ClassVar[bool] = True
@@ -133,6 +133,8 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self._receive, self._send = receive, send
+        self.is_head = scope.get("method") == "HEAD"
+        """Whether the answer is requested without its body (RFC 9110, 9.3.2)."""
         self.arguments: Sequence[str] = ()
         """The values of the route's path parameters, in order, percent-decoded."""
         self.body_bytes_max = BODY_BYTES_MAX
@@ -164,11 +166,6 @@ class Exchange:
     def login_s(self) -> float | None:
         """For how many more seconds the login is valid, at least 0; None = forever."""
         return None if self.expires_at is None else max(0.0, self.expires_at - time.time())
-
-    @property
-    def is_head(self) -> bool:
-        """Whether the answer is requested without its body (RFC 9110, 9.3.2)."""
-        return self.scope.get("method") == "HEAD"
 
     @property
     def certificate(self) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from ..formats.problem import Problem
 from .asgi import SERVICE_RESTART, Receive, Scope, Send, live, refuse_websocket
@@ -56,14 +56,13 @@ class FrontEnd(Generic[H, E]):
         """
         self._host, self._find, self._logger, self._exchange = host, find, logger, exchange
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """ASGI 3. A standalone server's `lifespan` starts and ends it; if it is mounted, the parent must do so."""
         if scope["type"] == "http":
-            await self._serve(self._exchange(scope, receive, send))
-        elif scope["type"] == "websocket":
-            await refuse_websocket(send)
-        else:
-            await live(receive, send, self.start, self._end)
+            return self._serve(self._exchange(scope, receive, send))
+        if scope["type"] == "websocket":
+            return refuse_websocket(send)
+        return live(receive, send, self.start, self._end)
 
     async def start(self) -> None:
         """Prepare for requests; most front ends have nothing to do."""

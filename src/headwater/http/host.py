@@ -202,7 +202,8 @@ class LogHost(Host, Generic[T]):
         if (stale := self.stale(name)) is not None:
             raise StorageUnavailable(reason=stale)
         opened = self.logs.get(name) or await self._open(exchange, name)
-        await await_number(exchange, opened.log)
+        if exchange.header(AT_LEAST) is not None:
+            await await_number(exchange, opened.log)
         return opened
 
     async def _open(self, exchange: Exchange, name: str) -> OpenLog[T]:

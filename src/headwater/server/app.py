@@ -13,7 +13,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, closing
 from functools import partial
 from typing import Protocol
@@ -734,11 +734,11 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
     The segments of the notification API are case-insensitive.
     """
 
-    async def dispatch(scope: Scope, receive: Receive, send: Send) -> None:
+    def dispatch(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         room = scope["path"][1:].partition("/")[0]
         if room not in rooms and (lowered := room.lower()) in cne.ROOMS:
             room = lowered
-        await rooms.get(room, otherwise)(scope, receive, send)
+        return rooms.get(room, otherwise)(scope, receive, send)
 
     return dispatch
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -22,7 +22,7 @@ from ...formats import cloudevents, jsontext, packed
 from ...formats.tracing import trace_of_headers, traced
 from ...http import Exchange
 from ...http.errors import InvalidParameter, UnsupportedMediaType, misplaced
-from ...http.exchange import whole_number
+from ...http.exchange import JSON, whole_number
 from .. import seed
 from ..events import events_of
 from ..host import Host, Opened
@@ -78,8 +78,9 @@ _BOOLEANS = {"true": True, "false": False}
 async def append(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/append"""
     opened = await host.log(exchange, Right.APPEND)
-    is_packed = exchange.header(b"content-type") == _PACKED
-    if not is_packed and exchange.media_type() == ARROW:
+    content_type = exchange.header(b"content-type")
+    is_packed = content_type == _PACKED
+    if content_type not in (_PACKED, JSON) and exchange.media_type() == ARROW:
         await _answer_result(exchange, await append_arrow(exchange, opened))
         return
     body = await (exchange.body() if is_packed else exchange.json_body("application/json", packed.MEDIA_TYPE, ARROW))
@@ -97,7 +98,7 @@ async def append(host: Host, exchange: Exchange) -> None:
     condition = condition_of(given.condition, is_strict=is_strict)
     if is_strict:
         seed.check_events(events)
-    await _answer(exchange, opened, events, condition, given.partition)
+    await _answer_result(exchange, await _submit(exchange, opened, events, condition, given.partition))
 
 
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
@@ -157,7 +158,7 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         else:
             allowed = [cloudevents.STRUCTURED, cloudevents.BATCH, "any media type with ce- header fields"]
             raise UnsupportedMediaType(media_type, allowed)
-        await _answer(exchange, opened, events)
+        await _answer_result(exchange, await _submit(exchange, opened, events))
     except InvalidInput as error:
         error.move(_in_cloudevent(error.where, is_batch=media_type == cloudevents.BATCH))
         raise
@@ -170,7 +171,7 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
     try:
         event = cloudevents.event_from_headers(exchange.scope["headers"], body)
         attributes = event.attributes
-        await _answer(exchange, opened, [event])
+        await _answer_result(exchange, await _submit(exchange, opened, [event]))
     except TooLarge:
         raise
     except InvalidInput as error:
@@ -182,24 +183,24 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
         raise InvalidParameter(field, error.problem) from None
 
 
-async def _answer(
+def _submit(
     exchange: Exchange,
     opened: Opened,
     events: Sequence[Event],
     condition: AppendCondition | None = None,
     partition: int | None = None,
-) -> None:
-    events = in_trace(exchange, events)
-    await _answer_result(exchange, await opened.asynchronous.append(events, condition, partition=partition))
+) -> Awaitable[AppendResult]:
+    return opened.asynchronous.submit(in_trace(exchange, events), condition, partition=partition)
 
 
 def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:
     """The events; those without a trace get that of the request."""
-    return traced(events, trace_of_headers(exchange.scope["headers"]))
+    trace = trace_of_headers(exchange.scope["headers"])
+    return traced(events, trace) if trace else events
 
 
-async def _answer_result(exchange: Exchange, result: AppendResult) -> None:
-    await exchange.answer_json(200, AppendOut(result.last, result.first, result.was_stored))
+def _answer_result(exchange: Exchange, result: AppendResult) -> Awaitable[None]:
+    return exchange.answer_json(200, AppendOut(result.last, result.first, result.was_stored))
 
 
 def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:

@@ -69,10 +69,10 @@ class Gate:
         self.web = web or WebGuard()
         self.primary: Callable[[], str | None] = lambda: None
         """The address of this replica's primary; None if there is none or it is unknown."""
-        self.standing_by: Callable[[], str | None] = lambda: None
-        """Why this server is not the primary; None if it is, or has no home."""
-        self.has_lapsed: Callable[[], bool] = lambda: False
-        """Whether this server's lease as the primary has expired, so that its data may be old."""
+        self.standing_by: Callable[[], str | None] | None = None
+        """Why this server is not the primary; its answer is None if it is. None if it has no home."""
+        self.has_lapsed: Callable[[], bool] | None = None
+        """Whether this server's lease as the primary has expired, so that its data may be old; None: no home."""
         self.senders: Senders | None = None
         """Recognises the servers of this server's home, once its state is open."""
         self._forwarding: Forwarding | None = None
@@ -102,7 +102,7 @@ class Gate:
         except HttpError as error:
             await self._turn_away(scope, receive, send, error)
             return
-        if self.passes_always(scope):
+        if scope["path"] in self._health_paths:
             await self._health(scope, receive, answering(send))
             return
         application = self._application(scope, sender)
@@ -137,13 +137,14 @@ class Gate:
 
     def _is_open(self) -> bool:
         """Whether all requests pass. They do not at a primary whose lease has expired, since its data may be old."""
-        return self.state is State.OPEN and self.standing_by() is None
+        return self.state is State.OPEN and (self.standing_by is None or self.standing_by() is None)
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
         stale = self.stale() if self.state is State.READING and self._reads(scope) else None
         primary = self.primary() if self.state in (State.STARTING, State.READING) else None
         if stale is not None or primary is None or scope["type"] != "http":
-            why = f" ({reason})" if primary is None and (reason := self.standing_by()) is not None else ""
+            reason = None if primary is not None or self.standing_by is None else self.standing_by()
+            why = "" if reason is None else f" ({reason})"
             what = "not the primary" if self.state is State.OPEN else self.state
             detail = stale or f"the server is {what}; try again in a few seconds{why}"
             await self.refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
@@ -192,7 +193,7 @@ class Gate:
     def stale(self, log: str | None = None) -> str | None:
         """Why reads of everything, or of that log, are refused (the copy is too old); None if they are allowed."""
         if self.state is State.OPEN:
-            return self.standing_by()
+            return None if self.standing_by is None else self.standing_by()
         return self._stale(log) if self.state is State.READING else None
 
     def lacking(self, log: str) -> Exception:
@@ -260,7 +261,8 @@ class _Passage:
         if self._is_withheld:
             return _nothing()
         if message["type"] == "http.response.start":
-            if self._gate.has_lapsed() and self._gate.is_read(self._scope):
+            gate = self._gate
+            if gate.has_lapsed is not None and gate.has_lapsed() and gate.is_read(self._scope):
                 return self._withhold()
             self._has_started = True
             self._status = message["status"]

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from ...console.settings import ConsoleSettings
 from ...http import Scope
 from ...http.asgi import Header, Message, Send
-from ...http.browsers import NULL_ORIGIN, Authority, Head, authority_of, head_of, origin_of, own_origin
+from ...http.browsers import HEAD, NULL_ORIGIN, Authority, Head, head_of, origin_of, own_origin
 from ...http.errors import ConsoleReadOnly, ForeignPage, HostNotServed, InvalidParameter, UnsupportedMediaType
 from ...http.sessions import FIELD, unasked
 from ..config.settings import Http
@@ -154,7 +154,7 @@ class WebGuard:
         Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType
         (415).
         """
-        head = head_of(scope["headers"])
+        head = scope.get(HEAD) or head_of(scope["headers"])
         authority = self._authority(scope, head)
         is_other = self._is_of_other_origin(scope, head, authority)
         if scope["type"] == "websocket":
@@ -183,9 +183,9 @@ class WebGuard:
             if scope.get("http_version") == "1.0":
                 return None
             raise InvalidParameter("Host", "the header field is missing")
-        given = head[b"host"]
-        authority = authority_of(given)
+        authority = head.authority
         if authority is None:
+            given = head[b"host"]
             raise InvalidParameter("Host", f"expected one host name or address, got {given[:80].decode('latin-1')!r}")
         if not authority.is_local and authority.name not in self._names and not self._serves_any_host():
             raise HostNotServed(authority.name, self._host)

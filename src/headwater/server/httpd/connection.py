@@ -73,7 +73,7 @@ class HttpConnection(PeerConnection):
     def __init__(self, state: ServerState) -> None:
         """A connection of that server, on the running loop."""
         super().__init__(state)
-        self._application = state.application
+        self._application, self.fields_of_all = state.application, state.fields_of_all
         self._parser = UpgradeIgnoringParser(self)
         self.scope_base: Scope = {}
         """The scope fields shared by all its requests."""
@@ -144,12 +144,13 @@ class HttpConnection(PeerConnection):
         self.share.close()
 
     def data_received(self, data: bytes) -> None:
-        if not self._unread and self._is_between and self.is_answering and not data.strip(b"\r\n"):
+        is_between, is_answering = self._is_between, self.is_answering
+        if is_between and is_answering and not self._unread and not data.strip(b"\r\n"):
             return  # an empty line after a request is ignored (RFC 9112, 2.2)
         self._unread = self._unread[self._read_to :] + data if self._unread else data
         self._read_to = 0
         if self._rest is None and not self._is_due:
-            is_free = not self.pipeline and not self.is_answering and self._is_between
+            is_free = is_between and not is_answering and not self.pipeline
             if not (is_free and self._take_whole()) or self._unread:  # usually it is exactly one request
                 self._look_on()
 
@@ -166,10 +167,6 @@ class HttpConnection(PeerConnection):
     def is_answering(self) -> bool:
         """Whether a request is not fully answered."""
         return self._cycle is not None and not self._cycle.is_complete
-
-    def fields_of_all(self) -> bytes:
-        """The header fields of every response."""
-        return self._state.fields_of_all()
 
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""

@@ -186,12 +186,13 @@ class HttpCycle:
             return
         if self.is_complete:
             raise RuntimeError(f"{message['type']} after the answer was complete")
+        expected = "http.response.body" if self.is_started else "http.response.start"
+        if message["type"] != expected:
+            raise RuntimeError(f"{message['type']} where {expected} is due")
         if not self.is_started:
-            _check_type(message, "http.response.start")
             self._start(message["status"], message.get("headers", ()))
             self.is_started = True
         else:
-            _check_type(message, "http.response.body")
             self._send_body(message.get("body", b""), has_more=message.get("more_body", False))
 
     async def _wait_for_news(self) -> None:
@@ -273,8 +274,3 @@ class HttpCycle:
             self._unsent = b""
         if body:
             self._connection.write(body)
-
-
-def _check_type(message: Message, expected: str) -> None:
-    if message["type"] != expected:
-        raise RuntimeError(f"{message['type']} where {expected} is due")

@@ -13,6 +13,8 @@ from urllib.parse import unquote
 
 import httptools
 
+from ...http.browsers import HEAD, head_of
+
 Field = tuple[bytes, bytes]
 
 WHOLE_BYTES_MAX = 1024
@@ -47,6 +49,7 @@ class Head:
             "raw_path": url.path,
             "query_string": url.query or b"",
             "headers": fields,
+            HEAD: head_of(fields),
         }
         """The ASGI fields of the request alone; callers must not change it."""
         self.keeps_alive = keeps_alive and version != "1.0"

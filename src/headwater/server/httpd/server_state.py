@@ -80,7 +80,8 @@ class ServerState:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._tell()
+        if self._emptied is not None:
+            self._tell()
 
     def _tell(self) -> None:
         if self._emptied is not None and not (self.connections or self.lingering or self._tasks):

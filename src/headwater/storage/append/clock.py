@@ -155,7 +155,7 @@ class TrustedClock:
         line = self._line + passed - self._line_at
         if shown > line + self._allowance:
             return self._doubted(shown, passed, line)
-        if self.is_held:
+        if self._held_since is not None:
             self._settle("returned", shown)
         if shown >= line - TOLERANCE_MS:
             self._allowance, self._behind_since = TOLERANCE_MS, None

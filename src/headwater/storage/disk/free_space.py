@@ -94,8 +94,10 @@ class Room:
 
     def standing(self) -> Standing:
         """The current room, without an alarm. Raises OSError."""
-        free = self._disk.free_bytes(self._directory)
-        return Standing(free, max(self.reserve_bytes, self._for_ballast(free)), self._withheld)
+        free, reserve = self._disk.free_bytes(self._directory), self.reserve_bytes
+        if free <= self._ballast_bytes + BLOCK_BYTES:
+            reserve = max(reserve, self._for_ballast(free))
+        return Standing(free, reserve, self._withheld)
 
     def _for_ballast(self, free: int) -> int:
         """The bytes that appends must leave for missing ballast: else they would use up the space it released."""

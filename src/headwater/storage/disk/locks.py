@@ -153,8 +153,9 @@ class HeldLock:
 
     def check_written(self) -> None:
         """As `is_held`, after a write. Raises LockLostMeanwhile."""
-        if not self.is_held():
-            raise LockLostMeanwhile(self._path, self._problem or "")
+        self._look()
+        if self._problem is not None:
+            raise LockLostMeanwhile(self._path, self._problem)
 
     def _look(self) -> LockUnseen | None:
         if self._problem is not None:

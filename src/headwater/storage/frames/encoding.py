@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -38,6 +38,8 @@ PART_LISTS = 128
 """How many lists of texts to join in one call: with the most tags allowed, that takes about 2 ms."""
 _OFFSETS_ONE_BY_ONE = 64
 Content: TypeAlias = "bytes | pa.Buffer"
+_ColumnOfValues: TypeAlias = tuple[int, Sequence[Any], str | bytes | None]
+"""The slot of its offsets; texts, bytes or lists; those joined, for the slot behind, or None for lists."""
 _PADDING = [b"\0" * count for count in range(8)]
 
 
@@ -156,20 +158,21 @@ def _add_columns(body: _Body, columns: EventColumns) -> int:
     """Add all columns except the partitions; returns the number of tags."""
     if any(columns.encodings):
         body.add(Column.ENCODING, bytes(columns.encodings))
-    body.add_texts(Column.ID, columns.ids)
-    if any(columns.sources):
-        body.add_texts(Column.SOURCE, columns.sources)
-    body.add_texts(Column.TYPE, columns.types)
+    ids, sources, types = columns.ids, columns.sources, columns.types
+    named: list[_ColumnOfValues] = [(Column.ID, ids, "".join(ids)), (Column.TYPE, types, "".join(types))]
+    if any(sources):
+        named.insert(1, (Column.SOURCE, sources, "".join(sources)))
+    body.add_columns(named)
     tags_count = body.add_members(Column.TAG_LISTS, Column.TAG, columns.tags)
     if any(columns.group_keys):
-        body.add_texts(Column.GROUP_KEY, columns.group_keys)
+        body.add_columns([(Column.GROUP_KEY, columns.group_keys, "".join(columns.group_keys))])
     if any(columns.attributes):
         body.add_members(Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_NAME, columns.attributes)
         values = [attributes.values() for attributes in columns.attributes]
         body.add_members(None, Column.ATTRIBUTE_VALUE, values)
     if any(columns.envelopes):
-        body.add_bytes(Column.ENVELOPE, columns.envelopes)
-    body.add_bytes(Column.DATA, columns.data)
+        body.add_columns([(Column.ENVELOPE, columns.envelopes, b"".join(columns.envelopes))])
+    body.add_columns([(Column.DATA, columns.data, b"".join(columns.data))])
     return tags_count
 
 
@@ -183,25 +186,33 @@ class _Body:
         self.directory = [0] * DIRECTORY_SLOTS
         self.features = 0
 
-    def add(self, slot: int, content: Content) -> None:
-        self.add_pieces(slot, [content])
-
-    def add_pieces(self, slot: int, pieces: Sequence[Content]) -> None:
+    def add(self, slot: int, *pieces: Content) -> None:
+        """Add a buffer, in pieces, up to a multiple of eight bytes."""
         self.directory[slot] = self.length
         self.buffers += pieces
         size = sum(map(len, pieces))
         if rest := -size & 7:
             self.buffers.append(_PADDING[rest])
-            size += rest
-        self.length += size
+        self.length += size + rest
 
-    def add_texts(self, slot: int, values: Sequence[str]) -> None:
-        joined = "".join(values)
-        if joined.isascii():
-            self.add(slot, _offsets(values))
-            self.add(slot + 1, joined.encode())
-        else:
-            self.add_bytes(slot, [value.encode() for value in values])
+    def add_columns(self, columns: Sequence[_ColumnOfValues]) -> None:
+        """Add the offsets and the joined values of some columns. One loop, because each append calls it."""
+        buffers, directory, length = self.buffers, self.directory, self.length
+        for slot, values, joined in columns:
+            if isinstance(joined, str):
+                values = values if joined.isascii() else [value.encode() for value in values]
+                joined = joined.encode()
+            is_short = len(values) <= _OFFSETS_ONE_BY_ONE
+            offsets = array("i", accumulate(map(len, values), initial=0)).tobytes() if is_short else _offsets(values)
+            for place, content in enumerate((offsets, joined), slot):
+                if content is not None:
+                    directory[place] = length
+                    buffers.append(content)
+                    length += len(content)
+                    if rest := -len(content) & 7:
+                        buffers.append(_PADDING[rest])
+                        length += rest
+        self.length = length
 
     def add_members(self, lists_slot: int | None, slot: int, lists: Sequence[Collection[str]]) -> int:
         """Add the texts in these lists and the list offsets; nothing if all are empty. Returns the number of texts.
@@ -209,11 +220,9 @@ class _Body:
         Many lists are added in parts: a single call for a few million texts would block all other threads.
         """
         if len(lists) <= PART_LISTS:
-            texts = list(chain.from_iterable(lists))
-            if texts:
-                if lists_slot is not None:
-                    self.add(lists_slot, _offsets(lists))
-                self.add_texts(slot, texts)
+            if texts := list(chain.from_iterable(lists)):
+                members = slot, texts, "".join(texts)
+                self.add_columns([members] if lists_slot is None else [(lists_slot, lists, None), members])
             return len(texts)
         lengths: list[npt.NDArray[np.int32]] = [np.zeros(1, np.int32)]
         encoded: list[bytes] = []
@@ -229,10 +238,6 @@ class _Body:
             self.add(slot, offsets.tobytes())
             self.add(slot + 1, b"".join(encoded))
         return len(offsets) - 1
-
-    def add_bytes(self, slot: int, values: Sequence[bytes]) -> None:
-        self.add(slot, _offsets(values))
-        self.add(slot + 1, b"".join(values))
 
     def add_arrow(self, batches: Sequence[pa.RecordBatch]) -> int:
         """Add the columns of batches of EVENT_SCHEMA, with their buffers as they are. Returns the number of tags."""
@@ -264,7 +269,7 @@ class _Body:
 
     def add_values(self, slot: int, columns: Sequence[pa.Array]) -> None:
         self.add(slot, _joined_offsets(columns).tobytes())
-        self.add_pieces(slot + 1, [buffer_of(column) for column in columns])
+        self.add(slot + 1, *[buffer_of(column) for column in columns])
 
     def add_lists(self, slot: int, columns: Sequence[pa.Array]) -> int:
         """Add the list offsets; nothing if all are empty. Returns the total number of elements."""
@@ -327,8 +332,6 @@ def _encoded(texts: Sequence[str]) -> tuple[bytes, npt.NDArray[np.int32]]:
 
 def _offsets(values: Sequence[Collection[object]]) -> bytes:
     count = len(values)
-    if count <= _OFFSETS_ONE_BY_ONE:
-        return array("i", accumulate(map(len, values), initial=0)).tobytes()
     offsets = np.zeros(count + 1, np.int32)
     np.cumsum(np.fromiter(map(len, values), np.int32, count), out=offsets[1:])
     return offsets.tobytes()

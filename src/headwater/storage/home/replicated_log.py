@@ -221,9 +221,9 @@ class ReplicatedLog(SegmentLog):
             damaged.close()
         sync_directory(self._directory)
 
-    def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
+    def _fits(self, frame: EncodedFrame, length: int) -> bool:
         """See SegmentLog. After known damage a new segment begins, so that the damaged one can be mended."""
-        return super()._fits(run, frame) and not self.segments[-1].distrusted
+        return super()._fits(frame, length) and not self.segments[-1].distrusted
 
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)

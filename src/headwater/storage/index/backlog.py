@@ -110,10 +110,10 @@ class Backlog:
 
     # For the shares, which hold the lock
 
-    def _add(self, unindexed: int, reserved: int = 0) -> None:
+    def _add(self, unindexed: int) -> None:
         was_urgent = self.is_urgent
         self._unindexed += unindexed
-        self._bytes += unindexed + reserved
+        self._bytes += unindexed
         if self.is_urgent and not was_urgent:
             self._urgent.notify_all()
 
@@ -188,16 +188,17 @@ class LogBacklog:
                 backlog._is_awaited = True
                 raise Overloaded(counted, allowed, is_of_index=True)
             self._reserved += wanted
-            backlog._add(0, wanted)
+            backlog._bytes += wanted
 
     def give_back(self, events: int) -> None:
         """Release the reservation of that many events: they are in the index, or refused."""
         with self.backlog._lock:
             released = min(events * EXPECTED_EVENT_BYTES, self._reserved)  # none after the log was closed
             self._reserved -= released
-            self.backlog._add(0, -released)
+            self.backlog._bytes -= released
             wakes = self.backlog._wakes()
-        _call(wakes)
+        for wake in wakes:
+            wake()
 
     def count(self, unindexed: int) -> None:
         """Set the log's unindexed bytes; ignored once it is closed.
@@ -214,7 +215,8 @@ class LogBacklog:
             if change < 0:
                 self.backlog._eased.notify_all()
             wakes = self.backlog._wakes()
-        _call(wakes)
+        for wake in wakes:
+            wake()
 
     def pause_s(self) -> float:
         """How long a bulk load pauses before its next append."""
@@ -240,7 +242,8 @@ class LogBacklog:
             )
             self.backlog._stuck.add(self)
             wakes = [share.wake for share in self.backlog._shares]
-        _call(wakes)
+        for wake in wakes:
+            wake()
 
     def succeeded(self) -> None:
         """Record a successful attempt to index the log."""
@@ -256,16 +259,13 @@ class LogBacklog:
         with self.backlog._lock:
             self.backlog._shares.discard(self)
             self.backlog._stuck.discard(self)
-            self.backlog._add(-self._unindexed, -self._reserved)
+            self.backlog._add(-self._unindexed)
+            self.backlog._bytes -= self._reserved
             self._unindexed = self._reserved = 0
             wakes = self.backlog._wakes()
-        _call(wakes)
+        for wake in wakes:
+            wake()
 
     def _counted(self) -> int:
         """The bytes that count for an append to this log: all except those of other logs whose indexing fails."""
         return self.backlog._bytes - self.backlog._unindexable(besides=self)
-
-
-def _call(wakes: Sequence[Callable[[], None]]) -> None:
-    for wake in wakes:
-        wake()

@@ -37,7 +37,9 @@ class IdTable:
         files = self.files
         if len(wanted) < ids.VECTOR_MIN:
             few = as_list(wanted)
-            return has_any_of_few(generations, few) or any([file.has_any_of_few(few) for file in files])
+            if has_any_of_few(generations, few):
+                return True
+            return bool(files) and any([file.has_any_of_few(few) for file in files])
         hashes = np.asarray(wanted, np.uint64)
         parts: tuple[Generation | IdFile, ...] = (*generations, *files)
         return any(part.has_any(hashes) for part in parts)

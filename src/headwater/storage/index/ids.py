@@ -52,24 +52,21 @@ class Generation:
     """One table: hashes (0 = free slot) and numbers relative to `first`."""
 
     def __init__(self, first: int, slots: int) -> None:
-        self.first, self.last, self.count = first, first - 1, 0
-        self.use(np.zeros(slots, np.uint64), np.zeros(slots, np.uint32))
+        self.first, self.last = first, first - 1
+        self.use(np.zeros(slots, np.uint64), np.zeros(slots, np.uint32), 0)
 
-    def use(self, hashes: Hashes, offsets: Offsets) -> None:
-        """Use these arrays as the table."""
+    def use(self, hashes: Hashes, offsets: Offsets, count: int) -> None:
+        """Use these arrays, with that many entries, as the table."""
         self.table = (hashes, offsets)
         """Both in one attribute, for threads other than the one that changes them."""
         self.hashes, self.offsets = hashes, offsets
         self.slots = len(hashes)
+        self.room = int(self.slots * LOAD_MAX) - count
+        """The number of entries that still fit."""
         self.mask = self.slots - 1
         self._sieve: npt.NDArray[np.uint8] | None = None
         self.hash_view = memoryview(hashes)  # type: ignore[arg-type]
         self.offset_view = memoryview(offsets)  # type: ignore[arg-type]
-
-    @property
-    def room(self) -> int:
-        """The number of entries that still fit."""
-        return int(self.slots * LOAD_MAX) - self.count
 
     def candidates(self, wanted: int) -> Iterator[int]:
         """The numbers with that hash."""
@@ -136,7 +133,7 @@ class Generation:
         else:
             wanted = as_list(hashes)
         self._enter(wanted, numbers)
-        self.count += count
+        self.room -= count
         self.last = first + count - 1
 
     def _enter(self, hashes: Iterable[int], numbers: Iterable[int]) -> None:
@@ -166,9 +163,9 @@ class Generation:
 
     def grow(self) -> None:
         """Rehash into a larger table. Concurrent look-ups see the old content."""
-        larger = Generation.of(self.first, self.last, *self.entries(), self.slots * SLOTS_GROWTH)
-        self.count = larger.count
-        self.use(larger.hashes, larger.offsets)
+        hashes, offsets = self.entries()
+        larger = Generation.of(self.first, self.last, hashes, offsets, self.slots * SLOTS_GROWTH)
+        self.use(larger.hashes, larger.offsets, len(hashes))
 
     @staticmethod
     def of(first: int, last: int, hashes: Hashes, offsets: Offsets, slots: int = SLOTS_MIN) -> Generation:
@@ -177,7 +174,8 @@ class Generation:
             slots *= SLOTS_GROWTH
         made = Generation(first, slots)
         made._enter(*made._insert_most(hashes, offsets))
-        made.last, made.count = last, len(hashes)
+        made.last = last
+        made.room -= len(hashes)
         return made
 
     def entries(self) -> tuple[Hashes, Offsets]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ...core.limits import EventColumns
 from ...formats.arrow.columns import ArrowColumns, Coded
@@ -21,6 +22,7 @@ from .runs import RunPostings, SortedRun
 PART_EVENTS_MAX = 128 * 1024
 """The most events of a part in memory (plus one append): then another begins, and a file replaces this one
 (`maintenance.tasks.index_newest`). Bounds a log's memory, and how much is read again after a crash."""
+_weight = attrgetter("weight")
 TABLE_EVENTS_MIN = 32 * 1024
 """A table takes large appends too until it has this many events, so that a mixed log gets few pieces."""
 
@@ -98,7 +100,7 @@ class Index:
         self._tell()
 
     def _tell(self) -> None:
-        self.backlog.count(sum([active.weight for active in self.actives]))
+        self.backlog.count(sum(map(_weight, self.actives)))
 
     def _table_for(self, first: int) -> ActivePostings:
         """The postings that take events from that number on, one by one."""

@@ -15,8 +15,10 @@ import os
 import secrets
 import threading
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
 
@@ -49,7 +51,7 @@ segments until the log has 128 MiB, and then one per 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"
 """Name prefixes of unfinished files. Each opening uses its own names: another process may still rename its files."""
 _NO_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS})
-_first = attrgetter("first")
+_first, _buffers = attrgetter("first"), attrgetter("buffers")
 _CANNOT_PREPARE = "cannot create the next segment"
 
 
@@ -131,12 +133,15 @@ class SegmentLog(FrameLog):
         if expected != (found := Head(self.head, self.last_crc, self.term)):
             raise HeadMoved(found)
         self._room.check()
-        for run in self._split(frames):
-            if run[0].staged is not None:
-                self._adopt(run[0].staged)
+        left = deque(frames)
+        while left:
+            if (staged := left[0].staged) is not None:
+                left.popleft()
+                self._adopt(staged)
                 continue
+            run = self._next_run(left)
             segment = self.segments[-1]
-            buffers = [buffer for frame in run for buffer in frame.buffers]
+            buffers = list(chain.from_iterable(map(_buffers, run)))
             if not (is_durable and self._is_synced and self._written_durably(segment, buffers)):
                 self._disk.write(segment.fd, buffers, segment.end)
                 if is_durable:
@@ -144,7 +149,7 @@ class SegmentLog(FrameLog):
             self._is_synced = is_durable
             for frame in run:
                 segment.add(frame, segment.end)
-        if self.segments[-1].end * 2 > self.segments[-1].size:
+        if self._preparing is None and self.segments[-1].end * 2 > self.segments[-1].size:
             self._prepare_soon()
 
     def _written_durably(self, segment: Segment, buffers: Sequence[bytes]) -> bool:
@@ -214,40 +219,30 @@ class SegmentLog(FrameLog):
             self._disk.check()
             self.prepared.unlink(missing_ok=True)
 
-    def _split(self, frames: Sequence[EncodedFrame]) -> Iterator[list[EncodedFrame]]:
-        """Runs of frames that fit the newest segment; rolls to a new one between them, only if needed.
+    def _next_run(self, left: deque[EncodedFrame]) -> list[EncodedFrame]:
+        """Take the next frames that fit the newest segment, at least one; if the first does not, roll to a new one."""
+        if not self._fits(left[0], 0):
+            self._roll(left[0])
+        run = [left.popleft()]
+        length = run[0].length
+        while left and left[0].staged is None and self._fits(left[0], length):
+            length += left[0].length
+            run.append(left.popleft())
+        return run
 
-        A staged file is a run by itself.
-        """
-        run: list[EncodedFrame] = []
-        for frame in frames:
-            if frame.staged is not None:
-                if run:
-                    yield run
-                yield [frame]
-                run = []
-                continue
-            if not self._fits(run, frame):
-                if run:
-                    yield run
-                    run = []
-                if not self._fits(run, frame):
-                    self._roll(frame)
-            run.append(frame)
-        if run:
-            yield run
-
-    def _fits(self, run: Sequence[EncodedFrame], frame: EncodedFrame) -> bool:
+    def _fits(self, frame: EncodedFrame, length: int) -> bool:
+        """Whether the newest segment takes the frame behind so many bytes of the same run."""
         if not self.segments:
             return False
         segment = self.segments[-1]
         if segment.fd < 0:
             return False
-        length = sum(each.length for each in run) + frame.length
         events = frame.last - segment.first + 1
-        if not run and frame.first != segment.last + 1:  # numbers are contiguous in a segment
+        if not length and frame.first != segment.last + 1:  # numbers are contiguous in a segment
             return False
-        return segment.end + length <= segment.size and (events <= SEGMENT_EVENTS_MAX or not segment.events)
+        return segment.end + length + frame.length <= segment.size and (
+            events <= SEGMENT_EVENTS_MAX or not segment.events
+        )
 
     def _roll(self, frame: EncodedFrame) -> None:
         """Make a new file for that frame: the next segment, or a replacement of the newest, with its frames.
@@ -395,8 +390,6 @@ class SegmentLog(FrameLog):
         return max(SEGMENT_BYTES_MIN, min(grown, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 
     def _prepare_soon(self) -> None:
-        if self._preparing is not None:
-            return
         preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
         try:
             preparing.start()
