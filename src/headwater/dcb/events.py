@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import count, repeat
 from typing import NamedTuple
 
 import msgspec
@@ -19,7 +19,7 @@ from ..formats.slices import TEXT_BYTES_MAX, PieceBytes, end_of_character, is_te
 from ..formats.stubs import handed_on, large_handed_on
 from . import seed
 from .queries import tag_text
-from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut
+from .wire import EnvelopeOut, EventIn, EventOut, PreviewOut, SuiteEventOut, TagPair
 
 _ENCODINGS = {None: Encoding.DATA, "data": Encoding.DATA, "amqp": Encoding.AMQP}
 _ENCODING_NAMES = ("data", "amqp")
@@ -29,7 +29,7 @@ _encoder = msgspec.json.Encoder()
 
 def events_of(given: Sequence[EventIn]) -> list[Event]:
     """The core's events to append. Raises InvalidEvent with the culprit's path; the log checks the rest."""
-    return [_event_of(event, index) for index, event in enumerate(given)]
+    return list(map(_event_of, given, count()))
 
 
 def _event_of(given: EventIn, index: int) -> Event:
@@ -42,18 +42,21 @@ def _event_of(given: EventIn, index: int) -> Event:
         raise InvalidEvent("an id must not be empty; omit it to have the server create one", f"events[{index}].id")
     if given.encoding not in _ENCODINGS:
         raise InvalidEvent(f'expected "data" or "amqp", got {given.encoding!r}', f"events[{index}].encoding")
+    tags = given.tags
+    if TagPair in map(type, tags):
+        tags = [tag if type(tag) is str else tag_text(tag, f"events[{index}].tags[{number}]")
+                for number, tag in enumerate(tags)]  # fmt: skip
     return Event(
         given.type,
         data,
-        tuple([tag if type(tag) is str else tag_text(tag, f"events[{index}].tags[{number}]")
-               for number, tag in enumerate(given.tags)]),
+        tuple(tags),  # type: ignore[arg-type]
         given.id or "",
         given.source or "",
         given.attributes or NO_ATTRIBUTES,
         given.group_key or "",
         given.envelope_base64 or b"",
         _ENCODINGS[given.encoding],
-    )  # fmt: skip
+    )
 
 
 class Rendering(NamedTuple):

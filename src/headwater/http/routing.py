@@ -84,7 +84,7 @@ class Routes(Generic[Handler]):
         if node is None:
             raise RouteNotFound(scope["path"])
         scope["route"] = node.path
-        route = of_method(node.routes, scope["method"])
+        route = node.routes.get(scope["method"]) or of_method(node.routes, scope["method"])
         exchange.arguments, exchange.body_bytes_max = arguments, route.body_bytes_max
         if not route.has_parameters:
             exchange.parameters()  # allows none, so that `?limit=1` is never ignored silently

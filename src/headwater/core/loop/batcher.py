@@ -85,21 +85,6 @@ class Joint(Protocol):
 J = TypeVar("J", bound=Joint)
 
 
-class _Whole:
-    """An append of all events or none."""
-
-    __slots__ = ("_ended",)
-
-    def __init__(self, ended: Ended) -> None:
-        self._ended = ended
-
-    def outcomes(self, outcome: Outcome) -> Iterable[tuple[Ended, Outcome]]:
-        return ((self._ended, outcome),)
-
-    def apart(self) -> Sequence[Joint] | None:
-        return None
-
-
 class _Singles:
     """Single events."""
 
@@ -156,7 +141,7 @@ class AppendBatcher:
         partition: int | None = None,
     ) -> None:
         """Append all of the events, or none. Raises the events' errors at once, as `LocalLog.request`."""
-        self._gather(self._log.request(events, condition, partition, self._deliver, _Whole(ended)))
+        self._gather(self._log.request(events, condition, partition, self._deliver, ended))
 
     def append_columns(
         self,
@@ -166,7 +151,7 @@ class AppendBatcher:
         partition: int | None = None,
     ) -> None:
         """As `append`, for checked columns. Raises as `LocalLog.request_columns`."""
-        self._gather(self._log.request_columns(columns, condition, partition, self._deliver, _Whole(ended)))
+        self._gather(self._log.request_columns(columns, condition, partition, self._deliver, ended))
 
     def join(self, event: Event, ended: Ended, *, alone: bool = False) -> None:
         """Append one event, with others of this turn. It is appended even if its caller is gone.
@@ -254,25 +239,25 @@ class AppendBatcher:
         except Exception as error:  # whatever it is, its caller gets it, and the others go on
             if self._waits_for_room and isinstance(error, Overloaded):
                 return False
-            joint: Joint | _Whole = request.context  # type: ignore[assignment]
-            self._divide(joint, error, is_soon=True)
+            self._divide(request.context, error, is_soon=True)  # type: ignore[arg-type]
         return True
 
-    def _divide(self, joint: Joint | _Whole, error: BaseException, *, is_soon: bool = False) -> None:
+    def _divide(self, owner: Joint | Ended, error: BaseException, *, is_soon: bool = False) -> None:
         """The log refuses this: append each event by itself if one of them may be at fault, else report the error.
 
         `is_soon`: the caller is on the stack, and is answered later.
         """
-        if isinstance(error, _OF_ONE) and (parts := joint.apart()) is not None:
+        if isinstance(error, _OF_ONE) and not callable(owner) and (parts := owner.apart()) is not None:
             for part in parts:
                 self.add(part)
         elif is_soon:
-            self._loop.call_soon(self._end, joint, error)
+            self._loop.call_soon(self._end, owner, error)
         else:
-            self._end(joint, error)
+            self._end(owner, error)
 
-    def _end(self, joint: Joint | _Whole, outcome: Outcome) -> None:
-        for ended, own in joint.outcomes(outcome):
+    def _end(self, owner: Joint | Ended, outcome: Outcome) -> None:
+        """Report the outcome to the owners: of a joint append, or the one of an append of all events or none."""
+        for ended, own in ((owner, outcome),) if callable(owner) else owner.outcomes(outcome):
             try:
                 ended(own)
             except Exception as error:
@@ -287,12 +272,12 @@ class AppendBatcher:
         if self._traffic is not None:
             self._traffic.came_in(requests)
         for request in requests:
-            joint: Joint | _Whole = request.context  # type: ignore[assignment]
+            owner: Joint | Ended = request.context  # type: ignore[assignment]
             if request.error is not None:
-                self._divide(joint, request.error)
+                self._divide(owner, request.error)
             else:
                 assert request.result is not None
-                self._end(joint, request.result)
+                self._end(owner, request.result)
 
 
 def settle(end: asyncio.Future[AppendResult], outcome: Outcome) -> None:

@@ -105,7 +105,7 @@ class Gate:
         if scope["path"] in self._health_paths:
             await self._health(scope, receive, answering(send))
             return
-        application = self._application(scope, sender)
+        application = self._front_ends if self._is_open() else self._while_not_open(scope, sender)
         if application is None:
             await self._not_now(scope, receive, answering(send))
             return
@@ -117,13 +117,11 @@ class Gate:
             passage.end(scope)
             self._left.set()
 
-    def _application(self, scope: Scope, sender: Sender) -> Application | None:
-        """The application to handle a request: the local front ends or forwarding; None to refuse it.
+    def _while_not_open(self, scope: Scope, sender: Sender) -> Application | None:
+        """The application to handle a request meanwhile: the local front ends or forwarding; None to refuse it.
 
         A replica forwards only requests of clients, so a request makes at most one hop.
         """
-        if self._is_open():
-            return self._front_ends
         if self.state is not State.READING:
             return None
         is_read = self._reads(scope)

@@ -144,7 +144,7 @@ class HttpConnection(PeerConnection):
         self.share.close()
 
     def data_received(self, data: bytes) -> None:
-        is_between, is_answering = self._is_between, self.is_answering
+        is_between, is_answering = not (self._in_head or self._in_body), self.is_answering
         if is_between and is_answering and not self._unread and not data.strip(b"\r\n"):
             return  # an empty line after a request is ignored (RFC 9112, 2.2)
         self._unread = self._unread[self._read_to :] + data if self._unread else data

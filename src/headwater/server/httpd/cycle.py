@@ -170,20 +170,8 @@ class HttpCycle:
         """
         if self._connection.is_full:
             return Later(partial(self._send_when_drained, message))
-        self._send(message)
-        if self._connection.is_full and message.get("more_body", False):
-            return Later(self._connection.drained)
-        return DONE
-
-    async def _send_when_drained(self, message: Message) -> None:
-        await self._connection.drained()
-        self._send(message)
-        if message.get("more_body", False):
-            await self._connection.drained()
-
-    def _send(self, message: Message) -> None:
         if self.is_disconnected:
-            return
+            return DONE
         if self.is_complete:
             raise RuntimeError(f"{message['type']} after the answer was complete")
         expected = "http.response.body" if self.is_started else "http.response.start"
@@ -194,6 +182,13 @@ class HttpCycle:
             self.is_started = True
         else:
             self._send_body(message.get("body", b""), has_more=message.get("more_body", False))
+        if self._connection.is_full and message.get("more_body", False):
+            return Later(self._connection.drained)
+        return DONE
+
+    async def _send_when_drained(self, message: Message) -> None:
+        await self._connection.drained()
+        await self.send(message)
 
     async def _wait_for_news(self) -> None:
         self._connection.hold_body(False)

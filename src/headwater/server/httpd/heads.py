@@ -53,9 +53,8 @@ class Head:
         }
         """The ASGI fields of the request alone; callers must not change it."""
         self.keeps_alive = keeps_alive and version != "1.0"
-        self.expects_continue = version >= "1.1" and any(  # ignored in HTTP/1.0 (RFC 9110, 10.1.1)
-            name == b"expect" and value.lower() == b"100-continue" for name, value in fields
-        )
+        expected = [value.lower() for name, value in fields if name == b"expect"]
+        self.expects_continue = version >= "1.1" and b"100-continue" in expected  # RFC 9110, 10.1.1
         self.length = length
 
 

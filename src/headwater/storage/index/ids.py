@@ -240,7 +240,8 @@ def hash_ids(sources: Sequence[str], ids: Sequence[str], seed: int) -> list[int]
     digest = xxhash.xxh3_64_intdigest
     if any(sources):
         ids = [f"{source}\n{id}" if source else id for source, id in zip(sources, ids, strict=True)]
-    return [digest(id.encode(), seed) or 1 for id in ids]
+    hashes = list(map(digest, map(str.encode, ids), repeat(seed)))
+    return [each or 1 for each in hashes] if 0 in hashes else hashes
 
 
 def _hashes(keys: Iterable[bytes], count: int, seed: int) -> Hashes:
