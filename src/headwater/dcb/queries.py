@@ -71,10 +71,8 @@ def is_in_seed_form(given: QueryIn | str) -> bool:
     )
 
 
-def condition_is_in_seed_form(given: ConditionIn | None) -> bool:
+def condition_is_in_seed_form(given: ConditionIn) -> bool:
     """Whether a condition is in the seed's form, by its own fields or by its query."""
-    if given is None:
-        return False
     match = given.fail_if_events_match or given.fail_if_events_match_camel
     return (
         given.query is not None

@@ -95,7 +95,7 @@ async def append(host: Host, exchange: Exchange) -> None:
         given = jsontext.decode(_append_decoder, body)
         events = events_of(given.events)
     is_strict = _is_strict(exchange, given)
-    condition = condition_of(given.condition, is_strict=is_strict)
+    condition = None if given.condition is None else condition_of(given.condition, is_strict=is_strict)
     if is_strict:
         seed.check_events(events)
     await _answer_result(exchange, await _submit(exchange, opened, events, condition, given.partition))
@@ -210,7 +210,9 @@ def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
         if parameter not in _BOOLEANS:
             raise InvalidParameter("strict", f"expected true or false, got {show(parameter)}")
         return _BOOLEANS[parameter]
-    return condition_is_in_seed_form(given.condition) if given.strict is None else given.strict
+    if given.strict is not None or given.condition is None:
+        return bool(given.strict)
+    return condition_is_in_seed_form(given.condition)
 
 
 def _in_cloudevent(where: str, *, is_batch: bool) -> str:

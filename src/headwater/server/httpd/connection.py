@@ -77,7 +77,8 @@ class HttpConnection(PeerConnection):
         self._parser = UpgradeIgnoringParser(self)
         self.scope_base: Scope = {}
         """The scope fields shared by all its requests."""
-        self._is_surplus = False
+        self._surplus: asyncio.TimerHandle | None = None
+        """Ends a surplus connection; None if it is not one."""
 
         self._cycle: HttpCycle | None = None
         """The cycle of the last request that began."""
@@ -122,16 +123,16 @@ class HttpConnection(PeerConnection):
             return
         if verdict is Verdict.SURPLUS:
             self._application = self._state.admission.turning_away(peer)
-            self._wait(SURPLUS_S)
-            self._is_surplus = True
+            self._surplus = self.loop.call_later(SURPLUS_S, transport.abort)
         else:
-            self._wait(HEAD_S)
+            self._patience.set(HEAD_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol. Frees its bytes and breaks its cycles: a collection may be half an hour away."""
         self._state.remove(self)
         self._patience.end()
-        if self._is_surplus:
+        if self._surplus is not None:
+            self._surplus.cancel()
             self._state.admission.forget_surplus(self.client[0] if self.client else "")
         self._unread, self._read_to = b"", 0
         self._has_room_for_unread()
@@ -199,7 +200,7 @@ class HttpConnection(PeerConnection):
         if self._is_broken and not self.pipeline:
             self._refuse(*self._refusal)
             return
-        self._wait(BODY_PAUSE_S if self._in_body else KEEP_ALIVE_S)
+        self._patience.set(BODY_PAUSE_S if self._in_body else KEEP_ALIVE_S)
         if not self._is_looking and (self.pipeline or self._unread or not self._is_reading):
             self._look_soon()
 
@@ -296,7 +297,7 @@ class HttpConnection(PeerConnection):
             return False
         end = body + head.length
         self._advance(end - start)
-        self._begin(HttpCycle(self, head, data[body:end], keeps_alive=not self._is_surplus))
+        self._begin(HttpCycle(self, head, data[body:end], keeps_alive=self._surplus is None))
         return True
 
     def _feed(self, piece: memoryview) -> None:
@@ -344,7 +345,7 @@ class HttpConnection(PeerConnection):
                 else:
                     self._refuse(_TOO_LARGE, _TOO_LARGE_DETAIL)
             elif self._began:
-                self._wait(HEAD_S)
+                self._patience.set(HEAD_S)
         elif self._in_body:
             self._body_bytes += size
             self._around_bytes += size
@@ -353,9 +354,9 @@ class HttpConnection(PeerConnection):
                 self._break()
             elif not self._patience.is_set or self._body_bytes >= BODY_PIECE_BYTES:
                 self._body_bytes = 0
-                self._wait(BODY_PAUSE_S)
+                self._patience.set(BODY_PAUSE_S)
         elif self.is_answering:
-            self._wait(None)
+            self._patience.clear()
 
     def _begin_next(self) -> None:
         if self.pipeline and not self.is_answering and not self.transport.is_closing():
@@ -364,7 +365,7 @@ class HttpConnection(PeerConnection):
     def _begin(self, cycle: HttpCycle) -> None:
         self._cycle, self.scope = cycle, cycle.scope
         if not self._in_body:
-            self._wait(None)
+            self._patience.clear()
         task = run_at_once(self.loop, cycle.run(self._application))
         if not task.done():
             self._state.keep(task)
@@ -397,12 +398,12 @@ class HttpConnection(PeerConnection):
         self._target, self._fields = in_origin_form(self._target, self._fields, version)
         self._in_head, self._in_body = False, True
         self._body_bytes = self._around_bytes = 0
-        self._wait(None)
+        self._patience.clear()
         if parser.should_upgrade() and self._becomes_websocket:
             return
         keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # that is a CONNECT by now
         head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
-        self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and not self._is_surplus)
+        self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and self._surplus is None)
         self.pipeline.append(self._incoming)
 
     def on_body(self, body: bytes) -> None:
@@ -419,7 +420,7 @@ class HttpConnection(PeerConnection):
         if self._incoming is not None:
             self._incoming.end_body()
             if self._incoming.is_complete:  # it was answered before, so the connection is idle only now
-                self._wait(KEEP_ALIVE_S)
+                self._patience.set(KEEP_ALIVE_S)
             self._incoming = None
 
     @property
@@ -430,7 +431,7 @@ class HttpConnection(PeerConnection):
 
     @property
     def _becomes_websocket(self) -> bool:
-        is_free = not self._is_surplus and not self.pipeline and not self.is_answering
+        is_free = self._surplus is None and not self.pipeline and not self.is_answering
         return is_free and upgrade_of(self._fields) == b"websocket"
 
     @property
@@ -471,20 +472,9 @@ class HttpConnection(PeerConnection):
             else:
                 self.transport.pause_reading()
 
-    def _wait(self, seconds: float | None) -> None:
-        """Set the deadline of the peer in seconds from now; None if nothing is due from it."""
-        if self._is_surplus:
-            return  # it has SURPLUS_S in all
-        if seconds is None:
-            self._patience.clear()
-        else:
-            self._patience.set(seconds)
-
     def _lose_patience(self) -> None:
-        if self._is_surplus:
-            self.transport.abort()
-        elif self._unread or not self._is_reading:
-            self._wait(BODY_PAUSE_S)  # the pause is ours, not the peer's
+        if self._unread or not self._is_reading:
+            self._patience.set(BODY_PAUSE_S)  # the pause is ours, not the peer's
         else:
             self.transport.close()
 

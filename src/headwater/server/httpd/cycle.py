@@ -257,7 +257,8 @@ class HttpCycle:
         self._write(body)
         if not has_more:
             self.is_complete = True
-            self._tell()
+            if self._news is not None:
+                self._news.set()
             self._connection.answered(self.keeps_alive)
 
     def _write(self, body: bytes) -> None:

@@ -140,35 +140,32 @@ class HeldLock:
 
         If it cannot be checked, the lock of the directory counts.
         """
-        self._look()
-        return self._problem is None
+        try:
+            self.check_written()
+        except LockLost:
+            return False
+        return True
 
     def check(self) -> None:
         """As `is_held`, before a write. Raises LockLost, LockUnseen."""
-        unseen = self._look()
-        if self._problem is not None:
-            raise LockLost(self._path, self._problem)
-        if unseen is not None:
-            raise unseen
-
-    def check_written(self) -> None:
-        """As `is_held`, after a write. Raises LockLostMeanwhile."""
-        self._look()
-        if self._problem is not None:
-            raise LockLostMeanwhile(self._path, self._problem)
-
-    def _look(self) -> LockUnseen | None:
-        if self._problem is not None:
-            return None
         try:
-            problem = self.problem()
+            problem = self._problem or self.problem()
         except LockUnseen as error:
             if self._descriptor is not None:
-                return error
+                raise
             problem = f"can no longer be checked ({error.problem})"
         if problem is not None:
             self._lose(problem)
-        return None
+            raise LockLost(self._path, problem)
+
+    def check_written(self) -> None:
+        """As `is_held`, after a write. Raises LockLostMeanwhile."""
+        try:
+            self.check()
+        except LockUnseen:
+            pass
+        except LockLost:
+            raise LockLostMeanwhile(self._path, self._problem or "") from None
 
     def problem(self) -> str | None:
         """Why LOCK's path does not currently lead to the locked file; None if it does. Raises LockUnseen."""
