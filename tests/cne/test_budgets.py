@@ -137,13 +137,13 @@ def test_an_answer_without_end_is_ended(run: Any, opening: bytes, piece: bytes, 
 
 def test_what_is_read_of_interim_answers_is_bounded(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     heads: list[int] = []
-    complete = answers._Parser.on_headers_complete
+    complete = answers.Answer.on_headers_complete
 
     def counting(self: Any) -> None:
         heads.append(self._parser.get_status_code())
         complete(self)
 
-    monkeypatch.setattr(answers._Parser, "on_headers_complete", counting)
+    monkeypatch.setattr(answers.Answer, "on_headers_complete", counting)
     run(answer_of(forever(CONTINUE * 5_000)))
     assert 0 < len(heads) <= connection.HEAD_BYTES_MAX // len(CONTINUE) + 1
 

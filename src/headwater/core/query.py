@@ -68,11 +68,11 @@ class Query:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
         total = 0
         for number, item in enumerate(items):
-            total += item.count if _is_plain(item) else _check_item(item, f"items[{number}]")
+            total += _plain_count(item) or _check_item(item, f"items[{number}]")
             if total > QUERY_TERMS_TOTAL_MAX:
                 problem = f"more than {QUERY_TERMS_TOTAL_MAX} types and tags given in all items together"
                 raise InvalidQuery(problem, "items")
-        return Query(tuple([_tidy(item) for item in items]))
+        return Query(tuple(map(_tidy, items)))
 
     @staticmethod
     def where(*, types: Sequence[str] = (), tags: Sequence[str] = (), exact_tags: Sequence[str] = ()) -> Query:
@@ -90,18 +90,21 @@ class Query:
 ALL = Query(None)
 
 
-def _is_plain(item: QueryItem) -> bool:
-    """Whether an item is plainly valid; `_check_item` decides about any other. A short type is also a valid tag."""
+def _plain_count(item: QueryItem) -> int:
+    """How many types and tags a plainly valid item has; 0 for any other, about which `_check_item` decides.
+
+    A short type is also a valid tag.
+    """
     if item.__class__ is not QueryItem:
-        return False
+        return 0
     types, tags, exact_tags = item.types, item.tags, item.exact_tags
     if not (types.__class__ is tags.__class__ is exact_tags.__class__ is tuple):
-        return False
+        return 0
     terms = types + tags + exact_tags
     for term in terms:
         if term.__class__ is not str or not 0 < len(term) <= TYPE_CHARS_MAX or not term.isprintable():
-            return False
-    return 0 < len(terms) <= QUERY_TERMS_MAX
+            return 0
+    return len(terms) if len(terms) <= QUERY_TERMS_MAX else 0
 
 
 def _check_item(item: QueryItem, where: str) -> int:

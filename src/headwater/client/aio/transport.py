@@ -41,9 +41,9 @@ class Transport(Sending[Connection]):
         trying = None
         while True:
             try:
-                sent = await self._sent(request, is_whole=True)
-                self.give_back(*sent)
-                return meaning(request, sent.answer)
+                target, connection, answer = await self._sent(request, is_whole=True)
+                self.give_back(target, connection, answer)
+                return meaning(request, answer)
             except PASSING as error:
                 trying = trying or Trying(self, request)
                 await sleep(trying.pause_s(error))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Generator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ...core import errors as core
 from ...core.access import Forbidden, Unauthenticated
@@ -18,7 +18,7 @@ from .identity import Identity
 from .problems import GatewayFailed, UnexpectedAnswer, change_unknown, outcome_unknown
 from .request import Closable, Request, UnderWay
 from .routes import head_of
-from .targets import HOPS_MAX, PrimaryAway, Target, Targets
+from .targets import FORWARDED_BY, HOPS_MAX, PrimaryAway, Target, Targets
 from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, NotConnected, Terms, meaning, refusal
 
 C = TypeVar("C", bound=Closable)
@@ -43,24 +43,11 @@ previous incarnation.
 """
 
 
-class Asking(NamedTuple, Generic[C]):
-    """The next request to send."""
-
-    target: Target[C]
-    request: Request[Any]
-    is_whole: bool
-    """Whether to read the whole answer, not only its head."""
-
-
-class Sent(NamedTuple, Generic[C]):
-    """An answer below 300, and where it came from."""
-
-    target: Target[C]
-    connection: C
-    answer: Answer
-
-
+Asking = tuple[Target[C], Request[Any], bool]
+"""The next request to send, and whether to read its whole answer, not only the head."""
 Asked = tuple[C, Answer]
+Sent = tuple[Target[C], C, Answer]
+"""An answer below 300, and where it came from."""
 
 
 class Sending(Generic[C]):
@@ -90,10 +77,11 @@ class Sending(Generic[C]):
                 if proved is not target:
                     target = proved
                     continue
-            connection, answer = yield Asking(target, request, is_whole)
+            connection, answer = yield target, request, is_whole
             if answer.status < 300:
-                self.targets.forwarded_by(target, answer)
-                return Sent(target, connection, answer)
+                if FORWARDED_BY in answer.fields:
+                    self.targets.forwarded_by(target, answer)
+                return target, connection, answer
             target = self._elsewhere(target, request, connection, answer)
         raise PrimaryAway(f"{HOPS_MAX} servers in a row named another server as the primary")
 
@@ -104,7 +92,7 @@ class Sending(Generic[C]):
         if identity.is_proved(target, failures := target.failures):
             return target
         question = head_of(identity)._replace(under_way=under_way)
-        connection, answer = yield Asking(target, question, is_whole=True)
+        connection, answer = yield target, question, True
         if answer.status >= 300:
             try:
                 return self._elsewhere(target, question, connection, answer)
@@ -183,9 +171,9 @@ class Opened(Generic[C]):
     """A streamed answer; closing it before its end only costs the connection."""
 
     def __init__(self, sending: Sending[C], sent: Sent[C]) -> None:
-        self._sending, self._target = sending, sent.target
-        self._connection: C | None = sent.connection
-        self.answer = sent.answer
+        self._connection: C | None
+        self._sending = sending
+        self._target, self._connection, self.answer = sent
 
     @property
     def is_over(self) -> bool:

@@ -16,7 +16,7 @@ from ...formats.packed import MEDIA_TYPE, MEDIA_TYPE_WITH_END, PageParser
 from . import wire
 from .identity import check_same, incarnation_of
 from .problems import UnexpectedAnswer, another_form
-from .request import JSON, Request
+from .request import JSON, Request, UnderWay
 from .routes import LogRoutes
 from .terms import ConnectionLost
 
@@ -60,7 +60,8 @@ class PagedRead:
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
         """`asked` becomes what is left to read; `incarnation` is that of the log, if already known."""
         self._routes, self._asked = routes, asked
-        self._parser = PageParser()
+        self._parser: PageParser
+        """Of the answer that `begin` took."""
         self._status = 0
         self._content_type = self._coding = b""
         self._has_moved = self._is_past_head = False
@@ -73,9 +74,10 @@ class PagedRead:
         """The number of the last durable event when the read began; None until then."""
         self.incarnation = incarnation
 
-    def request(self) -> Request[None]:
-        """The request to send: first, and after each broken connection."""
-        return self._routes.read(self._asked) if self._left is None else self._routes.read_one(self._asked)
+    def request(self, under_way: UnderWay | None = None) -> Request[None]:
+        """The request to send: first, and after each broken connection. `under_way`: see Request."""
+        ask = self._routes.read if self._left is None else self._routes.read_one
+        return ask(self._asked, under_way)
 
     def begin(self, answer: Answer) -> None:
         """Take the head of an answer. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""

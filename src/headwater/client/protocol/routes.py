@@ -19,7 +19,7 @@ from ...core.workers import check_worker_key
 from ...formats import packed
 from . import wire
 from .identity import Identity, incarnation_of
-from .request import JSON, Request, Route
+from .request import JSON, Request, Route, UnderWay
 
 CREATED = 201
 EVENT_STREAM = "text/event-stream"
@@ -70,14 +70,16 @@ class LogRoutes:
         ids = checked.column("id")
         return Request(route, body, self.name, wire.append_result, self._identity, appended_ids=ids.to_pylist)
 
-    def read(self, asked: wire.ReadBody) -> Request[None]:
+    def read(self, asked: wire.ReadBody, under_way: UnderWay | None = None) -> Request[None]:
         """See EventLog; the answer is for `PagedRead`."""
-        return Request(self._read, wire.encode(asked), self.name, _as_it_comes, self._identity)
+        body = wire.encode(asked)
+        return Request(self._read, body, self.name, _as_it_comes, self._identity, under_way=under_way)
 
-    def read_one(self, asked: wire.ReadBody) -> Request[None]:
+    def read_one(self, asked: wire.ReadBody, under_way: UnderWay | None = None) -> Request[None]:
         """The first event of such a read, if there is one, as a JSON array."""
         one = wire.encode(msgspec.structs.replace(asked, limit=1))
-        return Request(Route("POST", self._read.path), one, self.name, _as_it_comes, self._identity)
+        route = Route("POST", self._read.path)
+        return Request(route, one, self.name, _as_it_comes, self._identity, under_way=under_way)
 
     def head(self) -> Request[int]:
         return self._head

@@ -29,6 +29,8 @@ HOPS_MAX = 4
 """How many servers in a row may name another one as the primary."""
 NAMED_MAX = 16
 """How many primaries are known besides the given addresses; a further one replaces the oldest."""
+FORWARDED_BY = b"headwater-primary"
+"""The header field that names the primary."""
 _NAMES_PRIMARY = (307, 421)
 _GOES_ELSEWHERE = (OSError, Closed, StorageUnavailable)
 """Errors for which to try another address. A busy server is healthy: it is asked again."""
@@ -80,7 +82,7 @@ class Targets(Endpoints[Target[C]]):
 
         Raises PrimaryAway if that one rests, or may not be followed.
         """
-        if answer.status not in _NAMES_PRIMARY or (name := answer.fields.get(b"headwater-primary")) is None:
+        if answer.status not in _NAMES_PRIMARY or (name := answer.fields.get(FORWARDED_BY)) is None:
             return None
         url = _url_in(name)
         with self._changing:
@@ -97,10 +99,8 @@ class Targets(Endpoints[Target[C]]):
 
         Not if it failed since it last answered, or may not be followed: the replica continues to forward.
         """
-        if (name := answer.fields.get(b"headwater-primary")) is None:
-            return
         with self._changing, suppress(PrimaryAway):
-            primary = self._known_as(target, _url_in(name))
+            primary = self._known_as(target, _url_in(answer.fields[FORWARDED_BY]))
             if primary.problem is None:
                 self.current = primary
 

@@ -95,8 +95,7 @@ class RemoteReading(Pages):
         """An answer whose head has arrived. Raises one of PASSING if the read was closed meanwhile."""
         while True:
             try:
-                request = self._read.request()._replace(under_way=self._under_way)
-                return self._begun(self._transport.open(request))
+                return self._begun(self._transport.open(self._read.request(self._under_way)))
             except PASSING as error:
                 if not self._is_over:
                     self._wait_after(error)

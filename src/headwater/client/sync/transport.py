@@ -42,9 +42,9 @@ class Transport(Sending[Connection]):
         trying = None
         while True:
             try:
-                sent = self._sent(request, is_whole=True)
-                self.give_back(*sent)
-                return meaning(request, sent.answer)
+                target, connection, answer = self._sent(request, is_whole=True)
+                self.give_back(target, connection, answer)
+                return meaning(request, answer)
             except PASSING as error:
                 trying = trying or Trying(self, request)
                 sleep(trying.pause_s(error))

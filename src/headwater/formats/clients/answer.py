@@ -35,11 +35,22 @@ class Answer:
         """Whether the connection may carry another request after this answer."""
         self.fields: dict[bytes, bytes] = {}
         """Header fields by name, in lower case; the last one of each name."""
-        self._parser = _Parser(self, is_lenient)
+        self._parser = httptools.HttpResponseParser(self)
+        if is_lenient:
+            self._parser.set_dangerous_leniencies(
+                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+            )
 
     def receive_data(self, data: bytes) -> None:
         """Process received data. Raises NotHttp."""
-        self._parser.receive_data(data)
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            raise NotHttp("it switches protocols without being asked") from None
+        except httptools.HttpParserError as error:
+            if not self.is_complete:
+                raise NotHttp(str(error)) from None
+            self.is_reusable = False
 
     def receive_eof(self) -> None:
         """End of input: ends a body without a declared length (RFC 9112, 6.3), and no other."""
@@ -61,57 +72,34 @@ class Answer:
         value = self.fields.get(b"retry-after", b"")
         return float(value) if value.isdigit() else None
 
-
-class _Parser:
-    """Fills in an answer; httptools calls the `on_` methods."""
-
-    __slots__ = ("_answer", "_parser")
-
-    def __init__(self, answer: Answer, is_lenient: bool = False) -> None:
-        self._answer = answer
-        self._parser = httptools.HttpResponseParser(self)
-        if is_lenient:
-            self._parser.set_dangerous_leniencies(
-                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-            )
-
-    def receive_data(self, data: bytes) -> None:
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            raise NotHttp("it switches protocols without being asked") from None
-        except httptools.HttpParserError as error:
-            if not self._answer.is_complete:
-                raise NotHttp(str(error)) from None
-            self._answer.is_reusable = False
+    # httptools
 
     def on_message_begin(self) -> None:
-        """Called by the parser, also for unrequested answers."""
-        self._answer.is_reusable = False
+        """See httptools. Called also for unrequested answers."""
+        self.is_reusable = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Called by the parser."""
-        if not self._answer.is_complete:
-            self._answer.fields[name.lower()] = value
+        """See httptools."""
+        if not self.is_complete:
+            self.fields[name.lower()] = value
 
     def on_headers_complete(self) -> None:
-        """Called by the parser; more follows after the head of a 1xx (RFC 9110, 15.2)."""
-        answer, status = self._answer, int(self._parser.get_status_code())
-        if not answer.is_complete and status >= 200:
-            answer.status = status
+        """See httptools; more follows after the head of a 1xx (RFC 9110, 15.2)."""
+        status = int(self._parser.get_status_code())
+        if not self.is_complete and status >= 200:
+            self.status = status
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser."""
-        if not self._answer.is_complete:
-            self._answer.pieces.append(body)
+        """See httptools."""
+        if not self.is_complete:
+            self.pieces.append(body)
 
     def on_message_complete(self) -> None:
-        """Called by the parser, which only now knows whether the connection is kept."""
-        answer = self._answer
-        if answer.is_complete:
+        """See httptools, which only now knows whether the connection is kept."""
+        if self.is_complete:
             return
-        if answer.status:
-            answer.is_complete, answer.is_reusable = True, bool(self._parser.should_keep_alive())
+        if self.status:
+            self.is_complete, self.is_reusable = True, bool(self._parser.should_keep_alive())
         else:
-            answer.interim += 1
-            answer.fields.clear()
+            self.interim += 1
+            self.fields.clear()
