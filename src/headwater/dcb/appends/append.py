@@ -98,7 +98,8 @@ async def append(host: Host, exchange: Exchange) -> None:
     condition = None if given.condition is None else condition_of(given.condition, is_strict=is_strict)
     if is_strict:
         seed.check_events(events)
-    await _answer_result(exchange, await _submit(exchange, opened, events, condition, given.partition))
+    appended = opened.asynchronous.submit(in_trace(exchange, events), condition, partition=given.partition)
+    await _answer_result(exchange, await appended)
 
 
 async def _append_large(exchange: Exchange, opened: Opened, body: bytes, *, is_packed: bool) -> None:
@@ -158,7 +159,7 @@ async def append_cloudevents(host: Host, exchange: Exchange) -> None:
         else:
             allowed = [cloudevents.STRUCTURED, cloudevents.BATCH, "any media type with ce- header fields"]
             raise UnsupportedMediaType(media_type, allowed)
-        await _answer_result(exchange, await _submit(exchange, opened, events))
+        await _answer_result(exchange, await opened.asynchronous.submit(in_trace(exchange, events)))
     except InvalidInput as error:
         error.move(_in_cloudevent(error.where, is_batch=media_type == cloudevents.BATCH))
         raise
@@ -171,7 +172,7 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
     try:
         event = cloudevents.event_from_headers(exchange.scope["headers"], body)
         attributes = event.attributes
-        await _answer_result(exchange, await _submit(exchange, opened, [event]))
+        await _answer_result(exchange, await opened.asynchronous.submit(in_trace(exchange, [event])))
     except TooLarge:
         raise
     except InvalidInput as error:
@@ -181,16 +182,6 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
         is_named = attribute != "datacontenttype" or exchange.header(b"ce-datacontenttype") is not None
         field = (f"ce-{attribute}" if is_named else "content-type") if attribute else "body"
         raise InvalidParameter(field, error.problem) from None
-
-
-def _submit(
-    exchange: Exchange,
-    opened: Opened,
-    events: Sequence[Event],
-    condition: AppendCondition | None = None,
-    partition: int | None = None,
-) -> Awaitable[AppendResult]:
-    return opened.asynchronous.submit(in_trace(exchange, events), condition, partition=partition)
 
 
 def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:

@@ -156,7 +156,9 @@ class WebGuard:
         """
         head = scope.get(HEAD) or head_of(scope["headers"])
         authority = self._authority(scope, head)
-        is_other = self._is_of_other_origin(scope, head, authority)
+        is_other = b"origin" in head and self._is_of_other_origin(scope, head, authority)
+        if head.is_of_other_site and b"origin" not in head and not _leads_to_console(scope, head):
+            raise ForeignPage(f"a page of another origin (Sec-Fetch-Site: {head[b'sec-fetch-site'].decode()})")
         if scope["type"] == "websocket":
             return unchanged
         if is_other and scope["method"] == "OPTIONS" and b"access-control-request-method" in head:
@@ -195,19 +197,15 @@ class WebGuard:
         return not self._is_loopback and (self.has_users is None or self.has_users())
 
     def _is_of_other_origin(self, scope: Scope, head: Head, authority: Authority | None) -> bool:
-        """Whether an allowed page of another origin sent the request. Raises ForeignPage if the page is not allowed."""
-        if b"origin" in head:
-            given = head[b"origin"]
-            origin = origin_of(given)
-            own = own_origin(scope.get("scheme", "http"), authority) if authority is not None else None
-            if origin is not None and origin == own:
-                return False
-            if not self._is_allowed(given, origin in self._origins, origin is not None):
-                raise ForeignPage(f"a page of {given[:80].decode('latin-1')!r}")
-            return True
-        if head.is_of_other_site and not _leads_to_console(scope, head):
-            raise ForeignPage(f"a page of another origin (Sec-Fetch-Site: {head[b'sec-fetch-site'].decode()})")
-        return False
+        """Whether the page that it names is another origin's. Raises ForeignPage if that page is not allowed."""
+        given = head[b"origin"]
+        origin = origin_of(given)
+        own = own_origin(scope.get("scheme", "http"), authority) if authority is not None else None
+        if origin is not None and origin == own:
+            return False
+        if not self._is_allowed(given, origin in self._origins, origin is not None):
+            raise ForeignPage(f"a page of {given[:80].decode('latin-1')!r}")
+        return True
 
     def _is_allowed(self, given: bytes, is_listed: bool, is_origin: bool) -> bool:
         if given == NULL_ORIGIN.encode():

@@ -254,19 +254,15 @@ class HttpCycle:
                 raise RuntimeError("the body is longer than its Content-Length")
             if not has_more and self._body_left:
                 raise RuntimeError("the body is shorter than its Content-Length")
-        self._write(body)
+        if self._unsent and len(body) <= JOINED_BYTES_MAX:
+            body = self._unsent + body
+        elif self._unsent:
+            self._connection.write(self._unsent)
+        self._unsent = b""
+        if body:
+            self._connection.write(body)
         if not has_more:
             self.is_complete = True
             if self._news is not None:
                 self._news.set()
             self._connection.answered(self.keeps_alive)
-
-    def _write(self, body: bytes) -> None:
-        if self._unsent:
-            if len(body) <= JOINED_BYTES_MAX:
-                body = self._unsent + body
-            else:
-                self._connection.write(self._unsent)
-            self._unsent = b""
-        if body:
-            self._connection.write(body)
