@@ -43,6 +43,9 @@ class Answer:
 
     def receive_data(self, data: bytes) -> None:
         """Process received data. Raises NotHttp."""
+        if self.is_complete:
+            self.is_reusable = False
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -51,6 +54,8 @@ class Answer:
             if not self.is_complete:
                 raise NotHttp(str(error)) from None
             self.is_reusable = False
+        if self.is_complete:
+            del self._parser  # it refers to this: both would stay until a collection
 
     def receive_eof(self) -> None:
         """End of input: ends a body without a declared length (RFC 9112, 6.3), and no other."""
