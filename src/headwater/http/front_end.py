@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
 
 from ..formats.problem import Problem
 from .asgi import SERVICE_RESTART, Receive, Scope, Send, live, refuse_websocket
@@ -56,13 +56,24 @@ class FrontEnd(Generic[H, E]):
         """
         self._host, self._find, self._logger, self._exchange = host, find, logger, exchange
 
-    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3. A standalone server's `lifespan` starts and ends it; if it is mounted, the parent must do so."""
-        if scope["type"] == "http":
-            return self._serve(self._exchange(scope, receive, send))
         if scope["type"] == "websocket":
-            return refuse_websocket(send)
-        return live(receive, send, self.start, self._end)
+            await refuse_websocket(send)
+            return
+        if scope["type"] != "http":
+            await live(receive, send, self.start, self._end)
+            return
+        exchange = self._exchange(scope, receive, send)
+        try:
+            handler = self._find(exchange)
+            if self._host.stopping.is_set():
+                raise Stopping
+            await handler(self._host, exchange)
+        except Disconnected:
+            return
+        except Exception as error:
+            await self.refuse(exchange, error)
 
     async def start(self) -> None:
         """Prepare for requests; most front ends have nothing to do."""
@@ -87,14 +98,3 @@ class FrontEnd(Generic[H, E]):
     async def _end(self) -> None:
         self.stop()
         await self.close()
-
-    async def _serve(self, exchange: E) -> None:
-        try:
-            handler = self._find(exchange)
-            if self._host.stopping.is_set():
-                raise Stopping
-            await handler(self._host, exchange)
-        except Disconnected:
-            return
-        except Exception as error:
-            await self.refuse(exchange, error)
