@@ -588,7 +588,8 @@ class ServerRun:
             return None
         if role is ServerRole.REPLICA:
             return self._gate.stale() if self._gate.state is State.READING else f"the server is {self._gate.state}"
-        if (reason := self._gate.standing_by()) is not None:
+        standing_by = self._gate.standing_by
+        if standing_by is not None and (reason := standing_by()) is not None:
             return reason
         if self._gate.state is not State.OPEN:
             return f"the server is {self._gate.state}"
