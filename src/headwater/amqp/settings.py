@@ -11,7 +11,7 @@ from ..formats.settings.declaration import KIB, MIB, byte_count, duration_ms, se
 class AmqpSettings:
     """AMQP 1.0. Times are in ms, sizes in bytes."""
 
-    port: int = setting(5672, whole_number(0, 65535), "TCP port of AMQP; 0 takes any free one")
+    port: int = setting(5672, whole_number(0, 65535), "TCP port of AMQP; 0 = any free port")
     read_port: int | None = setting(
         None, whole_number(0, 65535), "TCP port of AMQP for receivers only; also served by replicas"
     )

@@ -82,7 +82,7 @@ DEFAULT_LOG = "default"
 class Http:
     """Settings shared by all HTTP front ends."""
 
-    port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 takes any free one")
+    port: int = setting(8080, whole_number(0, 65535), "TCP port of HTTP; 0 = any free port")
     unix: Path | None = setting(
         None, path, "path of an additional Unix socket, for programs of the same user on this machine"
     )
