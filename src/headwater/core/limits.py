@@ -45,7 +45,7 @@ QUERY_TERMS_MAX = 256
 QUERY_TERMS_TOTAL_MAX = 16_384
 """Types and tags of all items: each is checked and looked up in one step."""
 METADATA_BYTES = 64
-"""What an event counts besides its texts and bytes, where bytes are limited."""
+"""The overhead counted for each event, in addition to its texts and bytes, when bytes are limited."""
 _LABELS_CHARS_MAX = {"id": ID_CHARS_MAX, "source": SOURCE_CHARS_MAX, "group_key": GROUP_KEY_CHARS_MAX}
 _SHORT_TAG = TAG_BYTES_MAX // 4
 """A tag of at most this many characters is never too long, whatever the characters are."""

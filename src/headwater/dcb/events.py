@@ -28,7 +28,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def events_of(given: Sequence[EventIn]) -> list[Event]:
-    """The core's events to append. Raises InvalidEvent with the culprit's path; the log checks the rest."""
+    """The core's events to append. Raises InvalidEvent with the path of the invalid part; the log checks the rest."""
     return list(map(_event_of, given, count()))
 
 

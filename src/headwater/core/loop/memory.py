@@ -273,7 +273,7 @@ class Share:
 
     @property
     def piece_bytes(self) -> int:
-        """The most bytes that the next piece of a streamed answer should have."""
+        """The maximum size of the next piece of a streamed answer, in bytes."""
         return self._account.piece_bytes
 
     def begin_answer(self) -> None:

@@ -188,7 +188,7 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
 
 
 def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:
-    """The events; those without a trace get that of the request."""
+    """The events; events without a trace get the trace of the request."""
     trace = trace_of_headers(exchange.scope["headers"])
     return traced(events, trace) if trace else events
 

@@ -20,8 +20,9 @@ from .postings import ActivePostings, FilePostings, Postings
 from .runs import RunPostings, SortedRun
 
 PART_EVENTS_MAX = 128 * 1024
-"""The most events of a part in memory (plus one append): then another begins, and a file replaces this one
-(`maintenance.tasks.index_newest`). Bounds a log's memory, and how much is read again after a crash."""
+"""The maximum number of events of a part in memory (plus one append). Then another part begins, and a file replaces
+this one (`maintenance.tasks.index_newest`). This bounds a log's memory, and the amount that is read again after a
+crash."""
 _weight = attrgetter("weight")
 TABLE_EVENTS_MIN = 32 * 1024
 """A table also accepts large appends until it has this many events, so that a mixed log has few pieces."""

@@ -332,7 +332,7 @@ class _Change:
 
 
 def copy_state(source: Path, target: Path, *, has_journal: bool = False) -> None:
-    """Make a consistent, verified copy in another file, with its own witness, while others go on.
+    """Make a consistent, verified copy in another file, with its own witness, while others continue.
 
     `has_journal`: the copy may lack the last confirmed changes, as its source may.
     The source stays unchanged, even one of 0.1.0; the copy has the newest schema. Raises StorageUnavailable,
