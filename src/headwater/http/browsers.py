@@ -4,7 +4,7 @@ A page in a browser may send requests to any address that the browser reaches, w
 *simple* (Fetch, 2.2.2 and 3.3): GET, or POST with one of three media types or without one. It cannot read the answer,
 but the request takes effect. Such a request differs from a program's by fields that no page can change: `Host`,
 `Origin` (RFC 6454), and `Sec-Fetch-*` (Fetch Metadata). Programs send only `Host`. All functions here are pure; the
-caller decides what is allowed.
+caller decides which requests are allowed.
 """
 
 from __future__ import annotations
