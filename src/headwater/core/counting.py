@@ -15,7 +15,7 @@ class Counted(NamedTuple):
     upto: int
     """Every event up to this number is counted, in this step or an earlier one."""
     events: int
-    """How many events match."""
+    """The number of matching events."""
     types: Mapping[str, int] = NO_TYPES
     """The number of matches of each type, if requested. If there are very many types, some are left out."""
 

@@ -55,7 +55,7 @@ class Weight(NamedTuple):
 
     events: int
     bytes: int
-    """About how much storage they take. Frames that cross an end of the range are counted in part."""
+    """Their approximate size on the storage. Frames that cross an end of the range are counted in part."""
 
 
 class Held(NamedTuple):
@@ -79,7 +79,7 @@ class ForeseenTrim(NamedTuple):
     held_back: list[Held]
     """The consumers that hold it back, the furthest behind first; at most HELD_MAX."""
     held_back_by: int
-    """How many consumers hold it back."""
+    """The number of consumers that hold it back."""
 
 
 class Drop(NamedTuple):

@@ -72,7 +72,7 @@ class Waiting(NamedTuple):
 
 
 def events_behind(log: LocalLog, after: int, upto: int | None = None) -> int:
-    """How many events the log has after that number, up to the head or to `upto`. Takes constant time."""
+    """The number of events in the log after that number, up to the head or to `upto`. Takes constant time."""
     head = log.head()
     return log.events_between(max(after + 1, log.first_retained), head if upto is None else min(head, upto))
 

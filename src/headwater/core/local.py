@@ -206,7 +206,7 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def events_between(self, low: int, high: int) -> int:
-        """How many numbers from `low` to `high` belong to events, including trimmed ones but not other incarnations.
+        """The count of numbers from `low` to `high` that belong to events, trimmed or not, of this incarnation.
 
         Counts ranges of numbers, not events, so it takes no time. `high` is at most the head.
         """
@@ -217,7 +217,7 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def freed_by(self, first_retained: int) -> tuple[int, int]:
-        """How many segments would be removed, and their size, if the log began there."""
+        """The number of segments that would be removed, and their size, if the log began there."""
 
     @property
     @abstractmethod
@@ -417,7 +417,7 @@ class LocalLog(PagedLog):
         `was_stored`. A mark is stored only together with appended events; if the events turn out to be stored already,
         by their ids, the mark is not stored. Without events, a mark that ends its batch is stored by itself, durably.
 
-        Raises what `append` raises, InvalidInput (of the mark), and TooLarge for one writer too many.
+        Raises the errors of `append`, InvalidInput (of the mark), and TooLarge for one writer too many.
         """
         done = threading.Lock()
         request = self.request_columns(columns, condition, partition, _release_all, done, mark, is_bulk)

@@ -27,7 +27,7 @@ class Mark(NamedTuple):
     batch: int
     """0 or more; a writer's next batch has a higher number."""
     rows: int
-    """How many rows of the batch are consumed up to and including this append (also those left out as duplicates)."""
+    """The number of rows of the batch consumed up to and including this append (also rows left out as duplicates)."""
     is_last: bool
     """Whether this append completes the batch."""
 

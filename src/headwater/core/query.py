@@ -91,7 +91,7 @@ ALL = Query(None)
 
 
 def _plain_count(item: QueryItem) -> int:
-    """How many types and tags a plainly valid item has; 0 for any other, about which `_check_item` decides.
+    """The number of types and tags of a plainly valid item; 0 for any other item, which `_check_item` must check.
 
     A short type is also a valid tag.
     """

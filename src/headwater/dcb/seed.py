@@ -42,7 +42,7 @@ def check_event(id: str, type: str, tags: Sequence[str], index: int) -> None:
 
 
 def shown_id(id: str, source: str) -> str:
-    """The id itself if it is a valid EventId of the seed, else the UUIDv5 of source and id, which is stable."""
+    """The id itself if it is a valid EventId of the seed; otherwise the UUIDv5 of source and id, which is stable."""
     if EVENT_ID.fullmatch(id):
         return id
     return str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, source), id))

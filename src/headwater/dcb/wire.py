@@ -18,7 +18,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):
-    """A tag as an object, as the first PHP implementation of the seed writes it."""
+    """A tag as an object, in the form written by the first PHP implementation of the seed."""
 
     key: str
     value: str | None = None

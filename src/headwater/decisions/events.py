@@ -234,7 +234,7 @@ def event(
     A frozen dataclass or Struct is not changed, and needs this decorator only for one of these options:
 
     - `type`: its type in the log, by default the name of the class;
-    - `formerly`: other types under which such events were stored; they are queried and read as well;
+    - `formerly`: other types under which such events were stored; they are also queried and read;
     - `version`: of the shape of its data, stored with each event. An event without one is of version 1;
     - `upcasters`: by version, the function that turns its fields into those of the next. A version without one needs no
       change;

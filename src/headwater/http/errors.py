@@ -199,7 +199,7 @@ def misplaced(error: InvalidInput, parameter: str) -> InvalidParameter:
 
 
 def json_path(where: str) -> str:
-    """The path in a core error, as a JSON path into the body."""
+    """The path of a core error, converted to a JSON path into the body."""
     return "$" + (where if where.startswith("[") or not where else f".{where}")
 
 

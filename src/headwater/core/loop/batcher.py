@@ -152,7 +152,7 @@ class AppendBatcher:
         condition: AppendCondition | None = None,
         partition: int | None = None,
     ) -> None:
-        """As `append`, for checked columns. Raises as `LocalLog.request_columns`."""
+        """Like `append`, for checked columns. Raises the same errors as `LocalLog.request_columns`."""
         self._gather(self._log.request_columns(columns, condition, partition, self._deliver, ended))
 
     def join(self, event: Event, ended: Ended, *, alone: bool = False) -> None:
@@ -245,7 +245,7 @@ class AppendBatcher:
         return True
 
     def _divide(self, owner: Joint | Ended, error: BaseException, *, is_soon: bool = False) -> None:
-        """The log refuses this: append each event by itself if one of them may be at fault, else report the error.
+        """The log refuses this: append each event by itself if one of them may be at fault; otherwise report the error.
 
         `is_soon`: the caller is still on the stack, so it is answered later.
         """

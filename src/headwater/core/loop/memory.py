@@ -125,7 +125,7 @@ class MemoryAccount:
         return found
 
     def room(self, owner: Owner | None) -> int:
-        """How many more bytes may be charged to that owner."""
+        """The number of further bytes that may be charged to that owner."""
         if owner is None:
             return 0
         if owner.bytes_max is not None:

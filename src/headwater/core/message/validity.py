@@ -106,7 +106,8 @@ def look_through_any(message: bytes, size: int) -> tuple[Spans, Places]:
 def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
     """Why some receivers cannot decode an event that is a message, as delivered; None if all can.
 
-    With `is_whole` the data is the whole message (`Encoding.AMQP`), else it is the content of its only data section.
+    With `is_whole`, the data is the whole message (`Encoding.AMQP`); otherwise it is the content of its only data
+    section.
     """
     try:
         looked_through(envelope, data, is_whole)

@@ -44,5 +44,5 @@ class PreparedColumns(EventColumns):
         raise NotImplementedError
 
     def encode(self, first: int, recorded_at: int, link: Chain, marks: Sequence[FrameMark]) -> EncodedFrame:
-        """All its frames, numbered from `first` on; the last nonce is that of `link`."""
+        """All its frames, numbered from `first` on; the last frame has the nonce of `link`."""
         raise NotImplementedError

@@ -270,7 +270,7 @@ def make_directory(path: Path) -> None:
 
 
 def tighten(path: Path) -> int:
-    """Remove other users' rights from a file or directory; returns its previous mode if others had rights, else 0.
+    """Remove other users' rights from a file or directory; returns its previous mode if others had rights, or 0.
 
     A directory with the setgid bit was opened to a group on purpose and stays unchanged. A warning is logged for it,
     and for a path whose mode this process may not change. Files created in it are private.
@@ -295,7 +295,7 @@ def tighten(path: Path) -> int:
 
 
 def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
-    """The error of the core: DiskFull if there is no space, else StorageUnavailable.
+    """The error of the core: DiskFull if there is no space, otherwise StorageUnavailable.
 
     `doing` says what failed (`the next segment cannot be made`); clients see it, without the path.
     """

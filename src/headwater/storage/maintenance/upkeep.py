@@ -67,7 +67,7 @@ class Upkeep:
         self._directory, self._attempt, self._worker, self._flush_state = directory, attempt, worker, flush_state
 
     def tend(self, log: StoredLog, now: int | None) -> None:
-        """Run a round for one log. `now`: the present time in ms if retention must run, else None."""
+        """Run a round for one log. `now`: the present time in ms if retention must run, or None."""
         if now is not None:
             self._try(log, "retention", lambda: tasks.apply_retention(log, now))
             self._try(log, "names of writers", log.release_names)

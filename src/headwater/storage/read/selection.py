@@ -155,7 +155,7 @@ class PostingsFiles:
         try:
             stamp = os.stat(self._directory).st_mtime_ns
         except FileNotFoundError:
-            stamp = 0  # the index may be deleted, as it is derived
+            stamp = 0  # the index may be deleted, because it is derived
         with self._lock:
             if stamp != self._stamp:
                 self._ranges, self._stamp = postings_ranges(self._directory), stamp

@@ -117,7 +117,7 @@ def scanned_segments(directory: Path, meta: Meta) -> Iterator[Segment]:
 
 
 def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int) -> None:
-    """Find the offsets of a sealed segment's frames: from the places file, else by checking each frame.
+    """Find the offsets of a sealed segment's frames: from the places file, or by checking each frame.
 
     `last` is the number before the next segment's first. Raises StorageCorrupted.
     """

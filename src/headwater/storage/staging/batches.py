@@ -79,7 +79,10 @@ class _FirstManifest(msgspec.Struct):
 
 
 class Staging:
-    """Stages batches for one log. Keep one instance, as it scans all staged files. Safe to call from any thread."""
+    """Stages batches for one log. Keep one instance, because it scans all staged files.
+
+    Safe to call from any thread.
+    """
 
     def __init__(
         self,

@@ -38,7 +38,10 @@ _R = TypeVar("_R")
 
 
 def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
-    """A method that writes the journal. After an error other than those of the core, the content on disk is unknown."""
+    """A method that writes the journal.
+
+    After an error that is not an error of the core, the content on disk is unknown.
+    """
 
     @wraps(method)
     def safe(self: JournalState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:

@@ -133,7 +133,7 @@ class _Opening:
         return journal, image
 
     def _renew_witness(self) -> None:
-        """Make the witness of a copy readable; its content does not matter, as the home is the real witness."""
+        """Make the witness of a copy readable; its content does not matter, because the home is the real witness."""
         try:
             read_witness(witness_path(self._image_path))
         except StorageCorrupted:

@@ -204,7 +204,7 @@ class SqliteState(StateStore):
 
     @_safely
     def apply(self, entries: Iterable[Entry], serial: int, had_users: bool, *, is_durable: bool = False) -> None:
-        """Apply these entries as one change with that number; those of version 0 are deleted.
+        """Apply these entries as one change with that number; entries of version 0 are deleted.
 
         The number comes from a journal, which already has the change, so the witness is not updated.
         """
