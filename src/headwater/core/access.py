@@ -25,11 +25,11 @@ class Right(StrEnum):
 
 
 class Unauthenticated(EventLogError):
-    """Credentials are missing or wrong. The error does not say which, or what was wrong."""
+    """Credentials are missing or wrong. The error does not say which."""
 
 
 class LoginNotChecked(Exception):
-    """The login was not checked: it may be valid. Retry in that many seconds."""
+    """The login was not checked: it may be valid. Retry after that many seconds."""
 
     retry_after_s: float
 
@@ -83,7 +83,7 @@ class User:
     name: str
     grants: tuple[Grant, ...]
     expires_at: float | None = None
-    """When the login ends (seconds since 1970), according to the token; None = no expiry of its own."""
+    """When the login expires (seconds since 1970), according to the token; None = no expiry of its own."""
 
     def may(self, right: Right, log: str) -> bool:
         """Whether the user has the right on that log. `*` is the server itself; only the pattern `*` matches it.
@@ -132,7 +132,7 @@ class Guard(Protocol):
         """
 
     def trusted(self, name: str, peer: str) -> User:
-        """The user of that name, already authenticated elsewhere: by the TLS layer, from a client certificate.
+        """The user of that name, already authenticated by the TLS layer from a client certificate.
 
         ANYBODY if the guard is open. Raises Unauthenticated if there is no such user.
         """

@@ -1,7 +1,7 @@
 """The user on whose behalf the current code runs, so that a change can be attributed where it is made.
 
 A front end sets it once, when it knows the user (`act_as`); tasks and `asyncio.to_thread` inherit it. `as_now`
-carries it to work in another thread pool. What the server does by itself has no user.
+carries it to work in another thread pool. The server's own work has no user.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _name: ContextVar[str] = ContextVar("headwater_acting", default="")
 
 
 def act_as(name: str) -> None:
-    """From now on this task acts for the user of that name; empty: for no known user."""
+    """From now on this task acts for the user of that name. An empty name means no known user."""
     _name.set(name)
 
 
 def acting() -> str | None:
-    """The name of the user on whose behalf this runs; None if no known user."""
+    """The name of the user on whose behalf this runs; None if the user is not known."""
     return _name.get() or None
 
 

@@ -1,7 +1,7 @@
 """A fast path through the gate for messages that differ only in message-id and data: checks their common form once.
 
-Later messages with the same bytes around message-id and data are compared, and only their ids are checked: a tenth
-of the time of a full check. The result equals that of `limits.check_append`, column by column.
+A later message is compared with that form; if all bytes except message-id and data match, only its id is checked. This
+takes a tenth of the time of a full check. The result equals that of `limits.check_append`, column by column.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class AlikeEvents:
         self.envelopes: list[bytes] = []
         self.count = 0
         self.bytes = 0
-        """As `EventColumns.bytes`."""
+        """Like `EventColumns.bytes`."""
 
     def as_columns(self) -> EventColumns:
         """The events, each with a UUIDv7 as its id."""
@@ -48,7 +48,7 @@ class AlikeEvents:
         )  # fmt: skip
 
     def cut(self, count: int, bytes: int) -> None:
-        """Keep only the first `count` events, which count `bytes` bytes."""
+        """Keep only the first `count` events, whose size is `bytes` bytes."""
         for column in (self.types, self.data, self.attributes, self.group_keys, self.envelopes):
             del column[count:]
         self.count, self.bytes = count, bytes
@@ -61,10 +61,10 @@ class Form:
                  "_kept", "_rest_at", "_size_bytes", "_tail", "_tail_at", "_type")  # fmt: skip
 
     def __init__(self, message: bytes, spans: Spans, event: Event, event_bytes_max: int) -> None:
-        """Of a message as received, whose body is one data section, and the event it stands for.
+        """Create the form of a received message whose body is one data section, and of the event that it represents.
 
-        Raises InvalidInput, as `check_append` of that event; DecodeError; ValueError if it has more than alike
-        messages have in common.
+        Raises InvalidInput, as `check_append` of that event; DecodeError; ValueError if it has parts that alike
+        messages cannot share.
         """
         if event.id or event.source or event.tags or event.encoding:
             raise ValueError("more than what stays the same makes this event")
@@ -129,7 +129,7 @@ def alike_any(
     messages: Sequence[bytes], at: int, head: bytes, tail: bytes, tail_at: int, content_at: int, size_bytes: int,
     rest_at: int, kept: bytes, bytes_max: int, data: list[bytes], envelopes: list[bytes],
 ) -> tuple[int, int]:  # fmt: skip
-    """As `alike`: the Python twin of the function in `speedups/runs.c`."""
+    """Like `alike`: the Python twin of the function in `speedups/runs.c`."""
     stop, size = len(messages), 0
     while at < stop:
         message = messages[at]

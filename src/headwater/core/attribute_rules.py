@@ -1,8 +1,8 @@
-"""Rules for the values of the attributes that CloudEvents defines, where an event has them (CloudEvents 1.0.2, 3.1).
+"""Rules for the values of the attributes that CloudEvents defines, if an event has them (CloudEvents 1.0.2, 3.1).
 
-Other attributes are any text. Readers parse these four, and many refuse a whole batch if one breaks its rule. Two
-deviations from the standard are accepted, because clients send them and every reader copes: a `datacontenttype` that
-is not a media type, and a `dataschema` that is relative or has letters beyond ASCII.
+Other attributes may contain any text. Readers parse these four, and many refuse a whole batch if one breaks its rule.
+Two deviations from the standard are accepted, because clients send them and every reader accepts them: a
+`datacontenttype` that is not a media type, and a `dataschema` that is relative or has letters beyond ASCII.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def check_time(text: str) -> str | None:
 def time_order(text: str) -> tuple[int, str]:
     """A sort key for RFC 3339 times in chronological order: the minute in UTC, then the second with its fraction.
 
-    Equal moments have equal keys, however they are written. Texts that are not such a time sort before all that are.
+    Equal moments have equal keys, however they are written. Texts that are not such times sort before those times.
     """
     found = _TIME.fullmatch(text)
     if found is None or not _exists(text):
@@ -71,7 +71,7 @@ def _exists(text: str) -> bool:
 
 
 def _minute(found: re.Match[str]) -> int:
-    """The minute in UTC; minute 1440 begins the year 1. Raises ValueError if there is no such date."""
+    """The minute in UTC; the year 1 begins at minute 1440. Raises ValueError if there is no such date."""
     local = date.fromisoformat(found["date"]).toordinal() * _DAY_MINUTES + _minutes(found["minute"])
     if found["sign"] is None:
         return local

@@ -1,7 +1,7 @@
 """A memoizing cache that bounds the size of its keys, not only their number.
 
-A peer may send a key a thousand times longer than any that repeats; a cache that bounds only the number of entries
-would keep it.
+A peer may send a key that is a thousand times longer than any key that repeats. A cache that bounds only the number of
+entries would keep it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from threading import Lock
 from typing import ParamSpec, TypeVar
 
 CHARS_MAX = 2048
-"""Limit for all texts in the arguments together. Longer arguments are not cached."""
+"""Limit for the total size of all texts in the arguments. Longer arguments are not cached."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +46,10 @@ def remembered(most: int) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def size_of(value: object, enough: int) -> int:
-    """The size of a key: the characters of its texts, and its elements. Stops counting once above `enough`."""
+    """The size of a key: the number of characters in its texts, plus its elements.
+
+    Stops counting once above `enough`.
+    """
     if isinstance(value, str | bytes):
         return len(value)
     if not isinstance(value, tuple):

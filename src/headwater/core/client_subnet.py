@@ -14,7 +14,7 @@ PREFIX_BITS = 64
 def place_of(peer: str) -> str:
     """The place of a peer's address: an IPv4 address, or the /64 of an IPv6 address.
 
-    Any other peer name (a proxy may send anything) is a place by its name.
+    Any other peer name (a proxy may send anything) is a place of its own.
     """
     try:
         address = ipaddress.ip_address(peer.partition("%")[0])

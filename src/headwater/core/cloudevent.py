@@ -19,8 +19,8 @@ _WHITE_SPACE = " \t\r\n"
 def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
     """The event from context attributes in their canonical string form, and its payload.
 
-    Raises InvalidEvent with the attribute's name if one is missing or breaks the specification: checked before the
-    gate, which does not see the `datacontenttype` inside a structured document. The gate checks the log's own
+    Raises InvalidEvent with the attribute's name if one is missing or breaks the specification. This is checked before
+    the gate, which does not see the `datacontenttype` inside a structured document. The gate checks the log's own
     limits.
     """
     rest = dict(attributes)
@@ -49,8 +49,8 @@ def event_from_attributes(attributes: Mapping[str, str], data: bytes) -> Event:
 def decode_tags(text: str) -> tuple[str, ...]:
     """The tags in the extension attribute `tags`; ASCII white space after a comma is ignored.
 
-    Raises InvalidEvent for more than 128, before any is decoded, and for one whose percent-encoded bytes are not
-    UTF-8.
+    Raises InvalidEvent if there are more than 128 (before any is decoded), or if the percent-encoded bytes of one are
+    not UTF-8.
     """
     if not text:
         return ()

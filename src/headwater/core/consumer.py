@@ -38,7 +38,7 @@ class Consumer:
     acknowledged: int
     """Every event up to this number is processed. Only an explicit reset moves it back."""
     epoch: int
-    """Raised by each registration; an acknowledgement with an older epoch is fenced off."""
+    """Each registration increases it; an acknowledgement with an older epoch is fenced off."""
     registered_at: int
     """ms since 1970 UTC."""
     seen_at: int
@@ -109,7 +109,7 @@ class ConsumerRegistry:
             outcome = refusal or self._acknowledge(each)
             outcomes.append(outcome)
             if isinstance(outcome, StorageUnavailable | OutcomeUnknown):
-                refusal = outcome  # the next one would wait as long for the same
+                refusal = outcome  # the next one would wait equally long for the same reason
         if any(isinstance(each, Consumer) for each in outcomes):
             self._state.flush()
         return outcomes
@@ -123,7 +123,7 @@ class ConsumerRegistry:
                     raise ConsumerFenced(owner, component, epoch, known.epoch)
                 moved = max(known.acknowledged, self._checked(sequence_number, self._head(), "sequence_number"))
                 return self._store(replace(known, acknowledged=moved, seen_at=self._clock()), is_durable=False)
-        except EventLogError as error:  # it is the outcome of this one only
+        except EventLogError as error:  # only this one failed
             return error
 
     def reset(self, owner: str, component: str, after: int) -> Consumer:
@@ -136,19 +136,22 @@ class ConsumerRegistry:
             return moved
 
     def registered(self, owner: str, component: str, after: int | None) -> Consumer:
-        """The consumer as `register` would store it, except for its epoch. Raises InvalidInput, InvalidPosition."""
+        """The consumer that `register` would store, except for its epoch. Raises InvalidInput, InvalidPosition."""
         check_consumer_key(owner, component)
         with self._lock:
             return self._consumers.get((owner, component)) or self._new(owner, component, after, self._clock())
 
     def moved(self, owner: str, component: str, after: int) -> Consumer:
-        """The consumer as `reset` would store it. Raises ConsumerNotFound, InvalidPosition."""
+        """The consumer that `reset` would store. Raises ConsumerNotFound, InvalidPosition."""
         with self._lock:
             known = self._known(owner, component)
             return replace(known, acknowledged=self._checked(after, self._head(), "after"))
 
     def unregister(self, owner: str, component: str, *, silent_ms: int | None = None) -> None:
-        """See EventLog.unregister_consumer. `silent_ms`: set if the consumer is removed for being silent that long."""
+        """See EventLog.unregister_consumer.
+
+        `silent_ms`: set if the consumer is removed because it was silent for that long.
+        """
         with self._lock:
             known = self._known(owner, component)
             self._state.delete(self._kind, _key(owner, component))
@@ -156,7 +159,7 @@ class ConsumerRegistry:
             self._notify(NotificationType.CONSUMER_UNREGISTERED, known, silentMs=silent_ms)
 
     def get(self, owner: str, component: str) -> Consumer | None:
-        """That consumer, or None. Takes no lock, as a thread that waits for the disk may hold it."""
+        """That consumer, or None. Takes no lock, because a thread that waits for the disk may hold it."""
         return self._consumers.get((owner, component))
 
     def all(self) -> list[Consumer]:

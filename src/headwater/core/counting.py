@@ -1,4 +1,4 @@
-"""Counts over a log without reading its events: events that match a query, by type, and events that have a term."""
+"""Counts the events of a log without reading them: those matching a query, by type, and those with a term."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Counted(NamedTuple):
     upto: int
     """Every event up to this number is counted, in this step or an earlier one."""
     events: int
-    """How many events match."""
+    """The number of matching events."""
     types: Mapping[str, int] = NO_TYPES
-    """How many matches each type has, if requested. With very many types, some are left out."""
+    """The number of matches of each type, if requested. If there are very many types, some are left out."""
 
 
 KEYS_MAX = 64
-"""How many keys of tags can be counted together."""
+"""The maximum number of tag keys that can be counted together."""
 
 
 class TermKind(StrEnum):
-    """What events are looked up by."""
+    """The kinds of terms by which events are found."""
 
     TYPE = "type"
     TAG_KEY = "tag_key"

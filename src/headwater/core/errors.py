@@ -51,7 +51,7 @@ class InvalidInput(EventLogError):
         super().__init__(f"{where}: {problem}" if where else problem)
 
     def move(self, where: str) -> None:
-        """Prefix the path: the part checked belongs to something larger."""
+        """Prefix the path, because the checked part belongs to something larger."""
         self.where = where
         self.args = (f"{where}: {self.problem}" if where else self.problem,)
 
@@ -201,8 +201,8 @@ class WouldDrop(EventLogError):
     MEMBERS = ("log", "drops", "first", "last", "first_recorded_at", "last_recorded_at", "history")
     """The fields that front ends return."""
     MINUTES = 5
-    """A change is checked against the events' ages now and in this many minutes: they grow older between the
-    question and the retention that runs after it."""
+    """A change is checked against the events' ages now and in this many minutes, because they grow older between the
+    request and the next run of retention."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class WouldDrop(EventLogError):
         last_recorded_at: int | None,
         history: int = 0,
     ) -> None:
-        """The parameters are the fields of `core.extent.Drop`; `drops` is its `events`."""
+        """The parameters are the fields of `core.extent.Drop`; `drops` is its field `events`."""
         self.log, self.drops, self.first, self.last, self.history = log, drops, first, last, history
         self.first_recorded_at, self.last_recorded_at = first_recorded_at, last_recorded_at
         super().__init__(
@@ -304,14 +304,14 @@ class NotPrimary(StorageUnavailable):
 
 
 class OutcomeUnknown(EventLogError):
-    """It is not known at present whether the events are, or will be, in the log: ask again with the same ids.
+    """It is not known at present whether the events are, or will be, in the log. Retry with the same ids.
 
     If it names one of the server's own logs, a change to its small state (consumer, user, setting) may have
     happened.
     """
 
     ids: Sequence[str] = ()
-    """The events' ids, in order, if a client appended them: given ids and its own."""
+    """The events' ids, in order, if a client appended them: ids given by the caller or assigned by the client."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -1,6 +1,6 @@
 """Events: what a producer passes (`Event`) and what a reader gets (`SequencedEvent`).
 
-Both are named tuples: a scan creates a million of them a second, and only a named tuple is an immutable record that
+Both are named tuples: a scan creates a million of them per second, and only a named tuple is an immutable record that
 Python builds from columns at that speed. `limits` does the checks, so that a stored event is never checked twice.
 """
 
@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 NO_ATTRIBUTES: Mapping[str, str] = MappingProxyType({})
-"""The attributes of an event without any (shared, immutable)."""
+"""The attributes of an event that has none (shared, immutable)."""
 
 
 class Encoding(IntEnum):
@@ -20,7 +20,7 @@ class Encoding(IntEnum):
 
     `DATA`: the payload. If `envelope` is not empty, envelope + data is the AMQP message as it was received, without
     its delivery annotations.
-    `AMQP`: a whole such message, whose body is not a single data section.
+    `AMQP`: a whole AMQP message whose body is not a single data section.
     """
 
     DATA = 0
@@ -44,7 +44,7 @@ class Event(NamedTuple):
     attributes: Mapping[str, str] = NO_ATTRIBUTES
     """The other CloudEvents context attributes, by name, in their canonical string form."""
     group_key: str = ""
-    """Partitioning key: events with one key share a partition. Empty = none."""
+    """Partitioning key: events with the same key share a partition. Empty = none."""
     envelope: bytes = b""
     """The sections of an AMQP message that precede `data` (see `Encoding`)."""
     encoding: Encoding = Encoding.DATA
@@ -75,7 +75,7 @@ class SequencedEvent(NamedTuple):
 
 
 class _FromTuple(tuple[Any, ...]):
-    """Created by `tuple` itself, without a Python function, which takes half the time."""
+    """Created by `tuple` itself, without a Python function: this takes half the time."""
 
     __slots__ = ()
     __new__ = tuple.__new__
@@ -92,7 +92,7 @@ class _Decoded(_FromTuple, SequencedEvent):
 
 _Decoded.__name__, _Decoded.__qualname__ = SequencedEvent.__name__, SequencedEvent.__qualname__
 sequenced: Callable[[tuple[Any, ...]], SequencedEvent] = _Decoded
-"""The event with these twelve fields, in order: for code that decodes a million a second."""
+"""The event with these twelve fields, in order: for code that decodes a million events per second."""
 
 
 def tag_key(tag: str) -> str:

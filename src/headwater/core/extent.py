@@ -1,4 +1,4 @@
-"""The extent of a log at one moment and of its parts: what to know before reading any event."""
+"""The extent of a log and of its parts at one moment, known without reading any event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Extent:
     """The range of events that can be read at one moment."""
 
     head: int
-    """The number of the last durable event; 0 if there never was one."""
+    """The number of the last durable event; 0 if there has never been one."""
     first_retained: int
     """The number from which events can be read; head + 1 if there are none."""
     incarnation: str
@@ -26,9 +26,9 @@ class SplitSize(NamedTuple):
     after: int
     upto: int
     events: int
-    """How many there are."""
+    """The number of events."""
     bytes: int
-    """About how much space they take on the disk."""
+    """Their approximate size on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class SegmentInfo:
     last: int
     """first - 1 if it has no event yet."""
     events: int
-    """How many events it has. Trimmed events stay in it until all of them are trimmed."""
+    """The number of events in it. Trimmed events stay in it until all of its events are trimmed."""
     bytes: int
     allocated_bytes: int
     """Its size on the storage, including preallocated space."""
@@ -55,7 +55,7 @@ class Weight(NamedTuple):
 
     events: int
     bytes: int
-    """About how much storage they take. Frames that cross an end of the range count in part."""
+    """Their approximate size on the storage. Frames that cross an end of the range are counted in part."""
 
 
 class Held(NamedTuple):
@@ -70,30 +70,30 @@ class ForeseenTrim(NamedTuple):
     """What a trim would do now."""
 
     first_retained: int
-    """Where the log would begin."""
+    """The number from which events would remain."""
     weight: Weight
-    """What would be dropped."""
+    """The events that would be dropped."""
     freed_segments: int
     freed_bytes: int
     """The space freed: only whole segments are removed."""
     held_back: list[Held]
     """The consumers that hold it back, the furthest behind first; at most HELD_MAX."""
     held_back_by: int
-    """How many consumers hold it back."""
+    """The number of consumers that hold it back."""
 
 
 class Drop(NamedTuple):
     """The events that a change of settings or consumers drops, beyond those dropped without it."""
 
     events: int
-    """How many events, including those of `history`."""
+    """The number of events, including those of `history`."""
     first: int
     last: int
     first_recorded_at: int | None
     """When the first and last of the retained ones were recorded, in ms since 1970 UTC; None if all are trimmed."""
     last_recorded_at: int | None
     history: int
-    """How many are trimmed already and lose their history: conditions no longer see them."""
+    """The number of events that are trimmed already and lose their history: conditions no longer see them."""
 
 
 HELD_MAX = 100

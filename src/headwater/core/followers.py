@@ -1,8 +1,8 @@
 """Readers at a position in a log, and their lag: groups, links, consumers, streams, webhooks.
 
-Lag is the number of events after the position; for a reader of one partition, the number in that partition, which
-the index counts. Unused numbers, as after a restore, and trimmed events do not count. The age of the lag is the time
-since the first event after the position was recorded: one look-up, no scan.
+Lag is the number of events after the position; for a reader of one partition, it is the number of events in that
+partition, which the index counts. Trimmed events and unused numbers (which a restore can leave) do not count. The age
+of the lag is the time since the first event after the position was recorded. Finding it takes one look-up and no scan.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Lag(NamedTuple):
     """How far behind a position is."""
 
     events: int
-    """How many events are waiting; in its partition, if it reads only one."""
+    """The number of waiting events; if it reads only one partition, of the events in that partition."""
     age_ms: int
     """The age of the first waiting event; 0 if there is none."""
 
@@ -72,7 +72,7 @@ class Waiting(NamedTuple):
 
 
 def events_behind(log: LocalLog, after: int, upto: int | None = None) -> int:
-    """How many events the log has after that number, up to the head or to `upto`. Takes no time."""
+    """The number of events in the log after that number, up to the head or to `upto`. Takes constant time."""
     head = log.head()
     return log.events_between(max(after + 1, log.first_retained), head if upto is None else min(head, upto))
 

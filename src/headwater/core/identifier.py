@@ -23,7 +23,7 @@ def uuid7s(count: int) -> list[str]:
 VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 _SPARE_MAX = 256
 _spare: list[str] = []
-"""Random bits fetched ahead: asking the system for a few costs as much as for many."""
+"""Random bits fetched ahead: a system call for a few costs as much as one for many."""
 
 
 def _noise() -> str:

@@ -1,7 +1,7 @@
-"""Limits of events and appends, checked once, here, with messages that say what was given.
+"""Limits for events and appends. They are checked only here, with messages that say what was given.
 
-`check_append` is on the hot path: it works on columns and caches the types and tags it has seen, because a log sees few
-types and the same tags again and again.
+`check_append` is on the hot path: it works on columns and caches the types and tags it has seen, because a log contains
+few types and repeats the same tags.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SEQUENCE_NUMBER_MAX = 10**18 - 1
 APPEND_EVENTS_MAX = 65_536
 APPEND_BYTES_MAX = 64 * 1024 * 1024
 STAGED_BYTES_MAX = 16 * 1024 * 1024 * 1024
-"""Bytes that all writers of one log together may have staged."""
+"""The maximum number of bytes that all writers of one log together may have staged."""
 PARTITIONS_MAX = 1024
 TYPE_CHARS_MAX = 200
 ID_CHARS_MAX = 512
@@ -45,10 +45,10 @@ QUERY_TERMS_MAX = 256
 QUERY_TERMS_TOTAL_MAX = 16_384
 """Types and tags of all items: each is checked and looked up in one step."""
 METADATA_BYTES = 64
-"""What an event counts besides its texts and bytes, where bytes are limited."""
+"""The overhead counted for each event, in addition to its texts and bytes, when bytes are limited."""
 _LABELS_CHARS_MAX = {"id": ID_CHARS_MAX, "source": SOURCE_CHARS_MAX, "group_key": GROUP_KEY_CHARS_MAX}
 _SHORT_TAG = TAG_BYTES_MAX // 4
-"""A tag of at most this many characters is never too long, whichever characters they are."""
+"""A tag of at most this many characters is never too long, whatever the characters are."""
 _PLAIN_TAGS = re.compile(rf"(?:[ -~]{{1,{_SHORT_TAG}}}+\n)*+", re.ASCII)
 """Short tags of printable ASCII, one per line; all others are checked one by one."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -84,7 +84,7 @@ class EventColumns:
     encodings: Sequence[Encoding]
     count: int
     bytes: int
-    """Approximate size of the events: what admission and grouping count."""
+    """Approximate size of the events, used for admission and grouping."""
     is_gated: bool
     """Whether all events passed all checks, including those for messages: then no reader checks them again."""
 
@@ -103,7 +103,7 @@ class EventColumns:
         *,
         is_gated: bool = False,
     ) -> EventColumns:
-        """Columns of events that the caller vouches for: the gate, or the writer of events that no client sent."""
+        """Columns of events that the caller has checked, as the gate or as the writer of events that no client sent."""
         made = EventColumns()
         made.types, made.data, made.tags, made.ids, made.sources = types, data, tags, ids, sources
         made.attributes, made.group_keys, made.envelopes = attributes, group_keys, envelopes
@@ -140,7 +140,7 @@ class EventColumns:
 
     @staticmethod
     def join(groups: Sequence[EventColumns]) -> EventColumns:
-        """The events of several appends, one after the other, in the form that most of them have."""
+        """The events of several appends, one append after the other, in the form that most of them have."""
         if len(groups) == 1:
             return groups[0]
         for group in groups:
@@ -155,7 +155,7 @@ class EventColumns:
 
     @staticmethod
     def of_objects(groups: Sequence[EventColumns]) -> EventColumns:
-        """As `join`, with one Python object per value."""
+        """Like `join`, with one Python object per value."""
         flat = chain.from_iterable
         return EventColumns.unchecked(
             list(flat([group.types for group in groups])),
@@ -210,7 +210,10 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
-    """The counted bytes of an event that `check_append` certainly accepts; None if only that can decide. Faster."""
+    """The counted bytes of an event that `check_append` certainly accepts; None if only that function can decide.
+
+    It is faster than `check_append`.
+    """
     type, data, tags, id, source, attributes, group_key, envelope, encoding = event
     if (
         type.__class__ is not str
@@ -250,7 +253,7 @@ def _is_new_type(type: str) -> bool:
 
 
 def _plain_chars(attributes: Mapping[str, str]) -> int | None:
-    """How many characters valid attributes have; None if they need a full check."""
+    """The number of characters in valid attributes; None if they need a full check."""
     if attributes.__class__ not in _MAPPINGS or len(attributes) > ATTRIBUTES_MAX:
         return None
     try:
@@ -269,7 +272,7 @@ def _plain_chars(attributes: Mapping[str, str]) -> int | None:
 
 
 def _new_names(names: _Names) -> tuple[int, _Names]:
-    """How many characters the names of an event's attributes have, and which names have a rule for their value.
+    """The number of characters in the names of an event's attributes, and the names that have a rule for their value.
 
     Raises ValueError, TypeError: one of the names is invalid.
     """
@@ -378,7 +381,7 @@ def _raise_first_fault(column: Sequence[str]) -> None:
 
 
 def _check_tags(column: tuple[tuple[str, ...], ...]) -> tuple[tuple[tuple[str, ...], ...], int]:
-    """The column with tags sorted and distinct, and approximately how many characters they have."""
+    """The column with tags sorted and distinct, and their approximate number of characters."""
     try:
         flat = list(chain.from_iterable(column))
         lines = "\n".join(flat) + "\n" if flat else ""
@@ -460,7 +463,7 @@ def check_message(index: int, data: bytes, envelope: bytes, encoding: Encoding) 
     """Raises InvalidEvent if the event at that index, an AMQP message, would be refused over AMQP.
 
     It is delivered to receivers unchanged, and most of their libraries lose the connection over a message that they
-    cannot decode. AMQP receivers also take it for the CloudEvent that it claims to be.
+    cannot decode. AMQP receivers also treat it as the CloudEvent that it claims to be.
     """
     where = f"events[{index}].{'data' if encoding else 'envelope'}"
     try:

@@ -35,11 +35,11 @@ from .watch.bus import Bus
 from .watch.notification_types import NotificationType
 
 WAITING_BYTES_MAX = 8 * APPEND_BYTES_MAX
-"""Default budget of waiting appends: the largest append fits, whatever waits in one other log."""
+"""Default budget of waiting appends: the largest append fits, however much waits in one other log."""
 APPEND_NEW_ATTEMPTS = 8
-"""How often `append_new` rechecks which ids are stored, if another append with one of them came between."""
+"""How often `append_new` rechecks which ids are stored, if another append stores one of them in the meantime."""
 INDEX_WAIT_S = 60.0
-"""Limit for a blocking append's wait for the index: an engine may have no thread that builds it."""
+"""The maximum time that a blocking append waits for the index: an engine may have no thread that builds it."""
 
 
 class LocalLog(PagedLog):
@@ -70,7 +70,7 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def submit(self, request: AppendRequest) -> None:
-        """Take an append; `request.deliver` gets the answer once it is durable or refused.
+        """Accept an append; `request.deliver` receives the answer after it is durable or refused.
 
         Raises Overloaded and Closed at once, and InvalidPosition for a partition that does not exist.
         """
@@ -101,20 +101,20 @@ class LocalLog(PagedLog):
     ) -> Iterator[Counted]:
         """Count the matching retained events numbered above `after`, up to `upto` (at most the head).
 
-        Each step is short and blocks no longer than `read_page`. The query must be checked. Raises StorageCorrupted,
-        Closed, while steps are taken.
+        Each step is short and blocks no longer than `read_page`. The query must be checked. Steps raise
+        StorageCorrupted and Closed.
         """
 
     @abstractmethod
     def terms(self, kind: TermKind, prefix: str) -> Iterator[Sequence[str]]:
-        """The terms of that kind with that prefix, in short steps, some of them empty. Unordered, with duplicates.
+        """The terms of that kind with that prefix, in short steps; a step may return none.
 
-        May include terms that only trimmed events have.
+        Unordered, with duplicates. May include terms of events that are all trimmed.
         """
 
     @abstractmethod
     def events_with(self, kind: TermKind, terms: Sequence[str]) -> Iterator[Mapping[str, int]]:
-        """How many retained events have each of these terms, in short steps; the answer is the sum over all steps.
+        """The number of retained events with each of these terms, in short steps; the answer is the sum of all steps.
 
         A key of tags takes memory for each event of a part of the log, so pass KEYS_MAX at most.
         """
@@ -145,9 +145,10 @@ class LocalLog(PagedLog):
         return outcome
 
     def acknowledge_all(self, given: Sequence[Acknowledgement]) -> list[Consumer | EventLogError]:
-        """As `acknowledge`, with one commit for all: for each the consumer, or the error that refused it.
+        """Like `acknowledge`, with one commit for all. Returns for each the consumer, or the error that refused it.
 
-        Raises what the commit raises: StorageUnavailable, DiskFull, NotPrimary, OutcomeUnknown. They may be repeated.
+        Raises the errors of the commit: StorageUnavailable, DiskFull, NotPrimary, OutcomeUnknown. The acknowledgements
+        may be repeated.
         """
         return self.registry.acknowledge_all(given)
 
@@ -205,7 +206,7 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def events_between(self, low: int, high: int) -> int:
-        """How many numbers from `low` to `high` belong to events, including trimmed ones but not other incarnations.
+        """The count of numbers from `low` to `high` that belong to events, trimmed or not, of this incarnation.
 
         Counts ranges of numbers, not events, so it takes no time. `high` is at most the head.
         """
@@ -216,7 +217,7 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def freed_by(self, first_retained: int) -> tuple[int, int]:
-        """How many segments would be removed, and their size, if the log began there."""
+        """The number of segments that would be removed, and their size, if the log began there."""
 
     @property
     @abstractmethod
@@ -227,14 +228,14 @@ class LocalLog(PagedLog):
     def kept_from(self, settings: LogSettings, consumers: Sequence[Consumer], ahead_ms: int = 0) -> int:
         """Where the log begins once retention has run with these settings and consumers.
 
-        `ahead_ms` is how much older the events will be then; the consumers are the current ones.
+        `ahead_ms` is how much older the events will be then. The current consumers are used.
         """
 
     def foresee_drop(self, settings: LogSettings, consumers: Sequence[Consumer]) -> Drop | None:
-        """What these settings and consumers drop, beyond what the present ones drop; None: nothing.
+        """What these settings and consumers drop, beyond what the present ones drop; None if nothing.
 
         It is the larger of what they drop now and what they drop in WouldDrop.MINUTES, or in half the retention if that
-        is sooner: within a retention, events that no consumer protects go in any case.
+        is sooner: within the retention period, events that no consumer protects are dropped in any case.
         """
         ahead_max = WouldDrop.MINUTES * 60_000
         soon = ahead_max if settings.retention_ms is None else min(ahead_max, settings.retention_ms // 2)
@@ -320,7 +321,7 @@ class LocalLog(PagedLog):
 
     @abstractmethod
     def forget_writer(self, name: str) -> None:
-        """Forget an exactly-once writer that has ended (`WriterState.is_ended`), as its batches will not be sent again.
+        """Forget an exactly-once writer that has ended (`WriterState.is_ended`): its batches will not be sent again.
 
         A batch that is sent again nevertheless is appended again. Does nothing if the writer is unknown. After a crash,
         or a takeover by another server, it may be known again.
@@ -362,7 +363,7 @@ class LocalLog(PagedLog):
         mark: Mark | None = None,
         is_bulk: bool = False,
     ) -> AppendRequest:
-        """As `request`, for events that are columns already, optionally with the mark of an exactly-once writer.
+        """Like `request`, for events that are columns already, optionally with the mark of an exactly-once writer.
 
         Raises InvalidInput (of the mark), InvalidEvent (no events and no mark), InvalidPosition,
         PositionOfOtherIncarnation.
@@ -407,7 +408,7 @@ class LocalLog(PagedLog):
         mark: Mark | None = None,
         is_bulk: bool = False,
     ) -> AppendResult:
-        """As `append`, for checked columns, and exactly once with a mark.
+        """Like `append`, for checked columns, and exactly once with a mark.
 
         `is_bulk`: part of a bulk load, which the index refuses before other appends when it falls behind. With a mark
         it gets Overloaded at once instead of waiting, because its writer can resume where it stopped.
@@ -416,7 +417,7 @@ class LocalLog(PagedLog):
         `was_stored`. A mark is stored only together with appended events; if the events turn out to be stored already,
         by their ids, the mark is not stored. Without events, a mark that ends its batch is stored by itself, durably.
 
-        Raises what `append` raises, InvalidInput (of the mark), and TooLarge for one writer too many.
+        Raises the errors of `append`, InvalidInput (of the mark), and TooLarge for one writer too many.
         """
         done = threading.Lock()
         request = self.request_columns(columns, condition, partition, _release_all, done, mark, is_bulk)
@@ -432,8 +433,9 @@ class LocalLog(PagedLog):
     ) -> tuple[AppendResult | None, int]:
         """Append the events whose ids are not stored yet; also returns how many were left out.
 
-        Of events that share an id the first one counts; None if nothing was new (the condition was not checked). Raises
-        as `append`; DuplicateEventId if appends of the same ids came between again and again.
+        Of events that share an id, only the first is appended. Returns None if nothing was new (the condition was not
+        checked). Raises the same errors as `append`; DuplicateEventId if other appends of the same ids repeatedly
+        intervened.
         """
         left, skipped = columns, 0
         for attempt in range(APPEND_NEW_ATTEMPTS):
@@ -445,11 +447,11 @@ class LocalLog(PagedLog):
                 return None, skipped
             try:
                 result = self.append_columns(left, condition, partition=partition, is_bulk=is_bulk)
-            except DuplicateEventId:  # another append came between
+            except DuplicateEventId:  # another append intervened
                 if attempt == APPEND_NEW_ATTEMPTS - 1:
                     raise
                 continue
-            if result.was_stored:  # all of them came between
+            if result.was_stored:  # all of them were stored in the meantime
                 break
             return result, skipped
         return None, skipped + left.count
@@ -531,7 +533,7 @@ class LocalLog(PagedLog):
         if condition is not None:
             check_condition(condition)
             for low, high in self.voids:
-                if low <= condition.after < high:  # the highest is this log's own head before its first event
+                if low <= condition.after < high:  # the highest number is this log's own head before its first event
                     raise PositionOfOtherIncarnation(condition.after, self.info().incarnation, high + 1)
         if partition is not None:
             self._check_partition(partition)

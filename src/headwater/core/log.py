@@ -67,11 +67,11 @@ class Subscription(Closing):
 
 
 SECONDS_MAX = 16
-"""Number of seconds kept that had a value."""
+"""The number of seconds kept, counting only seconds that had a value."""
 
 
 class Peaks:
-    """One thread adds; any thread may read. Costs a comparison per value."""
+    """One thread adds; any thread may read. Each value costs one comparison."""
 
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, float]] = deque(maxlen=SECONDS_MAX)
@@ -91,7 +91,7 @@ class Peaks:
 PAGE_EVENTS = 1000
 PAGE_BYTES = 1024 * 1024
 EVENT_BYTES = 128
-"""What an event counts in a bounded page besides its own bytes: about what JSON adds."""
+"""The overhead counted for each event in a bounded page, in addition to its own bytes: about what JSON adds."""
 
 
 class AppendResult(NamedTuple):
@@ -100,8 +100,8 @@ class AppendResult(NamedTuple):
     first: int
     last: int
     was_stored: bool = False
-    """True if a retry was recognised: these events had been appended before, or the mark was not ahead of its
-    writer's. Then the numbers are those of the writer's newest batch so far, or 0 for an older batch."""
+    """True if a retry was recognised: these events had been appended before, or the mark was not ahead of its writer's
+    mark. In the second case the numbers are those of the writer's newest batch so far, or 0 for an older batch."""
 
 
 class LargeEvent(NamedTuple):
@@ -110,7 +110,7 @@ class LargeEvent(NamedTuple):
     event: SequencedEvent
     """Without its data."""
     data: memoryview
-    """Its data, in place in the storage: nothing was copied."""
+    """Its data, in place in the storage, without a copy."""
 
 
 class Page(NamedTuple):
@@ -124,10 +124,10 @@ class Page(NamedTuple):
     is_last: bool
     """Whether nothing is left after this page (within the requested bound)."""
     is_gated: bool = False
-    """Whether all of its events are known to have passed all checks. Front ends that hand on messages and documents
+    """Whether all of its events are known to have passed all checks. Front ends that deliver messages and documents
     check the events of other pages: see `formats.stubs`."""
     large: LargeEvent | None = None
-    """The only event of a bounded page that has no others."""
+    """The event of a bounded page that consists of this one large event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +139,17 @@ class LogInfo:
     """Identity of the log under its name: it changes when the log is deleted and recreated, or restored."""
     settings: LogSettings
     head: int
-    """The number of the last durable event; 0 if there never was one."""
+    """The number of the last durable event; 0 if there has never been one."""
     first_retained: int
     """The number from which events can be read; head + 1 if there are none."""
     events: int
-    """How many events are retained."""
+    """The number of retained events."""
     bytes: int
     """Bytes used by its events: the used part of its files."""
     created_at: int
     """ms since 1970 UTC."""
     partition_events: tuple[int, ...] = ()
-    """How many retained events each partition has."""
+    """The number of retained events in each partition."""
     allocated_bytes: int = 0
     """The size of its event files on the storage, including preallocated space."""
 
@@ -168,7 +168,7 @@ class LogStatistics:
     """Total time in write and fsync."""
     fsync_seconds_max: float = 0.0
     fsync_peaks: Peaks = field(default_factory=Peaks)
-    """The longest in each of the last seconds, by the monotonic clock."""
+    """The longest commit in each of the last seconds, by the monotonic clock."""
     conditions_failed: int = 0
     duplicates: int = 0
     refused: int = 0
@@ -181,11 +181,11 @@ class LogStatistics:
     writers: int = 0
     """Exactly-once writers that have not ended."""
     writers_max: int = 0
-    """Limit above which new ones are refused; 0: not known."""
+    """The limit above which new writers are refused; 0 if not known."""
     unindexed_bytes: int = 0
     """Memory of index entries that no index file contains yet."""
     clock_steps: int = 0
-    """How often the wall clock went back before the last recorded_at."""
+    """How often the wall clock was set back to before the last recorded_at."""
 
 
 class Reading(Iterator[SequencedEvent], Protocol):
@@ -233,10 +233,10 @@ class EventLog(Protocol):
     def append_batch(
         self, batch: ArrowBatch, condition: AppendCondition | None = None, *, partition: int | None = None
     ) -> AppendResult:
-        """As `append`, for an Arrow batch whose columns are the fields of `Event`, with the same checks and errors.
+        """Like `append`, for an Arrow batch whose columns are the fields of `Event`, with the same checks and errors.
 
-        It creates no Python object per event, which takes less than half the CPU for thousands of events. Only the
-        columns `type` and `data` are required; null stands for a field's default (`formats.arrow.events.columns_of`).
+        It creates no Python object per event, so thousands of events take less than half the CPU time. Only the columns
+        `type` and `data` are required; null stands for a field's default (`formats.arrow.events.columns_of`).
 
         Also raises InvalidEvent for a schema that does not describe events, and for malformed Arrow.
         """
@@ -263,7 +263,7 @@ class EventLog(Protocol):
     def subscribe(self, query: Query = ALL, *, after: int | None = None, partition: int | None = None) -> Subscription:
         """Catch up after that number (default: from the first retained event), then follow. Never skips or repeats.
 
-        Raises as `read`.
+        Raises the same errors as `read`.
         """
 
     def register_consumer(

@@ -3,7 +3,7 @@
 A writer has a name and numbers its batches in ascending order. An append that carries a mark is accepted only if the
 mark is ahead of the log's state of that writer; it becomes durable together with the events. A batch may take several
 appends: each mark says how many of the batch's rows have been consumed with it, and the last one ends the batch. Such a
-batch may also be staged first, in parts stored beside the log, and then committed.
+batch may also be staged first, in parts stored next to the log, and then committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .limits import show
 
 WRITER_CHARS_MAX = 256
 BATCH_MAX = 2**63 - 1
-"""Limit for numbers of batches and rows. A writer of a single batch uses this number: none can follow."""
+"""Limit for numbers of batches and rows. A writer of a single batch uses this number, so that no batch can follow."""
 
 
 class Mark(NamedTuple):
@@ -27,14 +27,14 @@ class Mark(NamedTuple):
     batch: int
     """0 or more; a writer's next batch has a higher number."""
     rows: int
-    """How many rows of the batch are consumed up to and including this append (also those left out as duplicates)."""
+    """The number of rows of the batch consumed up to and including this append (also rows left out as duplicates)."""
     is_last: bool
     """Whether this append completes the batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriterState:
-    """A log's state of a writer: its newest batch, as far as it is durable."""
+    """A writer's state in a log: its newest batch, as far as it is durable."""
 
     writer: str
     batch: int
@@ -45,12 +45,12 @@ class WriterState:
     last: int
     """Number of its last event so far; 0 if it has none."""
     events: int
-    """How many events it has so far. Events of other appends may lie between them."""
+    """The number of its events so far. Events of other appends may lie between them."""
     is_complete: bool
 
     @property
     def is_ended(self) -> bool:
-        """Whether its newest batch is complete and the last possible one: the writer only comes back to ask again."""
+        """Whether its newest batch is complete and the last possible one: the writer can only repeat a request."""
         return self.is_complete and self.batch == BATCH_MAX
 
     def is_behind(self, mark: Mark, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""Queries: which events a reader or a decision asks about (DCB "StreamQuery", today "Query").
+"""Queries: the events that a reader or a decision requests (DCB "StreamQuery", today "Query").
 
 A query is a disjunction of items; an item is (types: any of) AND (tags: all of). A query tag without a colon is a key:
 it matches every tag with that key and the bare tag itself. In `exact_tags` it matches only that tag.
@@ -26,12 +26,12 @@ class QueryItem:
 
     @property
     def has_tags(self) -> bool:
-        """Whether it asks for tags, as `tags` or `exact_tags`."""
+        """Whether it contains tags, in `tags` or `exact_tags`."""
         return bool(self.tags or self.exact_tags)
 
     @property
     def count(self) -> int:
-        """How many types and tags it asks for."""
+        """The number of types and tags in it."""
         return len(self.types) + len(self.tags) + len(self.exact_tags)
 
     def matches(self, type: str, tags: Iterable[str]) -> bool:
@@ -91,7 +91,7 @@ ALL = Query(None)
 
 
 def _plain_count(item: QueryItem) -> int:
-    """How many types and tags a plainly valid item has; 0 for any other, about which `_check_item` decides.
+    """The number of types and tags of a plainly valid item; 0 for any other item, which `_check_item` must check.
 
     A short type is also a valid tag.
     """
@@ -130,14 +130,14 @@ def _check_item(item: QueryItem, where: str) -> int:
 
 
 def _terms(given: Sequence[str]) -> tuple[str, ...]:
-    """As a tuple. A single string is not split into characters: it is left for the check to refuse."""
+    """The values as a tuple. A single string is not split into characters, so that the check refuses it."""
     return given if isinstance(given, str) else tuple(given)  # type: ignore[return-value]
 
 
 def _tidy(item: QueryItem) -> QueryItem:
     """The item with sorted, distinct terms; most items have one term and are sorted already.
 
-    Only a bare tag can be asked for in two ways: a tag with a colon moves from `exact_tags` to `tags`.
+    Only a bare tag can be requested in two ways: a tag with a colon moves from `exact_tags` to `tags`.
     """
     types, tags, exact = item.types, item.tags, item.exact_tags
     if not exact and len(types) < 2 and len(tags) < 2 and types.__class__ is tags.__class__ is tuple:

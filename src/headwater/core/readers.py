@@ -1,6 +1,6 @@
-"""Readers that currently get the events of a log over protocols without links: subscriptions, pushes.
+"""Readers that currently receive the events of a log over protocols without links: subscriptions and pushes.
 
-Their components update it once per batch they send; operators look at it on demand.
+Their components update this list once per batch that they send; operators read it on demand.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Reader:
         self.user, self.peer, self.component, self.partition = user, peer, component, partition
         self.wants = None if wants is None else cut(wants, WANTS_CHARS_MAX)
         self.position = position
-        """It was sent all matching events up to this number; None: not known."""
+        """All matching events up to this number were sent to it; None if not known."""
         self.events = 0
         self.started_at = self.waits_since = time.time_ns() // 1_000_000
         self.sent_at: int | None = None
@@ -60,7 +60,7 @@ class Reader:
         self.waits_for, self.waits_since = waits_for, time.time_ns() // 1_000_000
 
     def sent(self, position: int | None, events: int) -> None:
-        """`events` more events were sent, so that it has all it wants up to `position`."""
+        """`events` more events were sent, so it has received all matching events up to `position`."""
         self.position = position
         if events:
             self.events += events
@@ -80,7 +80,7 @@ class Readers:
         return MappingProxyType(self._by_number)
 
     def add(self, reader: Reader) -> Callable[[], None]:
-        """Add a reader until the returned callable is called, once or more often."""
+        """Add a reader until the returned callable is called; it may be called more than once."""
         self._counted += 1
         number = self._counted
         self._by_number[number] = reader

@@ -1,4 +1,4 @@
-"""Reading a log in this process: pages, and the loops over them; they wait by `watch`."""
+"""Reads a log in this process, page by page, with loops that wait for new commits by `watch`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .query import ALL, Query
 
 
 class PagedLog(ABC):
-    """The part of a log in this process that reading needs. Call it from any thread; nothing blocks."""
+    """The interface of a log in this process that reading needs. Call it from any thread; nothing blocks."""
 
     @abstractmethod
     def read_page(
@@ -52,7 +52,7 @@ class PagedLog(ABC):
     @property
     @abstractmethod
     def is_closed(self) -> bool:
-        """Whether the log is closed: it takes no appends and serves no reads."""
+        """Whether the log is closed: it accepts no appends and serves no reads."""
 
 
 class PagedReading:

@@ -1,8 +1,8 @@
-"""One budget of bytes for what the threads of a process hold: waiting appends, commits for replicas, batches.
+"""One memory budget for the data that the threads of a process hold: waiting appends, commits for replicas, batches.
 
-A *part* is one holder's share: a log, a feed, a stream. A part may have half of what the others leave free, so no
-holder takes all. `FREE_BYTES` of each part are not counted. The rest is counted in steps, so a small append only
-compares two numbers.
+A *part* is one holder's share: a log, a feed, a stream. A part may hold half of what the others leave free, so no
+holder can take everything. `FREE_BYTES` of each part are not counted. The rest is counted in steps, so a small append
+only compares two numbers.
 
 What an event loop holds for its peers is counted in `core.loop.memory` instead, without a lock.
 """
@@ -16,14 +16,14 @@ from .errors import EventLogError, Overloaded, TooLarge
 KIB = 1024
 MIB = 1024 * KIB
 FREE_BYTES = 64 * KIB
-"""What a holder may have outside the budget: a part here, a connection on an event loop."""
+"""The bytes that a holder (a part here, a connection on an event loop) may have outside the budget."""
 STEP_BYTES = 64 * KIB
 """Charges are multiples of this."""
 RETRY_AFTER_S = 1.0
 
 
 class NoMemory(Overloaded):
-    """There is no room for this now; nothing of it was taken. Retry later."""
+    """There is no room for this now, and none of it was taken. Retry later."""
 
     def __init__(self, asked_bytes: int, free_bytes: int, what: str) -> None:
         free_bytes = max(free_bytes, 0)
@@ -39,12 +39,12 @@ def charge_of(size: int) -> int:
 
 
 def largest_within(room: int) -> int:
-    """The most that a holder charged with `room` bytes may have."""
+    """The maximum number of bytes that a holder charged with `room` bytes may have."""
     return room // STEP_BYTES * STEP_BYTES + FREE_BYTES
 
 
 def refusal_of(size: int, largest: int, free: int, what: str) -> EventLogError:
-    """Why there is no room for `what`: it is larger than can ever fit, or than the room now."""
+    """Why there is no room for `what`: it is larger than can ever fit, or larger than the room now."""
     return TooLarge(size, largest, "bytes of memory", what) if size > largest else NoMemory(size, free, what)
 
 
@@ -53,16 +53,16 @@ class SharedBytes:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        """The budget."""
+        """The budget in bytes."""
         self.bytes = 0
         """Bytes currently charged, of all parts together."""
         self.refused = 0
-        """How often a part has found no room so far."""
+        """How many times a part has found no room so far."""
         self._changing = Lock()
 
     @property
     def largest(self) -> int:
-        """The most that one part can ever hold."""
+        """The maximum number of bytes that one part can ever hold."""
         return largest_within(self.bytes_max // 2)
 
     def part(self) -> BytesPart:
@@ -70,7 +70,7 @@ class SharedBytes:
         return BytesPart(self)
 
     def ask(self, own: int, step: int) -> bool:
-        """Charge a part that is charged with `own` with `step` more, if there is room. Called by `BytesPart`."""
+        """Charge `step` more bytes to a part already charged with `own`, if there is room. Called by `BytesPart`."""
         with self._changing:
             if own + step > (self.bytes_max - (self.bytes - own)) // 2:
                 self.refused += 1
@@ -79,7 +79,7 @@ class SharedBytes:
             return True
 
     def charge(self, step: int) -> None:
-        """Charge a part with `step` more, or less. Called by `BytesPart`."""
+        """Charge a part with `step` more bytes, or fewer. Called by `BytesPart`."""
         with self._changing:
             self.bytes += step
 
@@ -92,17 +92,17 @@ class BytesPart:
     def __init__(self, shared: SharedBytes) -> None:
         self._shared = shared
         self.bytes = 0
-        """What it holds, uncharged bytes included."""
+        """The bytes that it holds, including uncharged bytes."""
         self._charged, self._covered = 0, FREE_BYTES
 
     @property
     def largest(self) -> int:
-        """The most that it can ever hold."""
+        """The maximum number of bytes that it can ever hold."""
         return self._shared.largest
 
     @property
     def room(self) -> int:
-        """What it may take now in addition; another part may be faster."""
+        """The number of further bytes that it may take now; another part may take them first."""
         shared = self._shared
         return (shared.bytes_max - (shared.bytes - self._charged)) // 2 - self._charged + self._covered - self.bytes
 
@@ -118,13 +118,13 @@ class BytesPart:
         return True
 
     def hold(self, size: int) -> None:
-        """Count `size` bytes more that already exist. May exceed the budget: others find less room."""
+        """Count `size` bytes more that already exist. May exceed the budget; then others find less room."""
         self.bytes += size
         if self.bytes > self._covered:
             self._charge(charge_of(self.bytes) - self._charged)
 
     def claim(self, size: int, where: str) -> None:
-        """As `take`. Raises TooLarge if that much can never fit, Overloaded if it does not fit now."""
+        """Like `take`. Raises TooLarge if that much can never fit, Overloaded if it does not fit now."""
         if not self.take(size):
             raise self.refusal(size, where)
 

@@ -1,4 +1,4 @@
-"""The small versioned state beside the logs: consumers, users, settings, and what components must remember."""
+"""The small versioned state stored next to the logs: consumers, users, settings, and what components must remember."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class StateStore(Protocol):
     ) -> int:
         """Set the entry and return its new version. `expected_version` 0 = it must not exist; None = any version.
 
-        If an entry is not put durably, a power loss (not a crash) before `flush` may bring back the older one.
+        If an entry is not put durably, a power loss (not a crash) before `flush` may restore the older value.
 
         Raises StateConflict.
         """
@@ -45,7 +45,7 @@ class StateStore(Protocol):
         """All entries of a kind whose key has that prefix, in order of key."""
 
     def had_users(self) -> bool:
-        """Whether an entry of USER_KIND ever existed, or users were kept elsewhere: then access requires a user.
+        """Whether an entry of USER_KIND ever existed, or users were kept elsewhere. If so, access requires a user.
 
         It stays true when the last user is removed, until `keep_had_users` changes it.
         """

@@ -15,7 +15,7 @@ class LogStore(Protocol):
     """The logs of one server."""
 
     def create(self, name: str, settings: LogSettings | None = None, *, is_own: bool = False) -> LocalLog:
-        """Create a log, or return the one of that name if its settings are the same (None for any settings).
+        """Create a log, or return the existing log of that name if its settings are the same (None for any settings).
 
         `is_own`: the server creates a log of its own, whose name begins with `$` and which sends no notifications.
         Raises InvalidLogName, LogExists.
@@ -55,16 +55,16 @@ class LogStore(Protocol):
         """Why all logs refuse appends at present (such as a full disk); None if they do not."""
 
     def may_act(self) -> bool:
-        """Whether this server may now do what only one server does: call webhooks, push, assign partitions, trim.
+        """Whether this server may now do the work of a single server: call webhooks, push, assign partitions, trim.
 
-        Callers ask before each such act. If servers share their logs, one that slept past its lease learns here that
-        another may have taken over. The answer may change within a moment.
+        Callers ask before each such act. If servers share their logs, a server that slept past its lease learns here
+        that another may have taken over. The answer may change at any moment.
         """
 
     def has_lapsed(self) -> bool:
         """Whether this server was the primary until its lease ended: its data may be old, and is not read.
 
-        Asked where something is read; for events, the log itself does.
+        Callers check this before they read state; for events, the log itself checks it.
         """
 
     def unavailable(self) -> Mapping[str, str]:

@@ -1,6 +1,6 @@
 """Streams that report their position in a log, so that their lag is visible; kept in memory only.
 
-Their position is in their own checkpoint; this keeps what each reported last, for operators. Unlike a registered
+Their position is in their own checkpoint; this class keeps the last report of each, for operators. Unlike a registered
 consumer, a stream does not hold back trimming.
 """
 
@@ -16,9 +16,10 @@ from .limits import has_controls, show
 
 STREAM_CHARS_MAX = 256
 STREAMS_MAX, STREAMS_OF_OWNER_MAX = 1000, 100
-"""Limits per log. Above them, the stream silent for longest is forgotten: of its owner first, then of all."""
+"""Limits per log. Above them, the stream that has been silent for longest is forgotten: first among its owner's, then
+among all."""
 SILENT_MS_MAX = 7 * 24 * 3_600_000
-"""How long a silent stream is remembered: one that died on a Friday is still listed on Monday."""
+"""How long a silent stream is remembered: a stream that failed on a Friday is still listed on Monday."""
 NOBODY = "spark"
 """The owner of streams if there are no users."""
 
@@ -48,7 +49,7 @@ class StreamPositions:
     def __init__(self, head: Callable[[], int], clock: Callable[[], int]) -> None:
         self._head, self._clock = head, clock
         self._known: OrderedDict[tuple[str, str], StreamPosition] = OrderedDict()
-        """Most recently reported last."""
+        """The most recent report is last."""
         self._lock = threading.Lock()
 
     def tell(self, owner: str, name: str, position: int) -> None:
@@ -66,7 +67,7 @@ class StreamPositions:
             self._known.move_to_end(key)
 
     def get(self, owner: str, name: str) -> StreamPosition | None:
-        """What that stream reported last; None: nothing, or it was forgotten."""
+        """The last report of that stream; None if there is none, or it was forgotten."""
         with self._lock:
             self._forget_silent(self._clock())
             return self._known.get((owner, name))

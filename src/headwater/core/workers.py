@@ -1,6 +1,6 @@
 """Workers that share the partitions of a log as a named group: the interface between front ends and the group keeper.
 
-A worker is alive while it renews its lease. It holds partitions, each under an epoch higher than any before; an
+A worker is alive while it renews its lease. It holds partitions, each under an epoch higher than all earlier ones; an
 acknowledgement under another epoch is fenced. Positions belong to the group and stay when workers leave.
 """
 
@@ -15,7 +15,7 @@ NAME_CHARS_MAX = 256
 LEASE_MS_MIN, LEASE_MS_MAX = 500, 600_000
 WAIT_MS_MAX = 25_000
 RETRY_AFTER_S = 5.0
-"""When a worker that found no place should retry."""
+"""The delay after which a worker that found no place should retry."""
 
 
 class WorkerKey(NamedTuple):
@@ -35,7 +35,7 @@ class HeldPartition(NamedTuple):
     after: int
     """Every event up to this number is processed."""
     is_leaving: bool
-    """Whether the worker should give it up, for another worker, once it has finished the current work."""
+    """Whether the worker should release it for another worker after finishing the current work."""
 
 
 class Holding(NamedTuple):
@@ -78,9 +78,9 @@ class Workers(Protocol):
 
         `version` is the last one it received: while nothing changed since, the answer waits for a change, up to
         `wait_ms`. Without one the worker starts: any previous process of that name no longer holds anything and is
-        fenced. `begins_earliest` says where a group starts in a partition without a stored position; None means by the
-        log's settings. `peer` is its address, by which places are assigned if there are no logins. Raises
-        ConsumerFenced, InvalidInput, Overloaded, LogNotFound, StorageCorrupted.
+        fenced. `begins_earliest` says where a group starts in a partition without a stored position; None means
+        according to the log's settings. `peer` is its address, by which places are assigned if there are no logins.
+        Raises ConsumerFenced, InvalidInput, Overloaded, LogNotFound, StorageCorrupted.
         """
 
     async def acknowledge(
@@ -88,14 +88,14 @@ class Workers(Protocol):
     ) -> HeldPartition:
         """Mark every event up to a number in a partition as processed, durably; with `gives_up` the worker releases it.
 
-        Raises ConsumerFenced if it does not hold the partition under that epoch (any more), InvalidPosition; and what
-        the state raises if it cannot be stored now.
+        Raises ConsumerFenced if it does not hold the partition under that epoch (any more), InvalidPosition; and the
+        errors of the state if it cannot be stored now.
         """
 
     async def leave(self, key: WorkerKey, version: int | None = None) -> None:
         """The worker ends: its partitions go to others at once. Does nothing if it is unknown.
 
-        `version` is the last one it received: if another process has its name by now, that one stays.
+        `version` is the last one it received. If another process has taken the name by now, that process stays.
         """
 
 

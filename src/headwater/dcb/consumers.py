@@ -1,4 +1,4 @@
-"""Registered reliable consumers, over HTTP: events are not trimmed before these have acknowledged them."""
+"""Registered reliable consumers, over HTTP: events are not trimmed before these consumers have acknowledged them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The events' own times, which are not indexed: read from the log once per query, and cached.
 
 A scan proceeds in steps from the newest events to the oldest, and later adds new events. Cached times stay valid,
-because events never change; those of trimmed events are dropped.
+because events never change; the times of trimmed events are dropped.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from ..core.loop.scheduler import BatchSizer
 from ..core.query import Query
 
 EVENTS_MAX = 2_000_000
-"""The most events of one query whose times are cached (the newest)."""
+"""The maximum number of events of one query whose times are cached (the newest)."""
 KEPT_BYTES_MAX = 32 * 1024 * 1024
-"""Memory for the times of all queries; the least recently used are dropped."""
+"""The memory for the times of all queries; the least recently used are dropped."""
 SCANS_MAX = 1000
-"""The most queries whose times are cached."""
+"""The maximum number of queries whose times are cached."""
 TYPES_MAX = 160
-"""The most types counted separately per query; events of other types are counted together."""
+"""The maximum number of types counted separately per query; events of other types are counted together."""
 BLOCK_EVENTS = 4096
-"""Events counted in one step."""
+"""The number of events counted in one step."""
 TIME_MIN, TIME_MAX = -62_135_596_800_000, 253_402_300_799_999
 """The years 1 to 9999 of RFC 3339, in ms since 1970 UTC."""
 _PAGE_EVENTS, _PAGE_EVENTS_FIRST, _STEP_S = 300, 64, 0.001
-"""Short pages cost more per event; these are short enough not to delay other requests."""
+"""Short pages cost more per event, but pages of this size do not delay other requests."""
 _SCAN_BYTES, _ARRAY_BYTES, _TIME_BYTES = 1024, 256, 8
 """The approximate memory of a scan, of the times of one type in one block, and of one time."""
 _EPOCH, _MS = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
@@ -42,7 +42,7 @@ OTHERS = ""
 
 
 def happened_at(event: SequencedEvent) -> int:
-    """The event's own time (its CloudEvents attribute `time`) in ms since 1970 UTC, or else its recording time."""
+    """The event's own time (its CloudEvents attribute `time`) in ms since 1970 UTC, otherwise its recording time."""
     text = event.attributes.get("time")
     if text is None:
         return event.recorded_at
@@ -88,7 +88,7 @@ class Block:
         return copied
 
     def counted(self, borders: Sequence[int]) -> dict[str, list[tuple[int, int]]]:
-        """(bucket, events) of each non-empty bucket, by type; a bucket runs from one border to just before the next."""
+        """(bucket, events) of each non-empty bucket, by type; a bucket ends just before the next border."""
         for name in self.unsorted:
             self.times[name] = array("q", sorted(self.times[name]))
         self.unsorted.clear()
@@ -130,7 +130,7 @@ class TimeScan:
     """The times of the events matching one query, from number `low` to `high`."""
 
     def __init__(self, head: int) -> None:
-        """Begin at the head, with nothing read yet."""
+        """Begin at the head; nothing is read yet."""
         self.low, self.high = head + 1, head
         self.blocks: deque[Block] = deque()
         self.events = 0
@@ -159,7 +159,7 @@ class TimeScan:
             yield self._read(log, query, partition, head, backwards=True)
 
     def _read(self, log: LocalLog, query: Query, partition: int | None, head: int, *, backwards: bool) -> int:
-        """Read one page above or below the range; its times go to the block at that end."""
+        """Read one page above or below the range; its times are added to the block at that end."""
         began = thread_time()
         limit = self._sizer.size
         first_retained = log.first_retained  # taken before reading: `_forget` handles a trim in between
@@ -220,7 +220,7 @@ class EventTimes:
         """The scan for that key (query and incarnation of a log); a new one begins at the head."""
         scan = self._scans.setdefault(key, TimeScan(head))
         self._scans.move_to_end(key)
-        self.bound()  # a client that left during a scan has not done this
+        self.bound()  # a client that disconnected during a scan has not done this
         return scan
 
     def bound(self) -> None:

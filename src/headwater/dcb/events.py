@@ -28,7 +28,7 @@ _encoder = msgspec.json.Encoder()
 
 
 def events_of(given: Sequence[EventIn]) -> list[Event]:
-    """The core's events to append. Raises InvalidEvent with the culprit's path; the log checks the rest."""
+    """The core's events to append. Raises InvalidEvent with the path of the invalid part; the log checks the rest."""
     return list(map(_event_of, given, count()))
 
 
@@ -60,7 +60,7 @@ def _event_of(given: EventIn, index: int) -> Event:
 
 
 class Rendering(NamedTuple):
-    """One form of a streamed answer: opening, pages joined by the separator, closing."""
+    """One form of a streamed answer: an opening, pages joined by the separator, and a closing."""
 
     media_type: bytes
     opening: bytes
@@ -73,9 +73,9 @@ class Rendering(NamedTuple):
     is_checked: bool = False
     """Whether stored events could harm its readers, and are therefore checked."""
     proves_itself: bool = False
-    """Whether the reader requested an end marker and relies on that, not on HTTP."""
+    """Whether the reader requested an end marker and relies on it instead of HTTP."""
     packs: bool = False
-    """Whether it takes packed events unchanged."""
+    """Whether it accepts packed events unchanged."""
 
     def page(self, page: Page) -> bytes:
         """The bytes of a non-empty page."""
@@ -233,7 +233,7 @@ def envelopes(events: Sequence[SequencedEvent], has_partitions: bool, in_seed_fo
 def previews(
     data_bytes_max: int, events: Sequence[SequencedEvent], has_partitions: bool, in_seed_form: bool
 ) -> list[EnvelopeOut]:
-    """As `envelopes`, with at most that many bytes of each event's data (`formats.previewing`), and the data sizes."""
+    """Like `envelopes`, with at most that much of each event's data (`formats.previewing`), and the data sizes."""
     return [_preview(data_bytes_max, event, has_partitions, in_seed_form) for event in events]
 
 

@@ -1,4 +1,4 @@
-"""The context of every handler: the host with its open logs, and what the answers of a log repeat."""
+"""The context of every handler: the host with its open logs, and the parts that all answers of a log repeat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log management: list, create, get, change, delete, trim; and list segments page by page."""
+"""Log management: list, create, get, change, delete and trim logs, and list segments page by page."""
 
 from __future__ import annotations
 

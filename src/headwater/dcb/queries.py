@@ -1,4 +1,4 @@
-"""Converts queries and append conditions to the core's: in the seed's form and today's, in all spellings.
+"""Converts queries and append conditions to the core's: in the seed's form and in today's form, in all spellings.
 
 In the seed's form, no criteria match every event, as in its first implementations. In today's form, every event must be
 requested explicitly (`{"all": true}` or the word `"all"`), and no items are an error.
@@ -27,7 +27,7 @@ _ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exac
 
 
 def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> Query:
-    """The core's query; `where` is its path in the request. Raises InvalidQuery with the path of the culprit.
+    """The core's query; `where` is its path in the request. Raises InvalidQuery with the path of the invalid part.
 
     With `all`, empty lists are ignored: some generated clients send every list. `none_is_all` makes `items: []` match
     every event, as the benchmark suite expects.
@@ -60,7 +60,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
 
 
 def check_query(text: bytes, where: str = "query") -> None:
-    """Raises InvalidInput if a query, or a document with little else in it, has more values than any valid one."""
+    """Raises InvalidInput if a query, or a document that consists mainly of one, has more values than any valid one."""
     check_values(text, QUERY_VALUES_MAX, where)
 
 
@@ -85,7 +85,10 @@ def condition_is_in_seed_form(given: ConditionIn) -> bool:
 def condition_of(
     given: ConditionIn | None, *, is_strict: bool = False, none_is_all: bool = False
 ) -> AppendCondition | None:
-    """The core's condition; None if there is none. Raises InvalidQuery, InvalidInput with the culprit's path."""
+    """The core's condition; None if there is none.
+
+    Raises InvalidQuery, InvalidInput with the path of the invalid part.
+    """
     if given is None:
         return None
     expected, expected_camel = given.expected_highest_sequence_number, given.expected_highest_sequence_number_camel
@@ -115,7 +118,7 @@ def condition_of(
 
 
 def _expecting(query: Query, expected: int | str | None, where: str, is_strict: bool) -> AppendCondition | None:
-    """The seed's ExpectedHighestSequenceNumber: a number that must be reached, NONE or ANY."""
+    """The seed's ExpectedHighestSequenceNumber: a number that must be reached, NONE, or ANY."""
     if expected == "ANY":
         return None
     if expected == "NONE" or (expected == 0 and not is_strict):
@@ -196,7 +199,7 @@ def tag_text(tag: str | TagPair, where: str) -> str:
 
 
 def _checked(items: list[_Item], where: str) -> Query:
-    """The query, checked by the core, with error paths translated into those of the request."""
+    """The query, checked by the core, with error paths translated into paths in the request."""
     try:
         return Query.of(*[each.item for each in items])
     except InvalidQuery as error:

@@ -21,7 +21,7 @@ TAG = re.compile(r"[a-zA-Z0-9\-_]{1,50}(:[a-zA-Z0-9\-_]{1,50})?", re.ASCII)
 def check_events(events: Sequence[Event]) -> None:
     """Raises InvalidEvent, with its path, for the first violation of a rule of the seed.
 
-    A missing id is no violation: the log assigns a valid one. Neither are repeated tags (SHOULD NOT): the log drops
+    A missing id is not a violation: the log assigns a valid one. Nor are repeated tags (SHOULD NOT): the log drops
     them.
     """
     for index, event in enumerate(events):
@@ -29,7 +29,7 @@ def check_events(events: Sequence[Event]) -> None:
 
 
 def check_event(id: str, type: str, tags: Sequence[str], index: int) -> None:
-    """The same for the event at that index."""
+    """As above, for the event at that index."""
     if id and not EVENT_ID.fullmatch(id):
         raise _breach(id, EVENT_ID, f"events[{index}].id")
     if not EVENT_TYPE.fullmatch(type):
@@ -42,7 +42,7 @@ def check_event(id: str, type: str, tags: Sequence[str], index: int) -> None:
 
 
 def shown_id(id: str, source: str) -> str:
-    """The id itself if it is a valid EventId of the seed, else the UUIDv5 of source and id, which is stable."""
+    """The id itself if it is a valid EventId of the seed; otherwise the UUIDv5 of source and id, which is stable."""
     if EVENT_ID.fullmatch(id):
         return id
     return str(uuid.uuid5(uuid.uuid5(uuid.NAMESPACE_URL, source), id))

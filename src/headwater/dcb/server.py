@@ -22,11 +22,11 @@ from .reads import read, subscribe
 from .reads.one_event import EventForms, OneEvent
 
 BODY_BYTES_MAX = 96 * 1024 * 1024
-"""The largest append body: an append takes 64 MiB; base64 adds a third, and JSON its syntax."""
+"""The largest append body: an append may have 64 MiB, base64 adds a third, and JSON adds its syntax."""
 READ_BYTES_MAX = 4 * 1024 * 1024
 """The largest read body: a query with the maximum number of terms, at more than 200 characters each."""
 SMALL_BYTES_MAX = 64 * 1024
-"""The largest body of all other requests, which hold a few numbers and names."""
+"""The largest body of all other requests, which contain a few numbers and names."""
 
 _logger = logging.getLogger("headwater.dcb")
 _OPENAPI = files(__package__).joinpath("openapi.yaml").read_bytes()
@@ -52,7 +52,7 @@ class Application(FrontEnd[Host, Exchange]):
 
         `turns` schedules the loop's time among readers; `readers` records subscriptions; `forms` are the forms of an
         event from other packages. `workers` keeps the groups; without it there are none. `stale` returns why a log
-        cannot be read at present, `lacking` the error for a log that is not here.
+        cannot be read at present; `lacking` returns the error for a log that is not here.
         """
         self.routes: Routes[Handler[Host, Exchange]] = Routes()
         one_event = OneEvent(forms or {})

@@ -1,7 +1,7 @@
 """The JSON that this front end accepts and sends, field by field, in every accepted spelling.
 
-Only shapes live here. What the fields mean is in `queries` (queries and conditions) and `events`; `openapi.yaml`
-documents the same shapes. Unknown fields are errors, so that a misspelt one is never ignored.
+This module contains only shapes. The meaning of the fields is in `queries` (queries and conditions) and `events`;
+`openapi.yaml` documents the same shapes. Unknown fields are errors, so that a misspelt one is never ignored.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ARROW = "application/vnd.apache.arrow.stream"
 
 
 class TagPair(Struct, forbid_unknown_fields=True, gc=False):
-    """A tag as an object, as the first PHP implementation of the seed writes it."""
+    """A tag as an object, in the form written by the first PHP implementation of the seed."""
 
     key: str
     value: str | None = None
@@ -57,7 +57,7 @@ class ItemIn(CriterionProperties, forbid_unknown_fields=True):
 
 
 class QueryIn(Struct, forbid_unknown_fields=True):
-    """A query in the seed's form (`criteria`), in today's (`items`), or `all`.
+    """A query in the seed's form (`criteria`), in today's form (`items`), or `all`.
 
     null is not accepted for a missing list: a query must not match every event by accident.
     """
@@ -70,7 +70,7 @@ class QueryIn(Struct, forbid_unknown_fields=True):
 
 
 class ConditionIn(Struct, forbid_unknown_fields=True):
-    """An append condition in the seed's form (`query`, `expected_highest_sequence_number`) or in today's."""
+    """An append condition in the seed's form (`query`, `expected_highest_sequence_number`) or in today's form."""
 
     query: QueryIn | str | None = None
     expected_highest_sequence_number: int | str | None = None
@@ -90,7 +90,7 @@ class AppendIn(Struct, forbid_unknown_fields=True):
 
 
 class PackedAppendIn(Struct, forbid_unknown_fields=True):
-    """The same as MessagePack, with events as arrays (`formats.packed`)."""
+    """The body of an append in MessagePack, with events as arrays (`formats.packed`)."""
 
     events: list[Event]
     condition: ConditionIn | None = None
@@ -195,7 +195,7 @@ class PartitionOut(Struct):
 
 
 class HoldingOut(Struct):
-    """What a worker holds."""
+    """The partitions that a worker holds."""
 
     version: int
     partitions: list[PartitionOut]
@@ -240,14 +240,14 @@ class AppendOut(Struct, gc=False):
 
 
 class HeadOut(Struct, gc=False):
-    """Where a log ends."""
+    """The end of a log."""
 
     head: int
     incarnation: str
 
 
 class CountOut(Struct, omit_defaults=True, gc=False):
-    """How many events match."""
+    """The number of matching events."""
 
     events: int
     upto: int
@@ -269,7 +269,7 @@ class SegmentsOut(Struct, omit_defaults=True):
 
 
 class HeldOut(Struct, gc=False):
-    """A consumer that holds back a trim, and what it holds."""
+    """A consumer that holds back a trim, and the events that it holds."""
 
     owner: str
     component: str
@@ -292,7 +292,7 @@ class ForeseenTrimOut(Struct):
 
 
 class TermOut(Struct, gc=False):
-    """A term, and how many retained events have it."""
+    """A term, and the number of retained events that have it."""
 
     term: str
     events: int
@@ -326,7 +326,7 @@ class BucketOut(Struct, omit_defaults=True, gc=False):
 
 
 class HistogramOut(Struct):
-    """How many events match, by recording time."""
+    """The number of matching events, by recording time."""
 
     recorded_from: int
     recorded_before: int
@@ -345,7 +345,7 @@ class EventBucketOut(Struct, omit_defaults=True, gc=False):
 
 
 class EventHistogramOut(Struct):
-    """How many events match, by their own times; covers `first` to `upto`, where `events` match."""
+    """The number of matching events, by their own times; covers `first` to `upto`, in which `events` match."""
 
     event_from: int
     event_before: int

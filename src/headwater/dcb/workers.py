@@ -68,7 +68,7 @@ async def _asked(host: Host, exchange: Exchange) -> tuple[Workers, WorkerKey]:
 
 
 async def _unless_gone(host: Host, exchange: Exchange, beating: Coroutine[None, None, Holding]) -> Holding | None:
-    """The answer to a beat, which may wait; None if the client has left. Raises Stopping."""
+    """The answer to a beat, which may wait; None if the client has disconnected. Raises Stopping."""
     answering = asyncio.ensure_future(beating)
     gone = asyncio.ensure_future(exchange.disconnected())
     stopping = asyncio.ensure_future(host.stopping.wait())

@@ -1,4 +1,4 @@
-"""Decisions over an event log: event classes, projections, commands that stay consistent under concurrency.
+"""Decisions over an event log: event classes, projections, and commands that stay consistent under concurrency.
 
 @event
 class StudentSubscribed:

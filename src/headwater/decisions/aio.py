@@ -1,4 +1,4 @@
-"""Decisions for asyncio: over a log of `headwater.client.aio`, or over an `AsyncLog` in this process."""
+"""Decisions for asyncio, over a log of `headwater.client.aio` or an `AsyncLog` in this process."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ class AwaitedReading(Protocol):
         """The number of the last durable event when the read began."""
 
     async def next_page(self) -> Sequence[SequencedEvent]:
-        """The next events, as many as arrived at once; empty at the end."""
+        """The next events: all that arrived together; empty at the end."""
 
     def close(self) -> None:
         """Stop reading."""
 
 
 class AwaitedLog(Protocol):
-    """The methods needed of a log on a server, as `headwater.client.aio.RemoteLog` has them."""
+    """The methods that a log on a server must have; `headwater.client.aio.RemoteLog` has them."""
 
     name: str
 

@@ -28,23 +28,23 @@ def decide(
     attributes: Mapping[str, str] = NO_ATTRIBUTES,
     retries: Retries = RETRIES,
 ) -> Decided[E]:
-    """Read what the decision needs, call its rule, and append the resulting events unless new ones came in between.
+    """Read what the decision needs, call its rule, and append the resulting events unless there are new events.
 
-    If new events came, `decide` reads them and asks the rule again. The rule gets copies of the states that handlers
-    change (`Projection.made_by`).
+    If there are, `decide` reads them and calls the rule again. The rule gets copies of the states that handlers change
+    (`Projection.made_by`).
 
     `key` is the command's idempotency key: repeating a command with the same key stores nothing and returns the first
     result. Use each key for one command only. `source` and `attributes` are set on the events.
 
-    Exceptions of the rule pass through. Raises Contended if it lost the race for too long (see `Retries`),
-    UnreadableEvent for an event that cannot be read, and as `EventLog.read` and `EventLog.append`. If an answer is
-    lost, the events may or may not be stored: decide again with the same key.
+    Exceptions of the rule propagate. Raises Contended if it lost the race for too long (see `Retries`), UnreadableEvent
+    for an event that cannot be read, and the errors of `EventLog.read` and `EventLog.append`. If an answer is lost, the
+    events may or may not be stored: decide again with the same key.
     """
     return _run(log, deciding(log.name, decision, Terms(key, source, attributes, retries)))
 
 
 def project(log: EventLog, knowledge: Knowledge[S]) -> S:
-    """The current state of a projection, or of several. Raises UnreadableEvent, and as `EventLog.read`."""
+    """The current state of a projection, or of several. Raises UnreadableEvent, and the errors of `EventLog.read`."""
     (state,) = _run(log, projecting(log.name, Plan([knowledge])))
     found: S = state
     return found
@@ -66,7 +66,7 @@ def _run(log: EventLog, steps: Steps[T]) -> T:
 
 
 def do(log: EventLog, step: Step) -> None:
-    """Run one step. Raises as the log, and what `take` raises."""
+    """Run one step. Raises the errors of the log and of `take`."""
     if isinstance(step, Read):
         reading = log.read(step.query, after=step.after, backwards=step.backwards, limit=step.limit)
         step.head = reading.head

@@ -1,7 +1,7 @@
-"""How a decision is made, step by step, without I/O: what to read, what to append, how long to pause.
+"""Makes a decision step by step, without I/O: what to read, what to append, and how long to pause.
 
-A generator yields steps. Its driver - `blocking` on a thread, `aio` on an event loop, `testing` in any order under test
-- runs each step, stores the answer in it, and throws errors into the generator.
+A generator yields steps. Its driver (`blocking` on a thread, `aio` on an event loop, `testing` in any order under test)
+runs each step, stores the answer in it, and throws errors into the generator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .steps import Append, Load, Pause, Read, Save, Steps
 
 
 def reading(log: str, plan: Plan, states: States, key: str = "") -> Steps[int]:
-    """Read what the projections need, all of it up to one head. Returns that head; 0 if there is nothing to read."""
+    """Read what the projections need, up to one common head. Returns that head; 0 if there is nothing to read."""
     layout = plan.layout
     found: dict[int, Found] = {}
     for index in layout.kept:  # before the first read, so that no snapshot is newer than the head
@@ -54,7 +54,7 @@ def catching_up(plan: Plan, states: States, query: Query, since: int) -> Steps[i
     """
     read = Read(query, partial(states.take, table=plan.table(range(len(plan.projections)))), since)
     yield read
-    return max(read.head, since)  # a server that follows another one may lag
+    return max(read.head, since)  # a server that follows another server may lag
 
 
 def _newest(plan: Plan, states: States, index: int, head: int | None) -> Steps[int]:
@@ -67,7 +67,7 @@ def _newest(plan: Plan, states: States, index: int, head: int | None) -> Steps[i
 
 
 class Found(NamedTuple):
-    """What the store returned as a snapshot of one projection."""
+    """The store's result for the snapshot of one projection."""
 
     keeping: Keeping
     key: str
@@ -130,14 +130,15 @@ KEY_CHARS_MAX = ID_CHARS_MAX - 10
 
 PATIENCE_S = 5.0
 DUPLICATES_MAX = 10
-"""How often to search for a command's events after their ids turned out to exist."""
+"""The number of times to search for a command's events after their ids turned out to exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retries:
-    """How long a decision is retried when it loses a race, and how long it pauses: up to twice as long each time.
+    """How long a decision is retried when it loses a race, and how long it pauses.
 
-    Five seconds by default, unless `attempts` or `patience_s` sets a limit.
+    Each pause may be twice as long as the last. Five seconds by default, unless `attempts` or `patience_s` sets a
+    limit.
     """
 
     attempts: int | None = None
@@ -149,7 +150,7 @@ class Retries:
     """How long to retry after the first lost race."""
 
     def are_over(self, attempts: int, since_s: float) -> bool:
-        """Whether to give up after this many attempts, this long after the first lost race."""
+        """Whether to stop after this many attempts, this long after the first lost race."""
         if self.attempts is not None and attempts >= self.attempts:
             return True
         patience_s = self.patience_s
@@ -158,7 +159,7 @@ class Retries:
         return since_s >= patience_s
 
     def pause_after(self, attempt: int) -> float:
-        """How long to pause after that attempt; the first is 1."""
+        """The pause after that attempt; the first attempt is 1."""
         return random.uniform(0.0, min(self.pause_s_max, self.pause_s * 2.0 ** min(attempt - 1, 60)))
 
 
@@ -166,14 +167,14 @@ RETRIES = Retries()
 
 
 class Terms(NamedTuple):
-    """The options of a command, besides its decision."""
+    """The options of a command, in addition to its decision."""
 
     key: str = ""
     """The idempotency key, or empty."""
     source: str = ""
     """The CloudEvents source of the events."""
     attributes: Mapping[str, str] = NO_ATTRIBUTES
-    """More attributes of the events."""
+    """Further attributes of the events."""
     retries: Retries = RETRIES
 
     def check(self) -> None:
@@ -198,9 +199,9 @@ class Terms(NamedTuple):
 
 
 def deciding(log: str, decision: Decision[E], terms: Terms) -> Steps[Decided[E]]:
-    """Read, decide, and append on condition that nothing came in between; otherwise read the new events and repeat.
+    """Read, decide, and append on condition that there are no new events; otherwise read the new events and repeat.
 
-    Raises what the rule raises, Contended, and the errors thrown into the steps.
+    Raises the errors of the rule, Contended, and the errors thrown into the steps.
     """
     terms.check()
     plan, key = decision.plan, terms.key
@@ -220,7 +221,7 @@ def deciding(log: str, decision: Decision[E], terms: Terms) -> Steps[Decided[E]]
             failed_at = failed_at or now
             is_over = terms.retries.are_over(attempt, now - failed_at)
             if isinstance(failed, core.DuplicateEventId):
-                # the same command decided differently at the same time: its events are there to be read
+                # the same command was decided differently at the same time: its events can be read now
                 duplicates += 1
                 if not key or is_over or duplicates >= DUPLICATES_MAX:
                     raise
@@ -248,7 +249,7 @@ def _brought_on(log: str, plan: Plan, states: States, key: str, head: int) -> St
     except (
         core.PositionTrimmed,
         core.PositionOfOtherIncarnation,
-    ):  # it cannot continue there: the log's present content is all there is
+    ):  # it cannot continue there: only the log's present content exists
         new = States(plan, key)
         return new, (yield from reading(log, plan, new, key))
 

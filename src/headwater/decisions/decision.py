@@ -25,9 +25,9 @@ _MANY = (list, tuple)
 class Decision(Generic[E]):
     """Projections, then the rule: `Decision(seats_left(course), has_seat(course, student), rule)`.
 
-    The rule gets the state of each projection, in order, and returns the resulting event or events, or None for none.
-    To refuse, it raises one of the domain's own exceptions. It may be called several times, until no other writer
-    interferes, so it must have no side effects and must not change the states.
+    The rule gets the state of each projection, in order, and returns the resulting event or events, or None. To refuse,
+    it raises one of the domain's own exceptions. It may be called several times, until no other writer interferes. So
+    it must have no side effects and must not change the states.
     """
 
     @overload
@@ -163,10 +163,10 @@ class Decision(Generic[E]):
     ) -> None: ...
 
     def __init__(self, *given: Any, emits: Emits[E] = ()) -> None:
-        """`emits`: the classes of the resulting events that no projection handles. They are needed to read a command's
-        stored events when it is repeated with its idempotency key.
+        """`emits`: the classes of the resulting events that no projection handles.
 
-        Raises InvalidDefinition.
+        They are needed to read a command's stored events when it is repeated with its idempotency key. Raises
+        InvalidDefinition.
         """
         *knowledge, rule = given or (None,)
         if not callable(rule) or not all(
@@ -190,7 +190,7 @@ class Decided(NamedTuple, Generic[E]):
     head: int
     """The decision has seen all events up to this number."""
     attempts: int
-    """How often the rule was called: once, and again after each lost race."""
+    """The number of times the rule was called: once, and again after each lost race."""
     was_stored: bool = False
     """Whether the events were stored before: the command was repeated with its idempotency key."""
 
@@ -202,7 +202,7 @@ class Decided(NamedTuple, Generic[E]):
 
 
 def following(decision: Decision[E], values: Sequence[Any]) -> tuple[E, ...]:
-    """The events that the rule derives from the states of all projections. Raises what the rule raises."""
+    """The events that the rule derives from the states of all projections. Raises the errors of the rule."""
     outcome = decision.rule(*decision.plan.states(values))
     if outcome is None:
         return ()
@@ -210,9 +210,9 @@ def following(decision: Decision[E], values: Sequence[Any]) -> tuple[E, ...]:
 
 
 def written(decision: Decision[E], events: Sequence[E], *, has_key: bool) -> list[Event]:
-    """The events in the form the log takes.
+    """The events in the form that the log accepts.
 
-    Raises InvalidDefinition for events that a decision with a key could not read back; and as `write`.
+    Raises InvalidDefinition for events that a decision with a key could not read back, and the errors of `write`.
     """
     for each in events if has_key else ():
         if type(each) not in (known := _known(decision)):

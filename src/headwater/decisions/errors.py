@@ -1,4 +1,4 @@
-"""Errors of decisions, besides those of the log (`headwater.core.errors`) and of the domain."""
+"""Errors of decisions, in addition to the errors of the log (`headwater.core.errors`) and of the domain."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..core.quoting import show
 
 
 class DecisionsError(Exception):
-    """Base class of this toolkit's errors; those of the log and the domain pass through unchanged."""
+    """Base class of this toolkit's errors. Errors of the log and the domain propagate unchanged."""
 
 
 class InvalidDefinition(DecisionsError):
@@ -23,7 +23,7 @@ class UnknownEvent(DecisionsError):
 
 
 class UnreadableEvent(DecisionsError):
-    """The data of a stored event does not fit its class."""
+    """The data of a stored event does not match its class."""
 
     def __init__(self, type: str, sequence_number: int, problem: str) -> None:
         self.type, self.sequence_number, self.problem = type, sequence_number, problem

@@ -1,4 +1,4 @@
-"""Event classes: how their instances are stored and read back, including old shapes and old names.
+"""Event classes: how their instances are stored and read back, including under old shapes and old names.
 
 An event class is a frozen dataclass (`@event` makes one) or a frozen msgspec Struct. Its name is the event's type, its
 fields are the data, and fields annotated with `Tag` are also the event's tags.
@@ -31,7 +31,7 @@ class Codec(Protocol):
         """The data of an event."""
 
     def decoder(self, kind: type[E]) -> Callable[[bytes], E]:
-        """A function that builds an event of that class from its data; requested once."""
+        """A function that builds an event of that class from its data. It is requested once."""
 
     def fields(self, data: bytes) -> dict[str, Any]:
         """The fields of data of an old shape, as upcasters receive them."""
@@ -79,10 +79,10 @@ MSGPACK = MsgpackCodec()
 
 
 Upcaster = Callable[[dict[str, Any], SequencedEvent], dict[str, Any]]
-"""Turns the fields of one version into those of the next. It gets the fields, and the event as stored."""
+"""Turns the fields of one version into the fields of the next. It gets the fields, and the event as stored."""
 
 VERSION = "dataversion"
-"""The attribute with the version of the data; version 1 has none."""
+"""The attribute that contains the version of the data; version 1 has none."""
 
 
 class EventType(Generic[E]):
@@ -111,10 +111,10 @@ class EventType(Generic[E]):
         self._stored_version = None if version == 1 else str(version)
         self._encode, self._decode = codec.encode, codec.decoder(kind)
         self.decode = self._decode if version == 1 else None
-        """Reads the data of an event that has no attributes, if that is of the current version."""
+        """Reads the data of an event that has no attributes, if its data has the current version."""
 
     def write(self, event: E) -> Event:
-        """The event in the form the log takes.
+        """The event in the form that the log accepts.
 
         Raises UnwritableEvent if its data could not be read back, and InvalidEvent for a value that cannot be a tag.
         """
@@ -142,7 +142,7 @@ class EventType(Generic[E]):
             raise UnreadableEvent(stored.type, stored.sequence_number, str(error)) from error
 
     def _lifted(self, stored: SequencedEvent) -> dict[str, Any]:
-        """The fields of an event of any version, as of the current one."""
+        """The fields of an event of any version, converted to the current version."""
         version = int(stored.attributes.get(VERSION, 1))
         if not 1 <= version <= self.version:
             raise ValueError(f"its version is {version}, and 1 to {self.version} are known")
@@ -189,7 +189,7 @@ def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
 
 
 def _annotated(kind: type) -> list[str]:
-    """The names that the class itself annotates and that would be fields."""
+    """The names that the class itself annotates and that would become fields."""
     if not (own := inspect.get_annotations(kind)):
         return []
     hints = _hints(kind)
@@ -231,10 +231,10 @@ def event(
     """Makes a class an event class: `@event`, or `@event(type="course-defined", version=2, ...)`.
 
     A plain class becomes a frozen dataclass with slots; the fields of a base event class, if any, come before its own.
-    A frozen dataclass or Struct stays as it is, and needs this only for one of these options:
+    A frozen dataclass or Struct is not changed, and needs this decorator only for one of these options:
 
     - `type`: its type in the log, by default the name of the class;
-    - `formerly`: other types under which such events were stored; they are queried and read as well;
+    - `formerly`: other types under which such events were stored; they are also queried and read;
     - `version`: of the shape of its data, stored with each event. An event without one is of version 1;
     - `upcasters`: by version, the function that turns its fields into those of the next. A version without one needs no
       change;
@@ -249,7 +249,7 @@ def event(
                 given = dataclasses.dataclass(frozen=True, slots=True)(given)
             except (
                 TypeError
-            ) as error:  # a field without a default after one of its base's, or a base that is not frozen
+            ) as error:  # a field without a default after a base's field with one, or a base that is not frozen
                 raise InvalidDefinition(f"{given.__qualname__}: {error}") from error
         described[given] = EventType(given, type or given.__name__, version, formerly, upcasters, codec)
         return given
@@ -271,7 +271,7 @@ class EventTypes:
     def __init__(self, *kinds: type, passes_unknown: bool = False) -> None:
         """`passes_unknown`: an event of another type is passed on as stored, instead of raising an error.
 
-        Raises InvalidDefinition for two classes of one type, and for anything but an event class.
+        Raises InvalidDefinition for two classes of one type, and for anything other than an event class.
         """
         self._passes_unknown = passes_unknown
         self._of: dict[str, EventType[Any]] = {}
@@ -284,7 +284,10 @@ class EventTypes:
                     )
 
     def read(self, stored: SequencedEvent) -> object:
-        """The stored event as an instance. Raises UnknownEvent (unless those are passed on) and UnreadableEvent."""
+        """The stored event as an instance.
+
+        Raises UnknownEvent (unless unknown events are passed on) and UnreadableEvent.
+        """
         known = self._of.get(stored.type)
         if known is not None:
             return known.read(stored)
@@ -293,7 +296,7 @@ class EventTypes:
         raise UnknownEvent(stored.type, stored.sequence_number)
 
     def read_all(self, events: Iterable[SequencedEvent]) -> Iterator[object]:
-        """The same for many, one by one."""
+        """The stored events as instances, one by one."""
         return map(self.read, events)
 
     def query(self, *tags: str) -> Query:
@@ -302,7 +305,10 @@ class EventTypes:
 
 
 def write(event: object) -> Event:
-    """An event in the form the log takes, to append it without a decision. Raises as `EventType.write`."""
+    """An event in the form that the log accepts, to append it without a decision.
+
+    Raises the same errors as `EventType.write`.
+    """
     if isinstance(event, type):
         raise InvalidEvent(f"expected an event, got the class {event.__name__}", "events")
     return event_type(type(event)).write(event)

@@ -21,11 +21,11 @@ KEY = "idempotency-key"
 
 
 Plain = tuple[int, str, Callable[..., Any]]
-"""How most projections handle an event of one type: their index, their one tag, their handler. A plain tuple, because
-it is read for each event.
+"""How most projections handle an event of one type: their index, their single tag and their handler. A plain tuple,
+because it is read for each event.
 """
 Part = tuple[int, tuple[str, ...], Callable[..., Any], bool, bool]
-"""The same for any projection: its tags, whether its handler takes the event as stored, and whether it skips an event
+"""The same for any projection: its tags, whether its handler accepts the event as stored, and whether it skips an event
 that cannot be read.
 """
 Entry = tuple[Callable[[bytes], Any] | None, EventType[Any], list[Plain], list[Part]]
@@ -37,10 +37,10 @@ _logger = logging.getLogger(__name__)
 
 
 class Plan:
-    """What to read for a decision: made once, used by each of its attempts."""
+    """What to read for a decision. It is made once and used by each attempt."""
 
     def __init__(self, knowledge: Sequence[Knowledge[Any]]) -> None:
-        """Raises InvalidDefinition: no handler, two classes for one type, or more than one query can ask for."""
+        """Raises InvalidDefinition: no handler, two classes for one type, or more than one query can contain."""
         self._knowledge = knowledge
         self._is_flat = all([each.__class__ is Projection for each in knowledge])
         projections: Any = knowledge if self._is_flat else [part for each in knowledge for part in each.parts]
@@ -48,10 +48,10 @@ class Plan:
         self.query = _asked_for(projections) if projections else None
         """The query of all projections together, as in the append condition."""
         self.layout = layout_of(tuple([each.shape for each in projections]))
-        """Which reads they take, and which projection handles which event."""
+        """Which reads they need, and which projection handles which event."""
 
     def states(self, values: Sequence[Any]) -> Sequence[Any]:
-        """The states that the decision asked for, out of those of all projections."""
+        """The states that the decision requested, out of the states of all projections."""
         if self._is_flat:
             return values
         states, begin = [], 0
@@ -121,7 +121,7 @@ class States:
     def take(self, events: Iterable[SequencedEvent], table: Table, upto: int | None = None) -> None:
         """Fold these events, up to that number, into the states of a table's projections. Raises UnreadableEvent.
 
-        Exceptions of handlers pass through, with a note that names the event.
+        Exceptions of handlers propagate, with a note that names the event.
         """
         if upto is not None:
             events = [each for each in events if each.sequence_number <= upto]

@@ -1,6 +1,6 @@
-"""Projections: the knowledge a decision needs, as an initial state and the effect of each event on it.
+"""Projections: the knowledge that a decision needs, as an initial state and the effect of each event on it.
 
-The events to read are derived: those of the classes that have a handler, with the projection's tags.
+The events to read are derived: they are the events of the classes that have a handler, with the projection's tags.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .tags import TagValue, tag_of
 S = TypeVar("S")
 E = TypeVar("E")
 Handler = Callable[[S, E], S]
-"""The state after an event. It must not change the state that it gets, unless a `factory` made that."""
+"""The state after an event. It must not change the given state, unless a `factory` made that state."""
 StoredHandler = Callable[[S, E, SequencedEvent], S]
-"""The same, with the event as stored: its number, and when it was recorded."""
+"""Like `Handler`, with the event as stored: its number, and when it was recorded."""
 Unreadable = Literal["fail", "skip"]
-"""How to treat a stored event that does not fit its class: an error, or a line in the program's log."""
+"""How to treat a stored event that does not match its class: an error, or a line in the program's log."""
 _new = object.__new__
 _CHANGEABLE = (list, dict, set, bytearray)
 PLAIN_ITEMS_MAX = 16
@@ -33,14 +33,14 @@ PLAIN_ITEMS_MAX = 16
 
 
 class Knowledge(ABC, Generic[S]):
-    """The knowledge a decision can ask for: one `Projection`, or `Several` of a kind."""
+    """The knowledge that a decision can request: one `Projection`, or `Several` of a kind."""
 
     __slots__ = ()
 
     @property
     @abstractmethod
     def parts(self) -> tuple[Projection[Any], ...]:
-        """The projections it consists of."""
+        """Its component projections."""
 
     @abstractmethod
     def state_of(self, states: Sequence[Any]) -> S:
@@ -72,7 +72,7 @@ class Projection(Knowledge[S]):
         """An event counts only if it has all of `tags` (values by key).
 
         `newest_only`: the state follows from the newest event alone, so only that one is read. `unreadable`: a stored
-        event that does not fit its class raises UnreadableEvent ("fail"), or is logged and left out of the state
+        event that does not match its class raises UnreadableEvent ("fail"), or is logged and left out of the state
         ("skip"). Raises InvalidEvent for a value that cannot be a tag, and InvalidDefinition for a list, dict, set or
         bytearray as the initial state: all uses of the projection would change the same one.
         """
@@ -85,7 +85,7 @@ class Projection(Knowledge[S]):
         if newest_only and unreadable == "skip":
             raise InvalidDefinition("`newest_only` reads only the newest event, so there is no state to continue from")
         self.shape: Shape = shape_of(tuple(tags or ()), newest_only)
-        """The properties it shares with other projections, whatever the values of their tags."""
+        """The properties that it shares with other projections, whatever the values of their tags."""
         self.tags = tuple([tag_of(key, value) for key, value in tags.items()]) if tags else ()
         text = "".join(self.tags)
         self.is_plain = len(text) <= TYPE_CHARS_MAX and text.isprintable()
@@ -129,7 +129,7 @@ class Projection(Knowledge[S]):
     def on(self, kind: type[E], handler: Handler[S, E]) -> Projection[S]:
         """Add the handler for events of that class.
 
-        Raises InvalidDefinition for a class without one of the projection's tags: no event would ever match.
+        Raises InvalidDefinition for a class that lacks one of the projection's tags: no event would ever match.
         """
         return self._with(kind, handler, False)
 
@@ -147,9 +147,9 @@ class Projection(Knowledge[S]):
     def with_snapshots(self, store: SnapshotStore, state: Any, *, version: str, every: int = EVERY) -> Projection[S]:
         """Store a snapshot after this many events; later decisions resume from it. It gets a separate read.
 
-        `state` is the type of the state, which msgspec must be able to encode: `frozenset[str]`. `version` is that of
-        the handlers: change it whenever they change, or old states are taken for new ones. Raises InvalidDefinition for
-        a projection of the newest event, and for an `every` below 1.
+        `state` is the type of the state, which msgspec must be able to encode: `frozenset[str]`. `version` is the
+        version of the handlers: change it whenever they change, or old states are mistaken for new ones. Raises
+        InvalidDefinition for a projection of the newest event, and for an `every` below 1.
         """
         if self.shape.newest_only or every < 1:
             raise InvalidDefinition("snapshots need a projection of all events and an interval of 1 or more")
@@ -192,8 +192,9 @@ class Several(Knowledge[tuple[S, ...]]):
 
 
 def query_of(projections: Sequence[Projection[Any]], *more: QueryItem) -> Query:
-    """The query of all of them together: an item for each set of tags. Raises InvalidDefinition for one without
-    handler.
+    """The query of all of them together: an item for each set of tags.
+
+    Raises InvalidDefinition for one without a handler.
     """
     if not more and (plain := _plain_items(projections)):
         return Query(plain)

@@ -1,7 +1,7 @@
 """Read models: tables in the caller's database that follow a log, with each event applied exactly once.
 
 The position of a model is kept in the same database and moved in the same transaction. Tables carry the version of
-their model, so a new version is built beside the one in use; views have their names.
+their model, so a new version is built next to the one in use. Views have the names without a version.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ E = TypeVar("E")
 T = TypeVar("T")
 
 POSITIONS = "headwater_read_models"
-"""The table of positions: a row for each version of each model."""
+"""The table of positions, with a row for each version of each model."""
 BATCH_EVENTS = 1000
-"""Events per transaction."""
+"""The number of events per transaction."""
 
 
 class ReadModel:
     """How events change tables: `ReadModel("seats", {"seat": "course TEXT, student TEXT"}).on(SeatTaken, handler)`.
 
-    It is a value, like a projection; the events it needs are derived in the same way.
+    It is a value, like a projection; the events that it needs are derived in the same way.
     """
 
     def __init__(
@@ -43,10 +43,10 @@ class ReadModel:
         tags: Mapping[str, TagValue] | None = None,
         unreadable: Unreadable = "fail",
     ) -> None:
-        """`tables`: their columns, by name. The table `seat` of version 2 is `seat_2`, in statements `{seat}`.
+        """`tables`: their columns, by name. The table `seat` of version 2 is `seat_2`; statements call it `{seat}`.
 
-        `tags` and `unreadable` work as in a `Projection`: with "skip", an event that does not fit its class is logged
-        and skipped. Raises InvalidInput for names that are no SQL identifiers, and for a version below 1.
+        `tags` and `unreadable` work as in a `Projection`: with "skip", an event that does not match its class is logged
+        and skipped. Raises InvalidInput for names that are not SQL identifiers, and for a version below 1.
         """
         if version < 1:
             raise InvalidInput(f"expected 1 or more, got {version}", "version")
@@ -57,7 +57,7 @@ class ReadModel:
         self._projection: Projection[Transaction | None] = Projection(None, tags=tags, unreadable=unreadable)
 
     def on(self, kind: type[E], handler: Callable[[Transaction, E], object]) -> ReadModel:
-        """Add the handler for events of that class. Raises InvalidDefinition, as `Projection.on`."""
+        """Add the handler for events of that class. Raises InvalidDefinition, like `Projection.on`."""
         return self.on_stored(kind, lambda transaction, event, _: handler(transaction, event))
 
     def on_stored(self, kind: type[E], handler: Callable[[Transaction, E, SequencedEvent], object]) -> ReadModel:
@@ -92,7 +92,10 @@ class Lag(NamedTuple):
 
     @property
     def behind(self) -> int:
-        """How many numbers are left; 0 when it is up to date. Some may belong to events it does not need."""
+        """The count of numbers that are left; 0 when it is up to date.
+
+        Some may belong to events that it does not need.
+        """
         return max(self.head - self.position, 0)
 
 
@@ -103,8 +106,8 @@ class Runner:
         """Create the missing tables; runners that start together create them once.
 
         `connection` belongs to the runner, which commits on it. `paramstyle` is for a library that does not declare it.
-        Raises InvalidInput for a connection in autocommit mode, InvalidDefinition for a model without handlers, and
-        what the database raises.
+        Raises InvalidInput for a connection in autocommit mode, InvalidDefinition for a model without handlers, and the
+        errors of the database.
         """
         check_transactions(connection)
         self._log, self._connection, self._model = log, connection, model
@@ -114,11 +117,11 @@ class Runner:
         self._prepare()
 
     def run_once(self) -> int:
-        """Apply the next events, at most 1,000, in one transaction. Returns how many; 0 when it is up to date.
+        """Apply the next events, at most 1,000, in one transaction. Returns their number; 0 when it is up to date.
 
-        Raises UnreadableEvent, what handlers and the database raise (with a note that names the event), and as
-        `EventLog.read`; run it again to resume. PositionTrimmed and PositionOfOtherIncarnation mean that the model must
-        be rebuilt.
+        Raises UnreadableEvent, the errors of handlers and the database (with a note that names the event), and the
+        errors of `EventLog.read`. Run it again to resume. PositionTrimmed and PositionOfOtherIncarnation mean that the
+        model must be rebuilt.
         """
         position = self.position()
         reading = self._log.read(self._query, after=position, limit=BATCH_EVENTS)
@@ -127,14 +130,14 @@ class Runner:
         return len(events) if upto > position and self._apply(events, position, upto) else 0
 
     def catch_up(self) -> int:
-        """Run until it is up to date. Returns how many events were applied. Raises as `run_once`."""
+        """Run until it is up to date. Returns how many events were applied. Raises the same errors as `run_once`."""
         head, count = self._log.head(), 0
         while self.position() < head:
             count += self.run_once()
         return count
 
     def run(self, stopped: threading.Event, *, poll_s: float = 1.0) -> None:
-        """Run until `stopped` is set, which is checked every `poll_s` seconds. Raises as `run_once`."""
+        """Run until `stopped` is set, which is checked every `poll_s` seconds. Raises the same errors as `run_once`."""
         while not stopped.is_set():
             position = self.position()
             with self._log.subscribe(self._query, after=position) as subscription:
@@ -150,9 +153,10 @@ class Runner:
         return int(position)
 
     def lag(self) -> Lag:
-        """How far it has come. A new version that is not `behind` can be published.
+        """Its progress. A new version that is not `behind` can be published.
 
-        Numbers that the log never assigned do not count. Raises as `run_once` if events after its position are gone.
+        Numbers that the log never assigned do not count. Raises the same errors as `run_once` if events after its
+        position are gone.
         """
         position, log = self.position(), self._log.info()
         if position + 1 < log.first_retained:
@@ -229,7 +233,7 @@ class Runner:
         return self._in_transaction(apply)
 
     def _begin(self) -> None:
-        """Begin a transaction about tables by changing a row: sqlite3 begins none for the other statements."""
+        """Begin a transaction for tables by changing a row: sqlite3 begins none for the other statements."""
         lock_tables(self._transaction)
         statement = f"UPDATE {POSITIONS} SET position = position WHERE model = ? AND version = ?"
         self._transaction.change(statement, self._identity)
@@ -241,7 +245,7 @@ class Runner:
         except BaseException as error:
             try:
                 self._connection.rollback()
-            except Exception as failure:  # such as a lost connection: the first error tells the reason
+            except Exception as failure:  # such as a lost connection: the first error gives the reason
                 error.add_note(f"Rolling back failed, too: {type(failure).__name__}: {failure}")
             raise
         return done

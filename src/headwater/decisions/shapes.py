@@ -1,4 +1,4 @@
-"""Shapes: what the projections of one definition share, whatever the values of their tags; made once.
+"""Shapes: the properties that the projections of one definition share, whatever the values of their tags. Made once.
 
 A program defines a projection again for each command, with the command's own tags and handlers. The tag keys, event
 classes and read methods are the same each time, so they are looked up here instead of derived again.
@@ -15,12 +15,13 @@ from .errors import InvalidDefinition
 from .events import EventType, described, event_type
 
 SHAPES_MAX = 1000
-"""How many are cached of each kind. A program has as many as it has definitions."""
+"""The number of cached shapes of each kind. A program has as many as it has definitions."""
 GROWN_MAX = 10_000
-"""How many shapes derived from others are cached in total: a definition has one for each of its handlers."""
+"""The number of cached shapes that are derived from others: a definition has one for each of its handlers."""
 TYPES_PLAIN_MAX = 50
 PROJECTIONS_KEPT_MAX = 16
-"""Layouts of more projections are not cached: they take much memory, and are a small part of such a decision."""
+"""Layouts of more projections are not cached: they need much memory, and are a small part of the cost of such a
+decision."""
 
 
 class Handled(NamedTuple):
@@ -32,7 +33,7 @@ class Handled(NamedTuple):
 
 
 class Shape:
-    """A projection's tag keys, the event classes it handles, and how it is read."""
+    """A projection's tag keys, the event classes that it handles, and how it is read."""
 
     def __init__(
         self, keys: tuple[str, ...], *, newest_only: bool, is_kept: bool = False, handled: tuple[Handled, ...] = ()
@@ -87,20 +88,20 @@ class Reader(NamedTuple):
     name: str
     type: EventType[Any]
     handlers: list[tuple[int, int, bool]]
-    """The projection's index, the handler's index in it, and whether the handler takes the event as stored."""
+    """The projection's index, the handler's index in it, and whether the handler accepts the event as stored."""
 
 
 class Layout:
-    """What the plans of projections of the same shapes share."""
+    """The common part of the plans of projections of the same shapes."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         """Raises InvalidDefinition for two classes of one type."""
         self.kept = [index for index, each in enumerate(shapes) if each.is_kept]
-        """The ones with snapshots; each takes its own read."""
+        """The projections with snapshots; each needs a separate read."""
         self.newest = [index for index, each in enumerate(shapes) if each.newest_only]
-        """The ones of the newest event; each takes its own read."""
+        """The projections of the newest event; each needs a separate read."""
         self.together = [index for index, each in enumerate(shapes) if not (each.is_kept or each.newest_only)]
-        """The ones that share one read."""
+        """The projections that share one read."""
         self.takes_one_read = len(self.together) == len(shapes)
         self.readers = _readers(shapes)
 

@@ -1,8 +1,8 @@
 """Snapshots: states of long boundaries, so that a decision reads only later events. They are optional and verified.
 
-A snapshot has the number and the id of the last event that it contains. The read begins at that event: if another event
-or none is there, the snapshot is of another log or of trimmed events, and everything is read as without a snapshot. A
-checksum reveals damage; the key differs for other code or another query.
+A snapshot has the number and the id of the last event that it contains. The read begins at that event: if that event is
+not found, the snapshot belongs to another log or to trimmed events, and everything is read as if there were no
+snapshot. A checksum reveals damage; different code or a different query has a different key.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .events import EventType
 EVERY = 1000
 _DIGEST_BYTES = 16
 _OURS = re.compile(r"[0-9a-f]{64}(\.[0-9a-f]{16})?")
-"""Names of snapshots in a directory, and of unfinished ones."""
+"""The names of snapshots in a directory, and of unfinished snapshots."""
 _logger = logging.getLogger(__name__)
 
 
 class SnapshotStore(Protocol):
-    """Where snapshots are stored. Its errors are logged, and cost only time."""
+    """A store of snapshots. Its errors are logged, and cost only time."""
 
     def load(self, key: str) -> bytes | None:
         """The snapshot of that key (64 hexadecimal digits), if there is one."""
@@ -45,7 +45,7 @@ class MemorySnapshots(SnapshotStore):
 
     def __init__(self) -> None:
         self.kept: dict[str, bytes] = {}
-        """By key. It grows by one for each boundary that is long enough; clear it if there are many."""
+        """Snapshots by key. It grows by one for each boundary that is long enough; clear it if there are many."""
 
     def load(self, key: str) -> bytes | None:
         return self.kept.get(key)
@@ -68,7 +68,7 @@ class DirectorySnapshots(SnapshotStore):
         return None
 
     def save(self, key: str, snapshot: bytes) -> None:
-        """See SnapshotStore. A reader sees the old one or the new one."""
+        """See SnapshotStore. A reader sees either the old snapshot or the new one."""
         self.directory.mkdir(parents=True, exist_ok=True)
         new = self.directory / f"{key}.{os.urandom(8).hex()}"
         try:
@@ -89,7 +89,7 @@ class Keeping(NamedTuple):
     every: int
 
     def key(self, log: str, tags: Iterable[str], types: Iterable[EventType[Any]], *, skips: bool) -> str:
-        """The key to find it by: the log's name, the query, versions of classes, type and version of the state.
+        """Its key: the log's name, the query, the versions of classes, and the type and version of the state.
 
         `skips`: the state may lack events that cannot be read.
         """
@@ -109,20 +109,20 @@ class Snapshot(NamedTuple):
     """An intact snapshot."""
 
     number: int
-    """Of the last event that it contains."""
+    """The id of the last event that it contains."""
     id: str
     state: Any
 
 
 def packed(key: str, last: SequencedEvent, state: object) -> bytes:
-    """The bytes of a snapshot. Raises what msgspec raises for a state that it cannot encode."""
+    """The bytes of a snapshot. Raises the errors of msgspec for a state that it cannot encode."""
     kept = _Kept(key, last.sequence_number, last.id, msgspec.msgpack.encode(state))
     body = msgspec.msgpack.encode(kept)
     return _digest(body) + body
 
 
 def unpacked(keeping: Keeping, key: str, found: bytes | None) -> Snapshot | None:
-    """The snapshot in these bytes. None if there is none, or if it is damaged or of another key, which is logged."""
+    """The snapshot in these bytes. None if there is none, or if it is damaged or has another key; both are logged."""
     if found is None:
         return None
     digest, body = found[:_DIGEST_BYTES], found[_DIGEST_BYTES:]
@@ -153,9 +153,9 @@ class Resuming:
     def __init__(self, snapshot: Snapshot | None) -> None:
         self._expected = snapshot
         self.last: SequencedEvent | None = None
-        """The last event in the state, if any came after the snapshot."""
+        """The last event in the state, if there were any after the snapshot."""
         self.count = 0
-        """How many came after the snapshot."""
+        """The number of events after the snapshot."""
         self._is_other = False
 
     @property

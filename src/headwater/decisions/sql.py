@@ -31,9 +31,9 @@ class Transaction:
     def execute(self, statement: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Run a statement and return its rows, if any.
 
-        A value is `?`, whatever the database's own placeholder is; `??` is a question mark. `{seats}` is the table
-        `seats` of this version of the read model. Quoted text is left alone. Raises InvalidInput for a table that is
-        not declared, and what the database raises.
+        The placeholder of a value is `?`, whatever the database's own placeholder is; `??` is a question mark.
+        `{seats}` is the table `seats` of this version of the read model. Quoted text is left alone. Raises InvalidInput
+        for a table that is not declared, and the errors of the database.
         """
         cursor = self._done(statement, values)
         try:
@@ -42,7 +42,7 @@ class Transaction:
             cursor.close()
 
     def change(self, statement: str, values: Sequence[object] = ()) -> int:
-        """Run a statement and return how many rows it changed. Raises as `execute`."""
+        """Run a statement and return how many rows it changed. Raises the same errors as `execute`."""
         cursor = self._done(statement, values)
         count: int = cursor.rowcount
         cursor.close()
@@ -94,7 +94,7 @@ def paramstyle_of(connection: Any) -> str:
 
 
 def lock_tables(transaction: Transaction) -> None:
-    """Serialize the transactions that create or drop tables, until this one ends.
+    """Serialize the transactions that create or drop tables, until this transaction ends.
 
     PostgreSQL needs it: its IF NOT EXISTS does not see a table that another transaction is creating, and fails when
     that commits.

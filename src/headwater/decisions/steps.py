@@ -19,7 +19,7 @@ _NOWHERE = AppendResult(0, 0)
 
 @dataclass(slots=True)
 class Read:
-    """Read these events and pass them to `take`, in pieces of any size; store the head at which the read began."""
+    """Read these events and pass them to `take`, in pieces of any size; store the head at the start of the read."""
 
     query: Query
     take: Callable[[Iterable[SequencedEvent]], None]

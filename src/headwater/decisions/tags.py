@@ -18,7 +18,7 @@ TagValue = str | int | UUID | Enum
 class Tag:
     """Marks a field whose value is a tag: `Annotated[str, Tag]`, or `Annotated[str, Tag("course")]` with that key.
 
-    The default key is the name of the field. A list, tuple or set gives a tag for each value, None gives none.
+    The default key is the name of the field. A list, tuple or set gives a tag for each value; None gives no tag.
     """
 
     __slots__ = ("key",)
@@ -57,7 +57,7 @@ def _has_tag(hint: Any) -> bool:
 
 
 def tags_of(key: str, value: object, where: str) -> list[str]:
-    """The tags of a field's value. Raises InvalidEvent for anything but text, a number, a UUID or an enumeration."""
+    """The tags of a field's value. Raises InvalidEvent for anything except text, a number, a UUID or an enumeration."""
     if value is None:
         return []
     if isinstance(value, list | tuple | set | frozenset):
@@ -66,7 +66,7 @@ def tags_of(key: str, value: object, where: str) -> list[str]:
 
 
 def tag_of(key: str, value: object) -> str:
-    """The tag that a projection asks for. Raises InvalidEvent."""
+    """The tag that a projection requests. Raises InvalidEvent."""
     return f"{key}:{value if value.__class__ is str else _text(value, f'tags[{key}]')}"
 
 

@@ -1,6 +1,6 @@
-"""Tests of decisions: given, when, then over a log in memory, and every way in which decisions can race.
+"""Tests for decisions: given, when, then over a log in memory, and every way in which decisions can race.
 
-Plain functions that need no test framework: with pytest, `log = pytest.fixture(memory_log)` is a fixture.
+These are plain functions that need no test framework. With pytest, `log = pytest.fixture(memory_log)` is a fixture.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Scenario:
         self.log = log
 
     def when(self, decision: Decision[E], *, key: str = "") -> When[E]:
-        """Run this decision once the expected outcome is stated."""
+        """Run this decision when the expected outcome is stated."""
         return When(self, lambda: decide(self.log, decision, key=key))
 
 
@@ -55,7 +55,7 @@ class When(Generic[E]):
         self._scenario, self._decided = scenario, decided
 
     def then(self, *expected: object) -> Scenario:
-        """Exactly these events follow, in this order. Raises AssertionError, and what the rule raises."""
+        """Exactly these events follow, in this order. Raises AssertionError, and the errors of the rule."""
         events = self._decided().events
         if events != expected:
             raise AssertionError(f"these events followed: {_listed(events)}; expected: {_listed(expected)}")
@@ -87,11 +87,11 @@ class Race:
     outcomes: tuple[tuple[object, ...] | Exception, ...]
     """By decision: the resulting events, or the exception that its rule raised."""
     stored: tuple[SequencedEvent, ...]
-    """What was appended, in the order of the log."""
+    """The appended events, in the order of the log."""
 
     @property
     def result(self) -> object:
-        """Equal for two races that ended alike: their outcomes, and what was stored."""
+        """A value that is equal for two races with the same outcomes and the same stored events."""
         outcomes = [(type(each), str(each)) if isinstance(each, Exception) else each for each in self.outcomes]
         return outcomes, [(each.type, each.data, each.tags) for each in self.stored]
 
@@ -99,7 +99,7 @@ class Race:
 def races(*decisions: Decision[Any], given: Sequence[object] = (), key: str = "") -> Iterator[Race]:
     """Every interleaving of the steps of these decisions, each on a separate log.
 
-    With a `key` all of them have that idempotency key: they are the same command, received more than once. Pauses and
+    With a `key`, all of them have that idempotency key: they are the same command, received more than once. Pauses and
     snapshots are left out. Raises ValueError for more than 100,000 interleavings; two decisions have a dozen or two.
     """
     waiting: list[tuple[int, ...]] = [()]
@@ -172,8 +172,7 @@ def _raced(
     *,
     is_serial: bool = False,
 ) -> tuple[Race, list[tuple[int, ...]]]:
-    """The race that begins with these steps, then runs the first decision that can proceed; and the alternatives after
-    it.
+    """The race that begins with these steps and then runs the first decision that can proceed; and the alternatives.
 
     If it is serial, each of `begun` is not a step but a decision, run to its end.
     """

@@ -16,7 +16,7 @@ async def answer_array(
 ) -> None:
     """Answer 200 with a JSON array of texts that are JSON, between `opening` and `closing`.
 
-    The answer breaks off if rendering fails once it has begun.
+    The answer is aborted if rendering fails after it has begun.
     """
     pieces, size, has_begun = [opening], 0, False
     separator = b""

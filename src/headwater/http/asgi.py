@@ -1,4 +1,4 @@
-"""ASGI 3 as types, and the parts of it that are not requests: refused WebSockets, and the lifespan."""
+"""ASGI 3 as types, and the parts of it that are not requests: refused WebSockets and the lifespan."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Header = tuple[bytes, bytes]
 MEMORY = "headwater.memory"
 """Scope key of the connection's `core.loop.memory.Share`."""
 HELD = "headwater.held"
-"""Scope key of the bytes that the request has taken of that share. The server returns them after the application is
-done."""
+"""Scope key of the number of bytes that the request has taken from that share. The server releases them after the
+application is done."""
 WRITER = "headwater.writer"
-"""Scope key of a WebSocket's writer, which tells whether the peer reads what it is sent: `is_full`, `drained()`."""
+"""Scope key of a WebSocket's writer, which shows whether the peer reads what it is sent: `is_full`, `drained()`."""
 
 POLICY_VIOLATION, SERVICE_RESTART = 1008, 1012
 """Close codes for refusing a WebSocket (RFC 6455, 7.4.1, and the IANA registry)."""

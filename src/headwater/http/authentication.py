@@ -13,7 +13,7 @@ BEARER: Header = (b"www-authenticate", b'Bearer realm="headwater"')
 async def authenticate(guard: Guard, header: bytes | None, peer: str) -> User:
     """The user of an Authorization header. Raises Unauthenticated.
 
-    The guard also refuses an unreadable header, so that it is counted and logged like any other.
+    The guard also refuses an unreadable header, so that the refusal is counted and logged like any other.
     """
     credentials = credentials_of(header)
     try:

@@ -1,10 +1,10 @@
 """The origin of a request according to its head: the host name it was sent to, and the web page that sent it.
 
 A page in a browser may send requests to any address that the browser reaches, without a preflight, as long as they are
-*simple* (Fetch, 2.2.2 and 3.3): GET, or POST with one of three media types or none. It cannot read the answer, but the
-request takes effect. Such a request differs from a program's by fields that no page can change: `Host`, `Origin` (RFC
-6454), and `Sec-Fetch-*` (Fetch Metadata). Programs send only the first. All functions here are pure; the caller decides
-what is allowed.
+*simple* (Fetch, 2.2.2 and 3.3): GET, or POST with one of three media types or without one. It cannot read the answer,
+but the request takes effect. Such a request differs from a program's by fields that no page can change: `Host`,
+`Origin` (RFC 6454), and `Sec-Fetch-*` (Fetch Metadata). Programs send only `Host`. All functions here are pure; the
+caller decides which requests are allowed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 NULL_ORIGIN = "null"
 """The browser's value for a page without an origin: a file, a sandboxed frame, a cross-origin redirect."""
 
-# An address's zone matters only to the client, so it should not be sent; some send it, as `%eth0` or as `%25eth0`.
+# An address's zone matters only to the client, so it should not be sent; some do send it, as `%eth0` or as `%25eth0`.
 _HOST = re.compile(rb"(\[[0-9A-Fa-f:.]+(?:%[A-Za-z0-9._~-]+)?\]|[A-Za-z0-9._~%!$&'()*+;=-]*)(?::([0-9]{0,5}))?")
 _ORIGIN = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*)://([^/?#@,\s]+)")
 
@@ -67,12 +67,12 @@ class Head(dict[bytes, bytes]):
 
     @property
     def is_of_browser(self) -> bool:
-        """Whether a browser says so; old browsers, and those using plain HTTP on a network, do not."""
+        """Whether a browser says so; old browsers, and browsers that use plain HTTP on a network, do not."""
         return not self.keys().isdisjoint(_OF_BROWSERS)
 
     @cached_property
     def is_silent_browser(self) -> bool:
-        """Whether a page of a browser that does not identify it may have sent it.
+        """Whether a page may have sent it, in a browser that does not say so.
 
         This covers GETs of images and frames, Safari before 16.4, and any browser over plain HTTP on a network. All
         browsers begin User-Agent like this, and no page can prevent it.
@@ -87,7 +87,7 @@ class Head(dict[bytes, bytes]):
 
     @property
     def is_navigation(self) -> bool:
-        """Whether the answer opens in its own window, where the page that led there cannot read it."""
+        """Whether the answer opens in a separate window, where the page that led there cannot read it."""
         return self.get(b"sec-fetch-mode") == b"navigate" and self.get(b"sec-fetch-dest") == b"document"
 
     @property

@@ -1,7 +1,8 @@
-"""Login by client certificate. For a browser's request it has the same conditions as the console's cookie.
+"""Login by client certificate. For a browser's request, the same conditions apply as for the console's cookie.
 
-A browser sends a certificate automatically, whichever page makes the request. So a browser's request needs what a
-cookie needs (`sessions`): the header field, and a page of this origin. Programs send no fields that identify a browser.
+A browser sends a certificate automatically, whichever page makes the request. So a browser's request must meet the
+conditions of a cookie (`sessions`): the header field, and a page of this origin. Programs send no fields that identify
+a browser.
 """
 
 from __future__ import annotations

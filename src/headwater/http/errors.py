@@ -1,4 +1,6 @@
-"""Errors that keep an HTTP request from its handler's work, for all front ends; each has one table that renders them.
+"""Errors that prevent a handler from processing an HTTP request, for all front ends.
+
+Each front end renders them by one table.
 
 HttpError
 ├── RouteNotFound        nothing is served at that path
@@ -38,15 +40,15 @@ UNREADY_RETRY: Header = (b"retry-after", b"5")
 
 
 class BrokenOff(RuntimeError):
-    """An answer ends before it is complete, for a reason that can no longer be sent: the connection ends with it."""
+    """An answer ends before it is complete, for a reason that can no longer be sent. The connection ends with it."""
 
 
 class Disconnected(Exception):
-    """The client went away, or has received all it asked for: there is no answer to send."""
+    """The client disconnected, or has received everything that it requested: there is no answer to send."""
 
 
 class HttpError(Exception):
-    """The request fails before its handler's work."""
+    """The request fails before its handler processes it."""
 
     headers: tuple[Header, ...] = ()
     """Header fields that belong to the answer, in every front end."""
@@ -60,7 +62,7 @@ class RouteNotFound(HttpError):
 
 
 class EventNotFound(HttpError):
-    """404: no event of the log has that number, and none with it was trimmed."""
+    """404: no event of the log has that number, and no event with that number was trimmed."""
 
     def __init__(self, log: str, sequence_number: int, first_retained: int, head: int) -> None:
         self.sequence_number, self.first_retained, self.head = sequence_number, first_retained, head
@@ -99,7 +101,7 @@ class HostNotServed(HttpError):
 
 
 class ForeignPage(HttpError):
-    """403 for a request from a web page that is neither of this server nor of an origin in `http.origins`."""
+    """403 for a request from a web page that belongs neither to this server nor to an origin in `http.origins`."""
 
     headers = ((b"vary", b"origin, sec-fetch-site, sec-fetch-mode, sec-fetch-dest"), (b"cache-control", b"no-store"))
 
@@ -186,7 +188,7 @@ class Stopping(HttpError):
 
 
 class Unready(HttpError):
-    """503: nothing of the request was done; it may succeed soon."""
+    """503: no part of the request was executed; it may succeed soon."""
 
     headers = (UNREADY_RETRY, CLOSE)
 
@@ -197,7 +199,7 @@ def misplaced(error: InvalidInput, parameter: str) -> InvalidParameter:
 
 
 def json_path(where: str) -> str:
-    """The path in a core error, as a JSON path into the body."""
+    """The path of a core error, converted to a JSON path into the body."""
     return "$" + (where if where.startswith("[") or not where else f".{where}")
 
 

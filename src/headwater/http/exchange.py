@@ -42,12 +42,15 @@ def whole_number(parameters: Mapping[str, str], name: str) -> int | None:
 
 
 def drops_at_most(parameters: Mapping[str, str]) -> int:
-    """How many events the request may drop, by that parameter; none by default. Raises InvalidParameter."""
+    """The number of events that the request may drop, according to that parameter; none by default.
+
+    Raises InvalidParameter.
+    """
     return whole_number(parameters, DROPS_AT_MOST) or 0
 
 
 ACCEPT_BYTES_MAX = 4096
-"""How much of an Accept header is read: more than any serious client sends."""
+"""The number of bytes of an Accept header that are read: more than real clients send."""
 
 
 def preferred(accept: bytes | None, offered: Mapping[str, str], otherwise: str) -> str:
@@ -78,9 +81,9 @@ def _quality(text: str) -> float:
 JSON = b"application/json"
 PROBLEM = MEDIA_TYPE.encode()
 BODY_BYTES_MAX = 1024 * 1024
-"""The default for routes without a limit of their own."""
+"""The default for routes without a separate limit."""
 _LONG_BYTES = 4 * 1024 * 1024
-"""Once this much of a body has arrived, space for the longest allowed body is allocated."""
+"""When this much of a body has arrived, space for the longest allowed body is allocated."""
 COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 """Limit for a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
@@ -92,7 +95,7 @@ _encode = msgspec.json.Encoder().encode
 def _with_space(grown: BytesIO, size: int) -> BytesIO:
     """The same buffer with space for `size` bytes.
 
-    An allocator that moves a grown buffer copies up to 32 MiB in one step; unused space does not even take memory.
+    An allocator that moves a grown buffer copies up to 32 MiB in one step; unused space takes no memory.
     """
     spacious = BytesIO(bytes(size))
     spacious.write(grown.getbuffer())
@@ -100,7 +103,7 @@ def _with_space(grown: BytesIO, size: int) -> BytesIO:
 
 
 class _Collected:
-    """The pieces so far of an answer that is sent whole at its end."""
+    """The pieces received so far of an answer that is sent whole at its end."""
 
     def __init__(self, fields: list[Header], hold: Callable[[int], None]) -> None:
         self.fields, self._hold = fields, hold
@@ -140,9 +143,9 @@ class Exchange:
         self.body_bytes_max = BODY_BYTES_MAX
         """The longest body that is read, as set by the route; its handler may lower it before reading the body."""
         self.user_name = ""
-        """The user's name, once the host was asked for the user; empty if unknown or ANYBODY."""
+        """The user's name, after the host has determined the user; empty if unknown or ANYBODY."""
         self.expires_at: float | None = None
-        """When the user's login ends (seconds since 1970), if it does: a stream ends with it."""
+        """When the user's login expires (seconds since 1970), if it does: a stream ends with it."""
         self.has_started = False
         """Whether the status line was sent, so that no other answer is possible."""
 
@@ -154,7 +157,7 @@ class Exchange:
 
     @property
     def share(self) -> Share:
-        """What the connection may hold in memory. Under a server that does not count, nothing is refused."""
+        """The memory that the connection may hold. Under a server that does not count memory, nothing is refused."""
         found = self.scope.get(MEMORY)
         if found is None:
             account = MemoryAccount(2**62)
@@ -164,7 +167,7 @@ class Exchange:
 
     @property
     def login_s(self) -> float | None:
-        """For how many more seconds the login is valid, at least 0; None = forever."""
+        """The number of seconds for which the login is still valid, at least 0; None = forever."""
         return None if self.expires_at is None else max(0.0, self.expires_at - time.time())
 
     @property
@@ -209,7 +212,7 @@ class Exchange:
         chunk, is_last = await self._receive_chunk()
         if is_last and (size := len(chunk)) <= limit and (size <= SMALL_BYTES or size <= counted):
             return chunk
-        grown = BytesIO()  # it gives its buffer away: joining chunks would copy it all, and free them, in one step
+        grown = BytesIO()  # it passes on its buffer: joining chunks would copy all of it, and free them, in one step
         size, space = 0, _LONG_BYTES
         while True:
             size += len(chunk)
@@ -228,7 +231,10 @@ class Exchange:
         return grown.getvalue()
 
     def _hold_body(self, counted: int, size: int) -> None:
-        """Count a body of that size; `counted` is counted already. Raises BodyTooLarge: it can never fit; NoMemory."""
+        """Count a body of that size; `counted` is already counted.
+
+        Raises BodyTooLarge if it can never fit, and NoMemory.
+        """
         is_known = self.share.owner is not None
         more = memory_of(size, is_known=is_known) - memory_of(counted, is_known=is_known)
         if not self._take(more):
@@ -249,7 +255,7 @@ class Exchange:
             raise self.share.refusal(size, "the answer, buffered for HTTP/1.0,")
 
     async def json_body(self, *allowed: str) -> bytes:
-        """The body, declared as JSON (or undeclared). Raises as `body`, and UnsupportedMediaType.
+        """The body, declared as JSON (or undeclared). Raises the same errors as `body`, and UnsupportedMediaType.
 
         `allowed` are the media types to name in that error; by default only JSON.
         """
@@ -275,7 +281,7 @@ class Exchange:
         return found
 
     async def disconnected(self) -> None:
-        """Returns when the client has gone away (or the answer is complete)."""
+        """Returns when the client has disconnected (or the answer is complete)."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
@@ -298,7 +304,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": b""})
 
     async def answer_problem(self, problem: Problem) -> None:
-        """Answer with a problem document. Raises BrokenOff as `check_unanswered`."""
+        """Answer with a problem document. Raises BrokenOff, like `check_unanswered`."""
         self.check_unanswered(problem.detail)
         await self.answer(problem.status, problem.to_json(), PROBLEM, problem.headers)
 
@@ -319,10 +325,10 @@ class Exchange:
 
         HTTP/1.0 has no chunks: a streamed answer that broke off would look complete. So an answer to HTTP/1.0 is
         collected, and `finish` sends it with its length; until then another answer may replace it. An answer that
-        `proves_itself` streams: its reader either requires an end marker in its format or resumes where it was. So does
-        one of known length.
+        `proves_itself` streams: its reader either requires an end marker in its format or resumes where it was. An
+        answer of known length streams too.
 
-        Raises Disconnected if HEAD has received all it asked for and the rest is not needed.
+        Raises Disconnected if a HEAD request has received everything that it requested and the rest is not needed.
         """
         fields = [(b"content-type", media_type), *headers]
         if length is not None:
@@ -338,7 +344,7 @@ class Exchange:
             raise Disconnected
 
     def send(self, chunk: bytes) -> Awaitable[None]:
-        """Send a piece of a streamed answer, before anything is awaited. Make the next piece after awaiting this.
+        """Send a piece of a streamed answer before anything is awaited. Make the next piece after awaiting this call.
 
         It waits until the client reads more. Raises HttpVersionTooOld if an answer to HTTP/1.0 is too long, NoMemory if
         there is no room to collect it.
@@ -349,7 +355,7 @@ class Exchange:
         return DONE
 
     async def finish(self, chunk: bytes = b"") -> None:
-        """Send the last piece of a streamed answer. Raises as `send`."""
+        """Send the last piece of a streamed answer. Raises the same errors as `send`."""
         collected, self._collected = self._collected, None
         if collected is not None:
             self._collect(collected, chunk)

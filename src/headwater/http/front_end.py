@@ -76,14 +76,14 @@ class FrontEnd(Generic[H, E]):
             await self.refuse(exchange, error)
 
     async def start(self) -> None:
-        """Prepare for requests; most front ends have nothing to do."""
+        """Prepare for requests. Most front ends have nothing to prepare."""
 
     def stop(self) -> None:
         """End the streams cleanly, and refuse new requests with 503."""
         self._host.stopping.set()
 
     async def close(self) -> None:
-        """Release the logs, which stay open for their owner to close."""
+        """Release the logs; their owner closes them."""
         self._host.close()
 
     async def refuse(self, exchange: E, error: Exception) -> None:

@@ -1,4 +1,4 @@
-"""What a front end's handlers need of the server: authorization, the open logs, and whether it is stopping."""
+"""The parts of the server that a front end's handlers need: authorization, open logs, and whether it is stopping."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from .sessions import secret_of
 AT_LEAST = b"headwater-at-least"
 WAIT_S = 2.0
 LOOK_S = 0.1
-"""How often a missing log is looked up again."""
+"""The interval at which a missing log is looked up again."""
 T = TypeVar("T")
 
 
 async def await_log(exchange: Exchange, open_log: Callable[[], Awaitable[T]]) -> T:
     """Open the log of a request that waits for a number: another server may just have created it.
 
-    Raises LogNotFound: it does not exist after WAIT_S, or no number is requested. InvalidParameter: it is not a number.
+    Raises LogNotFound if it does not exist after WAIT_S, or no number is requested; InvalidParameter if it is not a
+    number.
     """
     is_wanted = _wanted(exchange) is not None
     loop = asyncio.get_running_loop()
@@ -49,9 +50,9 @@ async def await_log(exchange: Exchange, open_log: Callable[[], Awaitable[T]]) ->
 
 
 async def await_number(exchange: Exchange, log: LocalLog) -> None:
-    """Wait until the log has the number that a request asks for, if it names one.
+    """Wait until the log has reached the number that a request names, if any.
 
-    Raises NumberNotHereYet: not reached after WAIT_S. InvalidParameter: it is not a number.
+    Raises NumberNotHereYet if it is not reached after WAIT_S; InvalidParameter if it is not a number.
     """
     if (wanted := _wanted(exchange)) is None:
         return
@@ -84,7 +85,7 @@ def _wanted(exchange: Exchange) -> int | None:
 
 
 USER_KEY = "headwater.user"
-"""Scope key of the user's name, once known: shown in the connection's entity."""
+"""Scope key of the user's name, set when it is known: shown in the connection's entity."""
 
 
 def own(share: Share, user: User) -> None:
@@ -118,7 +119,7 @@ def _own_by_address(exchange: Exchange) -> None:
 
 
 class Host:
-    """The guard, and the server's stop."""
+    """The guard, and the signal that the server stops."""
 
     def __init__(self, guard: Guard) -> None:
         self.guard = guard
@@ -149,7 +150,7 @@ class Host:
         return user
 
     def close(self) -> None:
-        """Release everything once nothing is running."""
+        """Release everything when nothing is running any more."""
 
 
 class LogHost(Host, Generic[T]):
@@ -163,7 +164,10 @@ class LogHost(Host, Generic[T]):
         turns: FairScheduler | None = None,
         readers: Readers | None = None,
     ) -> None:
-        """`view`: see OpenLogs. `turns` deals the loop's time to readers; `readers` are those that are sent events."""
+        """`view`: see OpenLogs.
+
+        `turns` assigns the loop's time to readers; `readers` are the readers to which events are sent.
+        """
         super().__init__(guard)
         self.readers = readers or Readers()
         self.turns = turns or FairScheduler()
@@ -174,7 +178,7 @@ class LogHost(Host, Generic[T]):
         """The error for a log that is not here."""
 
     def flow(self, exchange: Exchange) -> Flow:
-        """The request's share of the loop's time: by its user, once `user` was called, or by its address."""
+        """The request's share of the loop's time: by its user, after `user` was called, or by its address."""
         return self.turns.flow(exchange.user_name, exchange.peer)
 
     async def authorize(self, exchange: Exchange, right: Right) -> str:
@@ -213,5 +217,5 @@ class LogHost(Host, Generic[T]):
             raise self.lacking(name) from None
 
     def close(self) -> None:
-        """Release the logs, which stay open for their owner to close."""
+        """Release the logs; their owner closes them."""
         self.logs.close()

@@ -18,7 +18,7 @@ Handler = TypeVar("Handler")
 T = TypeVar("T")
 
 KNOWN_MAX, KNOWN_CHARS_MAX = 1024, 256
-"""How many paths are cached, and how long a cached path may be."""
+"""The number of cached paths, and the maximum length of a cached path."""
 
 
 def of_method(routes: Mapping[str, T], method: str) -> T:
@@ -35,7 +35,7 @@ def of_method(routes: Mapping[str, T], method: str) -> T:
 
 
 class Route(NamedTuple, Generic[Handler]):
-    """The handling of one method on one path: its limits are declared here, before a request is read."""
+    """The handling of one method on one path. Its limits are declared here, before a request is read."""
 
     handler: Handler
     body_bytes_max: int
@@ -73,7 +73,7 @@ class Routes(Generic[Handler]):
         self.patterns.append((method, path))
 
     def find(self, exchange: Exchange) -> Handler:
-        """The handler of a request, which gets its route's arguments and limits.
+        """The handler of a request; the request gets its route's arguments and limits.
 
         Sets `scope["route"]` to the path as it was added, under which the request is counted. Raises RouteNotFound,
         MethodNotAllowed, InvalidParameter.
@@ -87,11 +87,11 @@ class Routes(Generic[Handler]):
         route = node.routes.get(scope["method"]) or of_method(node.routes, scope["method"])
         exchange.arguments, exchange.body_bytes_max = arguments, route.body_bytes_max
         if not route.has_parameters:
-            exchange.parameters()  # allows none, so that `?limit=1` is never ignored silently
+            exchange.parameters()  # allows no parameters, so that `?limit=1` is never ignored silently
         return route.handler
 
     def _walk(self, path: str) -> tuple[_Node[Handler] | None, Sequence[str]]:
-        """The node that a path leads to, if any, and the values of its path parameters."""
+        """The node to which a path leads, if any, and the values of its path parameters."""
         node = self._root
         arguments: list[str] = []
         for segment in path.split("/")[1:]:

@@ -1,9 +1,9 @@
 """The session of a browser's request: a cookie, which counts only if no other site's page could have sent it.
 
-A browser sends a cookie with every request to a host, whichever page causes it, and to every port of the host, whatever
-program listens there. So the cookie counts only together with a second secret, which the page keeps and sends in a
-header field that a page of another origin cannot set without a preflight, on a request that states that it comes from a
-page of this origin.
+A browser sends a cookie with every request to a host, whichever page causes the request, and to every port of the host,
+whatever program listens there. So the cookie counts only together with a second secret, which the page keeps and sends
+in a header field that a page of another origin cannot set without a preflight, on a request that states that it comes
+from a page of this origin.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ FIELD = b"headwater-console"
 NO_SECRET = b"1"
 """The value of FIELD if a page has no session."""
 SECRET_CHARS_MAX = 100
-"""Limit for each of the two."""
+"""The maximum length of each of the two secrets."""
 NAME, SECURE_NAME = "headwater", "__Host-headwater"
 
 
 def cookie_name(scope: Scope) -> str:
-    """The cookie's name, with the requested port: servers on other ports of the host have cookies of their own.
+    """The cookie's name, with the requested port: servers on other ports of the host have separate cookies.
 
-    Over TLS it is a name that a browser accepts only from this very host (RFC 6265bis, 4.1.3).
+    Over TLS, it is a name that a browser accepts only from this host (RFC 6265bis, 4.1.3).
     """
     scheme = "https" if scope.get("scheme") == "https" else "http"
     authority = authority_of(head_of(scope["headers"]).get(b"host", b""))

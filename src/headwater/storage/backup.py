@@ -1,8 +1,8 @@
 """Online backup, and restore.
 
-A backup copies the state before the logs, so that no consumer's position is above its log's head. It needs no help
-from the server: sealed segments do not change, the newest one is synced and copied up to its last complete frame, and
-a lock file keeps segments from being unlinked meanwhile.
+A backup copies the state before the logs, so that no consumer's position is above its log's head. It does not need the
+server: sealed segments do not change, the newest one is synced and copied up to its last complete frame, and a lock
+file keeps segments from being unlinked meanwhile.
 
 The code of `check` verifies the copy of each log, and the manifest has a checksum of each file. Damaged logs are
 copied as they are and reported; a restore compares each file with its checksum before the directory can be used.
@@ -124,11 +124,11 @@ def _backed_up(source: Path, target: Path, progress: Progress | None) -> BackupR
 def restore(
     source: Path, target: Path, progress: Progress | None = None, *, accepts_damage: bool = False
 ) -> BackupReport:
-    """Make a data directory from a backup. `target` must be missing or empty; it is usable only once all is verified.
+    """Make a data directory from a backup.
 
-    `accepts_damage`: restore damaged logs as they are and report them; such a log does not open until its loss is
-    accepted. Raises StorageUnavailable: not a complete backup, or the target is not empty; StorageCorrupted: the
-    backup is damaged.
+    `target` must be missing or empty; it is usable only after everything is verified. `accepts_damage`: restore damaged
+    logs as they are and report them; such a log does not open until its loss is accepted. Raises StorageUnavailable:
+    not a complete backup, or the target is not empty; StorageCorrupted: the backup is damaged.
     """
     manifest = read_manifest(source)
     check_paths(source, manifest)
@@ -226,7 +226,7 @@ def _copy_state(source: Path, target: Path) -> None:
 def _copy_witnesses(source: Path, target: Path) -> None:
     """Copy the trim point and identity of each log from the current state: META must not be ahead of the copy."""
     if prove(source / STATE_NAME, has_journal=(source / JOURNAL).exists()).version == PLAIN_SCHEMA_VERSION:
-        return  # 0.1.0 has none; its state is not upgraded, for its server may be running on it
+        return  # 0.1.0 has none; its state is not upgraded, because its server may be using it
     with tempfile.TemporaryDirectory(prefix="headwater-backup-") as place:
         now = Path(place)
         with _filling(now):
@@ -285,7 +285,7 @@ def _sync_directories(target: Path) -> None:
 
 @contextlib.contextmanager
 def _filling(target: Path) -> Iterator[None]:
-    """Report a full disk inside the block as that of the target. Raises StorageUnavailable."""
+    """Report a full disk inside the block as a full target. Raises StorageUnavailable."""
     try:
         yield
     except (DiskFull, OSError) as error:
@@ -315,7 +315,7 @@ class _Copy:
         self._target, self._progress, self._syncs = target, progress, syncs
         self.files = self.bytes = 0
         self.sums: dict[str, FileSum] = {}
-        """The sum of each copied file that no longer changes, by path."""
+        """The checksum of each copied file that no longer changes, by path."""
         self.unreadable: dict[str, list[str]] = {}
         """Files that cannot be read, by the directory of their log."""
 
@@ -326,7 +326,7 @@ class _Copy:
             make_directory(self._target / relative / part)
         self.file(source / META_NAME, relative / META_NAME, may_vanish=True)
         meta = self._meta(relative, state)
-        if meta is not None and meta.has_marks:  # before the frames: the copy then has all later ones
+        if meta is not None and meta.has_marks:  # before the frames: the copy then contains all later ones
             self.file(source / WRITERS_NAME, relative / WRITERS_NAME, may_vanish=True)
         last = 0
         paths = segment_paths(source / FRAMES)
@@ -343,7 +343,7 @@ class _Copy:
                 covered is None or covered[1] <= last
             ):  # the copy must not have an index of later events
                 self.file(path, relative / INDEX / path.name, may_vanish=True)
-        for manifest in sorted((source / STAGED).glob(f"*/*/{MANIFEST_NAME}")):  # commits that have begun
+        for manifest in sorted((source / STAGED).glob(f"*/*/{MANIFEST_NAME}")):  # only commits that have begun
             self._begun_commit(manifest, relative / manifest.parent.relative_to(source))
         for owner in sorted((source / OWNERS).glob("*")):
             if owner.suffix != ".tmp":
@@ -362,7 +362,7 @@ class _Copy:
                 return
 
     def _meta(self, relative: Path, state: StateStore) -> Meta | None:
-        """The META of a copied log; if it is damaged, that of the state, and None if the state has none either."""
+        """The META of a copied log; if it is damaged, the META in the state; None if the state has none either."""
         try:
             return read_meta(self._target / relative)
         except StorageCorrupted:
@@ -383,7 +383,7 @@ class _Copy:
         self.sums.pop((relative / META_NAME).as_posix())
 
     def _begun_commit(self, manifest: Path, relative: Path) -> None:
-        """Copy a batch that is being committed; nothing if it is discarded meanwhile: its manifest goes first."""
+        """Copy a batch that is being committed; nothing if it is discarded meanwhile: its manifest is removed first."""
         for path in sorted(manifest.parent.glob("*")):
             if path.suffix in PART_SUFFIXES:
                 self.file(path, relative / path.name, may_vanish=True)
@@ -396,7 +396,7 @@ class _Copy:
     def file(
         self, source: Path, relative: Path, *, may_vanish: bool = False, without_hole: bool = False
     ) -> FileSum | None:
-        """Copy one whole file; returns its sum; None if it is gone, or part of it cannot be read.
+        """Copy one whole file; returns its checksum, or None if the file is gone or part of it cannot be read.
 
         `without_hole`: see `copy_summed`.
         """
@@ -424,8 +424,8 @@ class _Copy:
     def _newest(self, source: Path, relative: Path, meta: Meta | None, state: StateStore) -> int:
         """Sync and copy the newest segment up to its last complete frame; returns the last number.
 
-        A frame written during the copy may be incomplete, with later frames behind it. The next copy has all of it,
-        unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
+        A frame written during the copy may be incomplete, with later frames behind it. The next copy contains all of
+        it, unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
         within a frame, the frame ends in a hole of zeros, and the next copies are complete.
         """
         with open(source, "rb") as file:
@@ -455,7 +455,7 @@ class _Copy:
             bad_before = scan.bad_number
 
     def _cut(self, segment: Segment, relative: Path, copied: FileSum) -> None:
-        """Cut a copied segment behind its last complete frame."""
+        """Truncate a copied segment after its last complete frame."""
         behind = segment.size - segment.end
         crc = shortened_crc(copied.crc32c, extended_crc(0, segment.buffer[segment.end :]), behind)
         with open(segment.path, "r+b") as file:

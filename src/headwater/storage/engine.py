@@ -116,14 +116,14 @@ class Engine(LogStore, Closing):
     ) -> None:
         """Open or create a data directory. `fatal` ends the process after a failed write (default: abort).
 
-        `waiting` is the memory budget for waiting appends of all logs together: an append counts twice its bytes,
-        and one log takes at most half of what the others leave. An append that can never fit gets TooLarge; one that
-        does not fit now gets Overloaded (`append` and other blocking calls wait instead). None: 512 MiB.
+        `waiting` is the memory budget for waiting appends of all logs together: an append counts twice its bytes, and
+        one log uses at most half of what the others leave. An append that can never fit gets TooLarge; one that does
+        not fit now gets Overloaded (`append` and other blocking calls wait instead). None: 512 MiB.
 
         `unindexed_bytes_max`: the bytes of index entries that all logs together may hold in memory only. Above it,
         appends wait for the index or get Overloaded (see `index.backlog`).
 
-        `bus` gets notifications about logs, except the server's own. `reserve_bytes`: how much to keep free on the
+        `bus` gets notifications about logs, except the server's own. `reserve_bytes`: the bytes to keep free on the
         file system (None: see `Room`).
 
         `clock_patience_ms`: how long a clock must stay ahead after a jump before it is trusted (see `TrustedClock`).
@@ -134,17 +134,17 @@ class Engine(LogStore, Closing):
         it. `on_lost` gets, perhaps more than once, the reason why appends stopped; `on_committed` gets the committed
         frames: see `Homed`. If it `follows`, another server has the term: the copy keeps up with it, can be read, and
         refuses changes (NotPrimary) until `begin_term`. `witness`: the proof of this copy; None for a separate one.
-        `keeps_all`: a copy that cannot follow stays as it is, and is StorageUnavailable; else it is set aside, and
-        fetched again.
+        `keeps_all`: a copy that cannot follow stays as it is, and raises StorageUnavailable; otherwise it is set aside
+        and fetched again.
 
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while the engine is
-        open. From then on nothing can be written (LockLost); close the engine. If None, it closes itself.
+        open. From then on nothing can be written (LockLost); close the engine. If None, the engine closes itself.
 
         `scrub_ms`: how often all files are read from the disk and verified (see `maintenance.scrub`); 0: never.
 
         `ballast_bytes`: the size of the files to give up when the disk is full (see `disk.ballast`); 0: none.
 
-        `writers`: how many exactly-once writers each log knows; None for the usual limits.
+        `writers`: the number of exactly-once writers that each log remembers; None for the usual limits.
 
         `maintains` False leaves sealing, retention and reclaiming to `maintain`.
         Raises StorageUnavailable if it is locked by another process, not writable or of a newer format.
@@ -162,7 +162,7 @@ class Engine(LogStore, Closing):
             self.clock = clock
         disk = disk or Disk()
         self.room = Room(self.directory, disk, reserve_bytes, self.bus, ballast_bytes=ballast_bytes)
-        """Tells whether there is room for appends."""
+        """Reports whether there is room for appends."""
         self._witness = witness or Witness(self.directory)
         self._homed = (
             None if home is None else Homed(home, on_lost, on_committed, follows, self._witness.end, keeps_all)
@@ -198,7 +198,7 @@ class Engine(LogStore, Closing):
             place=place,
             mending=None if home is None else mending,
         )
-        """Looks for damage on the disk."""
+        """Searches the disk for damage."""
         self._decoded = DecodedFrames()
         self._stopping = threading.Event()
         self._is_closed = False
@@ -208,11 +208,11 @@ class Engine(LogStore, Closing):
         self._failures: dict[str, str] = {}
         """Maintenance errors already logged, by what failed; removed when it succeeds."""
         self._has_landed = False
-        """Whether a change landed late and not all open logs know of it."""
+        """Whether a change was confirmed late and not all open logs have applied it."""
         self._clock_memory: ClockMemory | None = None
         """Set once this server appends."""
         self._stopped: dict[str, core.StorageCorrupted] = {}
-        """Logs on which the directory and the state disagree: by name, what is wrong and what to do."""
+        """Logs about which the directory and the state disagree: by name, what is wrong and what to do."""
         self._unopened: dict[str, str] = {}
         """Logs that could not be opened because they are damaged or newer than this headwater: by name, why."""
         self.follower: Follower | None = None
@@ -415,7 +415,7 @@ class Engine(LogStore, Closing):
             make_copies(self.directory, self.state, self._homed.give_up)
 
     def fetch_anew(self, name: str, why: str) -> StoredLog:
-        """Set aside the copy of a log that cannot be followed, and begin a new one."""
+        """Set aside the copy of a log that cannot be followed, and begin a new copy."""
         with self._opening:
             self._lock.check()
             if (log := self._logs.pop(name, None)) is not None:
@@ -481,7 +481,7 @@ class Engine(LogStore, Closing):
         fill(self.directory, self._disk, self.room.reserve_bytes, self._ballast_bytes)
 
     def _heed_landed(self) -> None:
-        """Apply changes that landed after their outcome was reported as unknown to the open logs."""
+        """Apply to the open logs changes that were confirmed after their outcome was reported as unknown."""
         with self._opening:
             known = known_logs(self.state)
             for log in self.opened():
@@ -627,16 +627,16 @@ class Engine(LogStore, Closing):
         return state
 
     def _served_identity(self) -> ServedIdentity | None:
-        """The identity shown to other processes; None for the copy of a home. Raises StorageUnavailable."""
+        """The identity visible to other processes; None for the copy of a home. Raises StorageUnavailable."""
         if self._homed is not None:
             return None
         with refusing(self.directory, "cannot read the data directory"):
             return ServedIdentity(self.directory, self._state.journal.meta.incarnation)
 
     def _start(self, threads: Threads, on_lost: Callable[[Exception], None] | None, *, maintains: bool) -> None:
-        """Finish opening once the state is open; with `on_lost` another server appends. Raises StorageUnavailable."""
+        """Finish opening after the state is open; with `on_lost`, another server appends. Raises StorageUnavailable."""
         make_directory(self.directory / LOGS)
-        sync_directory(self.directory)  # whoever made it, so that appends below it are durable
+        sync_directory(self.directory)  # whichever process made it, so that appends below it are durable
         if on_lost is None:
             if self._homed is not None:
                 self._refuse_moved_home()
@@ -691,7 +691,7 @@ class Engine(LogStore, Closing):
             raise core.NotPrimary(name)
 
     def _listen(self, threads: Threads) -> StateSocket | None:
-        """The socket for commands of other processes; without it they are refused and everything else continues."""
+        """The socket for commands from other processes. Without it they are refused, and everything else continues."""
         try:
             return StateSocket(self.state, self.directory, threads)
         except OSError as error:
@@ -791,7 +791,7 @@ class Engine(LogStore, Closing):
                 since_retention = 0.0
 
     def _open_those_to_tend(self) -> None:
-        """Open the logs that have retention or consumers: they need maintenance from the start, others open lazily."""
+        """Open the logs that have retention or consumers: they need maintenance from the start; others open lazily."""
         for name in known_logs(self.state):
             if self._stopping.is_set():
                 return

@@ -61,10 +61,11 @@ logger = logging.getLogger("headwater.storage")
 
 _KINDS = {TermKind.TYPE: TYPE, TermKind.TAG_KEY: KEY, TermKind.TAG: TAG}
 CLEAN_POSTINGS_MIN = 2000
-"""A clean stop writes an index file for at least this many events in memory; fewer are read again at the next start."""
+"""A clean stop writes an index file if at least this many events are in memory; fewer are read again at the next
+start."""
 CLEAN_BYTES_MAX = 8 * 1024 * 1024
-"""A clean stop writes index files if all logs together have at most this many unindexed bytes. Otherwise the next
-start reads their events again, so that no stop writes a large file."""
+"""A clean stop writes index files if all logs together have at most this many unindexed bytes. Otherwise the next start
+reads their events again, so that a stop never writes a large file."""
 
 
 class StoredLog(LocalLog):
@@ -184,8 +185,8 @@ class StoredLog(LocalLog):
         )
 
     def _catch_up(self, frames: ReplicatedLog) -> None:
-        """Fetch what the index needs: all frames, or the first frames of a trimmed log if another server appends; and
-        the postings of events that the home has forgotten.
+        """Fetch the data that the index needs: all frames, or the first frames of a trimmed log if another server
+        appends, and the postings of events that the home has forgotten.
         """
         if not self.is_following:
             frames.catch_up()
@@ -198,7 +199,7 @@ class StoredLog(LocalLog):
         if known_identity(self._state, self.directory) is None:
             record_identity(self._state, self.directory, meta)
         self.meta = meta.changed(format=FORMAT, epoch=epoch, clean=None)
-        # Before anything is appended: the recorded clean end is no longer valid.
+        # Before anything is appended, because the recorded clean end is no longer valid.
         with_ballast(self.directory.parent.parent, partial(self.meta.write, self.directory))
 
     def _load(self, meta: Meta, clock: Callable[[], int], fatal: Callable[[str], None] | None) -> None:
@@ -257,9 +258,10 @@ class StoredLog(LocalLog):
         return min(self.frames.head, self._sequencer.durable_head), self.frames.last_crc
 
     def follow(self, head: Head, *, waits_for_index: bool = False) -> None:
-        """Apply what others appended, up to `head` of the log at its home. Raises what `ReplicatedLog.follow` raises.
+        """Apply frames that others appended, up to `head` of the log at its home.
 
-        `waits_for_index`: apply no more than the index has room for; the next call continues.
+        Raises the errors of `ReplicatedLog.follow`. `waits_for_index`: apply no more than the index has room for; the
+        next call continues.
         """
         assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head, may_begin_later=False):
@@ -382,7 +384,7 @@ class StoredLog(LocalLog):
         return self.meta.counts_as(self.frames.last) or self.frames.recorded_at
 
     def sequence_number_at(self, recorded_at: int) -> int:
-        """See LocalLog. Bisects the frames, whose times never go back (but see `Meta.counts_as`).
+        """See LocalLog. Bisects the frames, whose times never decrease (but see `Meta.counts_as`).
 
         A damaged frame is no newer than the next intact one, and counts as recorded with it.
         """
@@ -555,7 +557,7 @@ class StoredLog(LocalLog):
                 except (
                     EventLogError,
                     OSError,
-                ) as error:  # a full disk, say: only the next opening takes longer
+                ) as error:  # for example a full disk: only the next opening takes longer
                     problem = "log %s: cannot store its end, so the next start reads its newest segment: %s"
                     logger.warning(problem, self.name, error)
                 self.frames.close()
@@ -564,7 +566,7 @@ class StoredLog(LocalLog):
         self._wake_all()
 
     def _write_down_end(self) -> None:
-        """Record the end, so that the next opening need not scan every frame. What is missing is rebuilt then."""
+        """Record the end, so that the next opening need not scan every frame. Missing files are rebuilt then."""
         self._disk.check()
         index = self.directory / INDEX
         is_little = self.backlog.backlog.unindexed <= CLEAN_BYTES_MAX
@@ -591,9 +593,9 @@ class StoredLog(LocalLog):
             self.meta = meta
 
     def _set_numbering(self, first_retained: int, known_from: int) -> None:
-        """Durable before it applies, so that trimmed events never come back.
+        """It is durable before it applies, so that trimmed events never reappear.
 
-        The state comes first: so acknowledgements of consumers are durable before an event is forgotten.
+        The state is written first, so that consumers' acknowledgements are durable before an event is forgotten.
         """
         said = Trimmed(first_retained, known_from)
         with refusing(self.directory, "cannot store the first number of the log"):
@@ -601,7 +603,7 @@ class StoredLog(LocalLog):
         self._enter_numbering(said)
 
     def _enter_numbering(self, said: Trimmed) -> None:
-        """The state has it already."""
+        """The state already has it."""
         meta = self.meta.changed(first_retained=said.first_retained, known_from=said.known_from)
         with refusing(self.directory, "cannot store the first number of the log"):
             with_ballast(self.directory.parent.parent, partial(meta.write, self.directory))

@@ -1,6 +1,6 @@
 """Logs in memory: the reference implementation and the model in the tests of every other log.
 
-Linear in everything; no durability. For tests and experiments.
+All operations take linear time, and nothing is durable. For tests and experiments.
 """
 
 from __future__ import annotations
@@ -376,7 +376,7 @@ class MemoryLog(LocalLog):
 
     def close(self) -> None:
         """Stop accepting and serving; wake all waiters."""
-        with self._changing:  # an append under way completes before the log closes
+        with self._changing:  # an append in progress completes before the log closes
             self._is_closed = True
         self._wake_all()
 
@@ -480,7 +480,7 @@ class MemoryStore(LogStore):
         return True
 
     def has_lapsed(self) -> bool:
-        """See LogStore. As above."""
+        """See LogStore. No other process shares these logs."""
         return False
 
     def unavailable(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Notifications about logs, created, changed or deleted, in any kind of store."""
+"""Notifications about created, changed and deleted logs, in any kind of store."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from .slices import Slices
 PART_EVENTS = 512
 """This many events are checked within about 1 ms."""
 PART_MESSAGE_BYTES = 16 * 1024
-"""The most bytes of AMQP messages in one part, not counting data sections."""
+"""The maximum number of bytes of AMQP messages in one part, not counting data sections."""
 _INDEX = re.compile(r"events\[(\d+)\]")
 
 
@@ -23,12 +23,12 @@ class AppendBuilder:
     def __init__(
         self, event_bytes_max: int, completed: Callable[[Sequence[Event]], Sequence[Event]] | None = None
     ) -> None:
-        """`event_bytes_max` is the log's setting; `completed` adds to events what only the whole append determines."""
+        """`event_bytes_max` is the log's setting; `completed` adds the fields that depend on the whole append."""
         self._completed = completed
         self.event_bytes_max = event_bytes_max
         self._parts: list[EventColumns] = []
         self.count = 0
-        """Events so far."""
+        """The number of events so far."""
         self._bytes = 0
 
     def add(self, events: Sequence[Event]) -> None:
@@ -51,7 +51,7 @@ class AppendBuilder:
         self.count += part.count
 
     async def add_all(self, events: Sequence[Event], slices: Slices) -> None:
-        """Add the next events, however many; other tasks run in between. Raises as `add`."""
+        """Add the next events, however many there are; other tasks run in between. Raises the same errors as `add`."""
         start = 0
         while start < len(events):
             stop = _part_stop(events, start)
@@ -60,9 +60,9 @@ class AppendBuilder:
             await slices.pause()
 
     async def let_go(self) -> None:
-        """Release the events, some at a time: freeing memory in a few million pieces at once takes long.
+        """Release the events in parts, because freeing millions of objects at once takes long.
 
-        Call it when nothing else refers to them, or soon will not.
+        Call it when nothing else refers to them, or soon nothing will.
         """
         slices = Slices()
         while self._parts:
@@ -77,7 +77,10 @@ class AppendBuilder:
 
 
 def _part_stop(events: Sequence[Event], start: int) -> int:
-    """Where the part that begins there ends. A part has fewer AMQP messages, because they are checked in full."""
+    """The end of the part that begins at that index.
+
+    A part has fewer AMQP messages, because they are checked in full.
+    """
     stop = min(start + PART_EVENTS, len(events))
     size = 0
     for index in range(start, stop):
@@ -88,5 +91,5 @@ def _part_stop(events: Sequence[Event], start: int) -> int:
 
 
 def moved(where: str, by: int) -> str:
-    """A path within a part of the events as the path within all of them."""
+    """Converts a path within a part of the events to the path within all of them."""
     return _INDEX.sub(lambda found: f"events[{int(found[1]) + by}]", where, count=1)

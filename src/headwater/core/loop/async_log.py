@@ -1,7 +1,7 @@
 """A local log for an asyncio event loop: awaitable appends, and reads and subscriptions in bounded steps.
 
 Each commit wakes the loop once for all appends it answers (`loop.batcher`), and once for all tasks that wait for a
-commit; not at all if there are none.
+commit. If there are none, it does not wake the loop.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class AsyncLog:
         self.batcher = AppendBatcher(log, traffic=self.traffic)
         """For callers with something short to do after an append, which need no future."""
         self._acknowledgements: list[Acknowledgement] = []
-        """They go with the next commit."""
+        """They share the next commit."""
         self._acknowledging = GroupCommit(self._acknowledge_all)
         self._is_closed = False
         self._stop = log.watch(self._wake_soon)
@@ -55,9 +55,10 @@ class AsyncLog:
 
     @property
     def next_commit(self) -> asyncio.Future[None]:
-        """Done at the next commit, and when the log or this object closes. Take it before reading the events there are.
+        """Done at the next commit, and when the log or this object closes.
 
-        Take a new one each time: a commit wakes the loop only if one was taken since the last wake.
+        Obtain it before reading the existing events. Obtain a new one each time: a commit wakes the loop only if one
+        was obtained since the last wake.
         """
         self._is_awaited = True
         return self._advance
@@ -81,7 +82,7 @@ class AsyncLog:
     ) -> asyncio.Future[AppendResult]:
         """Begin an append; the future completes with its result. Raises input errors at once.
 
-        It goes to the log at the end of this turn of the loop, with all others of the turn.
+        It is sent to the log at the end of this turn of the loop, with all other appends of the turn.
         """
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.batcher.append(events, partial(settle, future), condition, partition)
@@ -99,7 +100,7 @@ class AsyncLog:
     async def append_columns(
         self, columns: EventColumns, condition: AppendCondition | None = None, *, partition: int | None = None
     ) -> AppendResult:
-        """As `append`, for events checked part by part (`append_builder`)."""
+        """Like `append`, for events checked part by part (`append_builder`)."""
         future: asyncio.Future[AppendResult] = self._loop.create_future()
         self.batcher.append_columns(columns, partial(settle, future), condition, partition)
         return await future
@@ -178,7 +179,7 @@ class AsyncLog:
             advance.set_result(None)
 
     def _call_soon(self, callback: object, *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits for it
+        with contextlib.suppress(RuntimeError):  # the loop is closed, and no task waits for this
             self._loop.call_soon_threadsafe(callback, *arguments)  # type: ignore[arg-type]
 
 

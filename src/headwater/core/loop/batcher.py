@@ -14,16 +14,18 @@ the unit of work is a turn of the loop: all appends of one turn go to the log at
 Rules:
 
 1. *Order.* Appends go to the log in the order of the calls. The one exception: events of a joint append that the log
-   refuses after accepting it are appended again, behind later ones. So a caller that sends more before it has an answer
-   sends separately any event that the log may already know.
+   refuses after accepting it are appended again, behind later ones. So a caller that sends more events before it
+   receives an answer must send separately any event that the log may already contain.
 2. *One hand-over per turn*, and one wake of the loop for everything that one commit answers. A full joint append
-   (`EVENTS_MAX`, `BYTES_MAX`) goes at once, with all before it, so that none waits behind very much.
+   (`EVENTS_MAX`, `BYTES_MAX`) is handed over at once, with all appends before it, so that none waits behind a large
+   amount of work.
 3. *No even share is lost.* A log that assigns the next partition to each append gets each share of a joint append
    separately.
 4. *Splitting.* An error that may apply to one of several events, or to all together but not to each (`_OF_ONE`),
    splits a joint append into appends of one event. Each then succeeds or fails by itself.
 5. *Each share has one outcome.* An exception in one callback does not affect the others.
-6. *Room.* If the log has none, an append is refused with Overloaded; or it waits, with all behind it, until `retry`.
+6. *Room.* If the log has no room, an append is refused with Overloaded; or it waits, with all appends behind it, until
+   `retry`.
 
 Appends of several loops and threads are gathered once more below this, under one sync of the disk: by the storage's
 sequencer, which knows requests, not events.
@@ -48,7 +50,7 @@ from .traffic import Traffic
 
 EVENTS_MAX = 256
 BYTES_MAX = 256 * 1024
-"""Limits of a joint append: when it reaches either, it is appended at once."""
+"""Limits of a joint append: when it reaches either limit, it is appended at once."""
 _OF_ONE = (InvalidInput, DuplicateEventId, Overloaded)
 
 Outcome = AppendResult | BaseException
@@ -66,7 +68,7 @@ class Joint(Protocol):
 
     @property
     def count(self) -> int:
-        """How many events it has."""
+        """The number of events in it."""
 
     @property
     def bytes(self) -> int:
@@ -79,7 +81,7 @@ class Joint(Protocol):
         """Each owner's callback, with its part of an outcome of all."""
 
     def apart(self) -> Sequence[Joint] | None:
-        """The same events as joint appends of one event each, in order; None if this is one already."""
+        """The same events as joint appends of one event each, in order; None if this has only one event."""
 
 
 J = TypeVar("J", bound=Joint)
@@ -150,13 +152,13 @@ class AppendBatcher:
         condition: AppendCondition | None = None,
         partition: int | None = None,
     ) -> None:
-        """As `append`, for checked columns. Raises as `LocalLog.request_columns`."""
+        """Like `append`, for checked columns. Raises the same errors as `LocalLog.request_columns`."""
         self._gather(self._log.request_columns(columns, condition, partition, self._deliver, ended))
 
     def join(self, event: Event, ended: Ended, *, alone: bool = False) -> None:
-        """Append one event, with others of this turn. It is appended even if its caller is gone.
+        """Append one event, with others of this turn. It is appended even if its caller was cancelled.
 
-        Set `alone` for an event that the log may already know: then no other event loses its place.
+        Set `alone` for an event that the log may already contain, so that no other event loses its place.
         """
         if alone:
             self.add(_single(event, ended))
@@ -184,7 +186,7 @@ class AppendBatcher:
             self.flush()
 
     def add(self, joint: Joint) -> None:
-        """Append events that are joined already."""
+        """Append events that have already been joined."""
         if self._open is not None:
             self._close()
         try:
@@ -199,7 +201,7 @@ class AppendBatcher:
         """Hand the gathered appends to the log; called at the end of a turn, or earlier."""
         try:
             if self._open is not None:
-                self._close()  # while the end of the turn is still scheduled, so that no other is
+                self._close()  # while the end of the turn is still scheduled, so that it is not scheduled twice
             while self._gathered:
                 gathered, self._gathered = self._gathered, []
                 for index, request in enumerate(gathered):
@@ -236,16 +238,16 @@ class AppendBatcher:
         """Submit; returns False if the request must wait for room."""
         try:
             self._log.submit(request)
-        except Exception as error:  # whatever it is, its caller gets it, and the others go on
+        except Exception as error:  # whatever the error is, its caller receives it, and the others continue
             if self._waits_for_room and isinstance(error, Overloaded):
                 return False
             self._divide(request.context, error, is_soon=True)  # type: ignore[arg-type]
         return True
 
     def _divide(self, owner: Joint | Ended, error: BaseException, *, is_soon: bool = False) -> None:
-        """The log refuses this: append each event by itself if one of them may be at fault, else report the error.
+        """The log refuses this: append each event by itself if one of them may be at fault; otherwise report the error.
 
-        `is_soon`: the caller is on the stack, and is answered later.
+        `is_soon`: the caller is still on the stack, so it is answered later.
         """
         if isinstance(error, _OF_ONE) and not callable(owner) and (parts := owner.apart()) is not None:
             for part in parts:
@@ -281,7 +283,7 @@ class AppendBatcher:
 
 
 def settle(end: asyncio.Future[AppendResult], outcome: Outcome) -> None:
-    """Give a future the outcome of an append, unless it is done because its caller is gone."""
+    """Set a future to the outcome of an append, unless it is done because its caller was cancelled."""
     if end.done():
         return
     if isinstance(outcome, BaseException):

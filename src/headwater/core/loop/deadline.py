@@ -1,4 +1,4 @@
-"""A deadline that can be moved often, with hardly any timers."""
+"""A deadline that can be moved often with very few timers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import math
 from collections.abc import Callable
 
 _EARLY_S = 0.001
-"""A timer may fire this early."""
+"""A timer may fire up to this much too early."""
 
 
 def _nobody() -> None:
-    """It was ended."""
+    """The deadline was ended."""
 
 
 class Deadline:
@@ -49,7 +49,7 @@ class Deadline:
         self._timer, self._timer_at, self._at = None, math.inf, math.inf
 
     def end(self) -> None:
-        """As `stop`, and also drop the callback, which would form a reference cycle."""
+        """Like `stop`, and also drop the callback, which would form a reference cycle."""
         self.stop()
         self._passed = _nobody
 

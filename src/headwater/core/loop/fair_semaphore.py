@@ -1,7 +1,7 @@
-"""A few places, dealt round robin to payers: a hundred calls of one payer delay another payer by one.
+"""A few places, assigned to payers round robin: a hundred calls by one payer delay another payer by one call.
 
 For work that holds a scarce resource while it runs: a thread, a core for 50 ms, the store of entities. The unit of
-fairness is the payer (a user, or the address of an unknown peer), because each payer decides how many calls it makes.
+fairness is the payer (a user, or the address of an unknown peer), because each payer controls how many calls it makes.
 
     event                      a place is free      none is free
     -------------------------  -------------------  ---------------------------------------------------------------
@@ -39,7 +39,7 @@ class NoRoom(Exception):
 
 
 class FairSemaphore:
-    """A number of places on one event loop."""
+    """A fixed number of places on one event loop."""
 
     def __init__(self, places: int, *, waiting_max: float = math.inf, waiting_of_payer_max: float = math.inf) -> None:
         """`waiting_max` limits the waiting calls, `waiting_of_payer_max` those of one payer."""
@@ -48,10 +48,10 @@ class FairSemaphore:
         self._queues: dict[Hashable, deque[asyncio.Future[None]]] = {}
         """The waiting calls of each payer, in the order of their turns."""
         self.waiting = 0
-        """How many wait, of all payers."""
+        """The number of waiting calls, of all payers."""
 
     def has_room(self, payer: Hashable) -> bool:
-        """Whether one more of that payer may wait, or need not."""
+        """Whether one more call of that payer may wait, or gets a place at once."""
         if self._free:
             return True
         own = len(self._queues.get(payer, ()))
@@ -61,7 +61,7 @@ class FairSemaphore:
 
     @asynccontextmanager
     async def place(self, payer: Hashable) -> AsyncIterator[None]:
-        """A place for the duration of the context; `payer` is whose turn it takes. Raises as `enter`."""
+        """A place for the duration of the context, as `payer`'s turn. Raises the same errors as `enter`."""
         await self.enter(payer)
         try:
             yield
@@ -102,7 +102,7 @@ class FairSemaphore:
         self._free += 1
 
     async def run(self, payer: Hashable, work: Callable[[], T], is_wanted: Callable[[], bool]) -> T | None:
-        """The result of that work, run on a thread; raises what it raises, and as `enter`.
+        """The result of that work, run on a thread. Raises the errors of the work and of `enter`.
 
         Returns None without running it if it is no longer wanted when its turn comes. If this is cancelled, its place
         stays taken until the work has ended.
@@ -120,7 +120,7 @@ class FairSemaphore:
         return await asyncio.shield(running)
 
     def _drop_one(self) -> None:
-        """Drop a call of the payer with the most waiting; a cancelled one that has not left yet also makes room."""
+        """Drop a call of the payer with the most waiting; a cancelled call that has not left yet also makes room."""
         last = self._take(self._longest()[0], last=True)
         if not last.done():
             last.set_exception(NoRoom())
@@ -145,5 +145,5 @@ class FairSemaphore:
         return turn
 
     def _longest(self) -> tuple[Hashable, int]:
-        """The payer with the most waiting, and how many."""
+        """The payer with the most waiting calls, and their number."""
         return max(((payer, len(queue)) for payer, queue in self._queues.items()), key=lambda each: each[1])

@@ -2,8 +2,8 @@
 
 Between two turns a busy loop releases the interpreter lock while it polls for I/O, and takes it again a microsecond
 later: sooner than a waiting thread can wake up. Each turn wakes that thread, which finds the lock taken and starts
-waiting again; so `sys.setswitchinterval`, which counts from there, never helps it if turns are shorter. A loop with
-turns of 0.4 ms kept a thread waiting for seconds, for example the commit of an event. So a loop that has been busy
+waiting again. `sys.setswitchinterval` counts from that point, so it never helps if turns are shorter. A loop with turns
+of 0.4 ms kept a thread waiting for seconds, for example the thread that commits an event. So a loop that has been busy
 sleeps, every few milliseconds, for as long as a thread takes to wake up.
 """
 
@@ -14,9 +14,9 @@ import time
 from collections.abc import Callable
 
 PAUSE_S = 0.00002
-"""How long the loop sleeps. The operating system adds some 0.05 ms, and a thread wakes up in that time."""
+"""How long the loop sleeps. The operating system adds about 0.05 ms, and a thread wakes up in that time."""
 BUSY_S = 0.002
-"""How often a busy loop sleeps: it costs about 3 % of its time, and bounds how long a thread waits."""
+"""How often a busy loop sleeps. This costs about 3 % of its time and bounds how long a thread waits."""
 IDLE_S = 0.02
 """How often an idle loop checks whether it has become busy."""
 BUSY_SHARE = 0.25
@@ -54,7 +54,7 @@ class GilYield:
             self._timer.cancel()
 
     def tick(self) -> float:
-        """Pause if the loop has been busy since the last call; returns in how many s to call again."""
+        """Pause if the loop has been busy since the last call; returns the number of seconds until the next call."""
         worked, at = self._cpu(), self._wall()
         is_busy = worked - self._worked > BUSY_SHARE * (at - self._at)
         if is_busy:

@@ -1,4 +1,4 @@
-"""Group commit on an event loop: calls during a commit share the next one, which begins as soon as that ends.
+"""Group commit on an event loop: calls during a commit share the next commit, which begins when the current one ends.
 
 So a lone caller waits only for its own commit, and many callers share one, however long it takes.
 """
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class GroupCommit(Generic[T]):
-    """One commit at a time, each for all calls that came before it began."""
+    """Runs one commit at a time, each for all calls made before it began."""
 
     def __init__(self, commit: Callable[[], Awaitable[T]]) -> None:
         self._commit = commit
@@ -22,7 +22,7 @@ class GroupCommit(Generic[T]):
         """A commit waiting for its turn, or None."""
 
     async def committed(self) -> T:
-        """The result of a commit that begins after this call; raises what the commit raises."""
+        """The result of a commit that begins after this call; raises the errors of the commit."""
         if self._next is None:
             self._next = asyncio.create_task(self._run())
             self._next.add_done_callback(_is_heard)
@@ -35,6 +35,6 @@ class GroupCommit(Generic[T]):
 
 
 def _is_heard(task: asyncio.Task[T]) -> None:
-    """Mark the outcome as retrieved: every caller may be cancelled before a commit fails."""
+    """Mark the outcome as retrieved, because every caller may be cancelled before a commit fails."""
     if not task.cancelled():
         task.exception()

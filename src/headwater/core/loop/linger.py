@@ -1,8 +1,8 @@
 """Lingering close: the peer may still send, and can read its last answer before the connection ends.
 
 The system resets a connection that is closed with unread data, and the peer may lose the answer: the 413 to a body of
-200 MB, the error with which AMQP closes. So this side is closed first (without TLS, which does not support it), and
-further input is read and discarded.
+200 MB, the error with which AMQP closes. So the sending side is closed first (except with TLS, which does not support
+that), and further input is read and discarded.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from collections.abc import Callable
 from .turn_reads import READ_BYTES, TurnReads
 
 LINGER_S = 30.0
-"""How long the peer may keep sending: clients that read no answer before they sent everything need this for 200 MB."""
+"""How long the peer may keep sending: clients that read no answer until they have sent everything need this for 200
+MB."""
 LINGER_PAUSE_S = 5.0
-"""How long it may pause meanwhile."""
+"""How long the peer may pause meanwhile."""
 UNSENT_PAUSE_S = 60.0
-"""How long it may leave a waiting answer unread."""
+"""How long the peer may leave a waiting answer unread."""
 LINGERING_MAX = 512
-"""Limit of lingering connections of one server; above it, the oldest ends at once."""
+"""The maximum number of lingering connections of one server; above it, the oldest is closed at once."""
 TURN_BYTES = 1024 * 1024
-"""The most bytes that one turn of the loop discards: other tasks wait for less than a millisecond."""
+"""The maximum number of bytes that one turn of the loop discards, so that other tasks wait for less than a
+millisecond."""
 _LOOK_S = 1.0
 _thrown_away = memoryview(bytearray(READ_BYTES))
 """The buffer for discarded bytes, shared by all connections."""
@@ -31,7 +33,7 @@ class LingeringConnections:
     """The lingering connections of one server."""
 
     def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
-        """`on_end` is called whenever one has ended."""
+        """`on_end` is called whenever a connection has ended."""
         self._connections: dict[_Lingering, None] = {}
         self._reads = TurnReads(TURN_BYTES)
         self._on_end = on_end
@@ -40,7 +42,7 @@ class LingeringConnections:
         return len(self._connections)
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Close it after the sent bytes, once the peer could read them. It gets its own protocol here."""
+        """Close it after the peer had time to read the sent bytes. Here the connection gets its own protocol."""
         lingering = _Lingering(transport, self._reads, self._end)
         self._connections[lingering] = None
         transport.pause_reading()  # stops a read into the previous protocol's buffer

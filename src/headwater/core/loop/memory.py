@@ -1,7 +1,8 @@
-"""One budget of memory for everything that peers make this process hold, on one event loop.
+"""One memory budget for everything that peers make this process hold, on one event loop.
 
 A connection holds bytes for its peer: unread input, requests until they are answered, answers that the peer does not
-read. The account bounds the sum of them, so a server in a container of 512 MiB stays inside it, whoever connects.
+read. The account bounds the total, so a server in a container of 512 MiB stays within that limit, whatever its peers
+do.
 
 | holder | limit |
 | --- | --- |
@@ -13,8 +14,8 @@ read. The account bounds the sum of them, so a server in a container of 512 MiB 
 
 Two ways to count bytes:
 
-- `Share.take` asks first, before the bytes are there, and is refused if there is no room. It never waits: two requests
-  that each wait for the other's half would wait forever.
+- `Share.take` asks before the bytes exist, and is refused if there is no room. It never waits: two requests that each
+  wait for the other's half would wait forever.
 - `Share.hold` counts bytes that exist already, such as a write buffer. It may exceed the budget by one piece of an
   answer for each reader; `piece_bytes` keeps these pieces small while memory is short.
 
@@ -64,9 +65,9 @@ class Owner:
         """`bytes_max` is a fixed limit; without it the owner may hold half of what others leave."""
         self.name, self.bytes_max, self.is_administrator = name, bytes_max, is_administrator
         self.grants: object = None
-        """The user's grants, which make it an administrator: checked again if the user's grants have changed."""
+        """The grants that make the user an administrator; checked again if the user's grants have changed."""
         self.bytes = self.shares = 0
-        """Charged bytes; shares that belong to it."""
+        """Charged bytes, and the shares that belong to it."""
 
 
 class MemoryAccount:
@@ -74,7 +75,7 @@ class MemoryAccount:
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        """The budget."""
+        """The budget in bytes."""
         self.bytes = 0
         """Bytes currently charged."""
         self.readers = 0
@@ -87,7 +88,7 @@ class MemoryAccount:
         """The owner of messages whose sender is not verified yet."""
         self._owners: dict[str, Owner] = {}
         self._stalled: dict[Share, tuple[int, float]] = {}
-        """Shares whose peer does not read: the unsent bytes, and since when there are that many."""
+        """Shares whose peer does not read: the number of unsent bytes, and the time since which it has not changed."""
         self._check: asyncio.TimerHandle | None = None
         self.on_ended: Callable[[str, int], None] = lambda owner, size: None
         """Called with the owner's name and the bytes it held, for each connection ended as stalled."""
@@ -99,17 +100,17 @@ class MemoryAccount:
 
     @property
     def is_short(self) -> bool:
-        """Whether so little is free that peers that do not read are disconnected."""
+        """Whether so little memory is free that peers that do not read are disconnected."""
         return self.free < self.bytes_max // SHORT
 
     @property
     def largest(self) -> int:
-        """The most that one share can ever take."""
+        """The maximum number of bytes that one share can ever take."""
         return largest_within((self.bytes_max - self.bytes_max // KEPT) // 2)
 
     @property
     def piece_bytes(self) -> int:
-        """The most bytes that the next piece of a streamed answer should have."""
+        """The maximum size of the next piece of a streamed answer, in bytes."""
         piece = (self.bytes_max - self.bytes) // (self.readers or 1)
         if piece >= PIECE_BYTES_MAX:  # usually there is plenty
             return PIECE_BYTES_MAX
@@ -124,7 +125,7 @@ class MemoryAccount:
         return found
 
     def room(self, owner: Owner | None) -> int:
-        """How many more bytes may be charged to that owner."""
+        """The number of further bytes that may be charged to that owner."""
         if owner is None:
             return 0
         if owner.bytes_max is not None:
@@ -146,7 +147,7 @@ class MemoryAccount:
             del self._owners[owner.name]
 
     def _end_stalled(self) -> None:
-        """Disconnect peers that read nothing for long, the largest first, until memory is not short."""
+        """Disconnect peers that have read nothing for long, the largest first, until memory is no longer short."""
         self._check = None
         now = asyncio.get_running_loop().time()
         overdue = []
@@ -175,10 +176,10 @@ class Share:
         self._account, self._reader = account, reader
         self.owner: Owner | None = None
         self.bytes = 0
-        """What it holds, uncharged bytes included."""
+        """The bytes that it holds, including uncharged bytes."""
         self._charged = self._answers = 0
         self._covered = FREE_BYTES
-        """What it may hold at the present charge."""
+        """The bytes that it may hold at the present charge."""
         self._is_closed = False
 
     @property
@@ -221,9 +222,9 @@ class Share:
         return True
 
     def claim(self, size: int, what: str) -> None:
-        """As `take`; `what` is named in the error: "a body of 1000 bytes".
+        """Like `take`; `what` is named in the error: "a body of 1000 bytes".
 
-        Raises NoMemory if there is no room now, TooLarge if there can never be.
+        Raises NoMemory if there is no room now, TooLarge if there can never be room.
         """
         if not self.take(size):
             raise self.refusal(size, what)
@@ -234,7 +235,7 @@ class Share:
 
     @property
     def largest(self) -> int:
-        """The most that its owner can ever take at once."""
+        """The maximum number of bytes that its owner can ever take at once."""
         if self.owner is None:
             return FREE_BYTES
         if self.owner.bytes_max is not None:
@@ -257,9 +258,9 @@ class Share:
             self.belong(None)
 
     def close(self) -> None:
-        """The connection is over, and no longer a reader. May be called again.
+        """The connection has ended and is no longer a reader. May be called again.
 
-        Bytes counted before must still be given back: a request that goes on running holds what it holds.
+        Bytes counted before must still be given back: a request that continues to run still holds its bytes.
         """
         self.flows()
         while self._answers:
@@ -272,11 +273,11 @@ class Share:
 
     @property
     def piece_bytes(self) -> int:
-        """The most bytes that the next piece of a streamed answer should have."""
+        """The maximum size of the next piece of a streamed answer, in bytes."""
         return self._account.piece_bytes
 
     def begin_answer(self) -> None:
-        """A streamed answer begins: the connection counts as one reader, however many answers it has."""
+        """A streamed answer begins. The connection counts as one reader, however many answers it streams."""
         self._answers += 1
         if self._answers == 1:
             self._account.readers += 1

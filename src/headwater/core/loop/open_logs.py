@@ -32,9 +32,9 @@ class OpenLogs(Generic[T]):
     def __init__(
         self, store: LogStore, view: Callable[[str, LocalLog], T], turns: FairScheduler, traffic: Traffic | None = None
     ) -> None:
-        """`view` creates what the front end wants beside a log, from the log and its name. It may block.
+        """`view` creates the front end's own object for a log, from the log and its name. It may block.
 
-        `turns` deals the loop's time to readers; `traffic` counts appended events.
+        `turns` assigns the loop's time to readers; `traffic` counts appended events.
         """
         self._turns = turns
         self.traffic = traffic or Traffic()
@@ -69,7 +69,7 @@ class OpenLogs(Generic[T]):
                     self._drop(name)
 
     def close(self) -> None:
-        """Release the logs, which stay open for their owner to close. Their followers end."""
+        """Release the logs; their owner closes them. Their followers end."""
         for name in list(self._opened):
             self._drop(name)
 

@@ -1,4 +1,4 @@
-"""A server's policy for connections before they are opened: how many more are accepted, and what refused ones get."""
+"""A server's policy for connections before they are opened: how many are accepted, and what refused ones receive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 LIMIT, HANDSHAKE = "limit", "handshake"
-"""Why a connection is not opened: there are too many, or its TLS handshake took too long while others waited."""
+"""Why a connection is not opened: there are too many connections, or its TLS handshake took too long while others
+waited."""
 
 
 def _nothing() -> None:
@@ -20,7 +21,7 @@ class Welcome(NamedTuple):
     protocols: Callable[[], asyncio.BaseProtocol]
     """Creates its protocol; called once, if the connection opens."""
     ends_tls: bool = True
-    """Whether the TLS of the listener, if any, ends here; False: its bytes stay as they are."""
+    """Whether this server terminates the listener's TLS, if any; False: the bytes are passed on unchanged."""
     unopened: Callable[[], None] = _nothing
     """Called instead of `protocols` if the connection does not open."""
 
@@ -40,12 +41,15 @@ class Reception:
         return self._protocols()
 
     async def meet(self, connection: Any) -> Welcome | None:
-        """How to open that non-blocking socket; None: it is closed. It may wait for the first bytes, and take some."""
+        """How to open that non-blocking socket; None if it is closed.
+
+        It may wait for the first bytes and consume some of them.
+        """
         return Welcome(self)
 
     @property
     def room(self) -> int:
-        """How many more connections are accepted: this many may wait to be opened."""
+        """The number of further connections that are accepted and may wait to be opened."""
         return 2**31
 
     def takes(self, place: str, opening: int) -> bool:

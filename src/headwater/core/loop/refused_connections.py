@@ -1,4 +1,4 @@
-"""Notifications of refused connections: the first ones in a second individually, the others as a count."""
+"""Notifications of refused connections: the first ones in each second individually, the others as a count."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from ..watch.bus import Bus
 from ..watch.notification_types import NotificationType
 
 EACH_MAX = 10
-"""Individual ones per second: a burst may have thousands, and each is a line in the server's log."""
+"""The number of individual notifications per second: a burst may have thousands, and each is a line in the server's
+log."""
 INTERVAL_S = 1.0
 
 

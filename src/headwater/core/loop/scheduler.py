@@ -1,11 +1,11 @@
-"""Fair scheduling on the event loop: work that scans gets a few ms per turn, dealt to users, then to connections.
+"""Fair scheduling on the event loop: work that scans gets a few ms per turn, divided among users, then connections.
 
 A step is a callable that scans for about half a millisecond (`BatchSizer` sets the amount) and asks for another turn if
 there is more; it may do so forever. Each turn of the loop has 2 ms of CPU time for all steps; everything else on the
 loop runs in between. Long jobs that end, because their input is bounded, run in `slices` instead.
 
 Start-time fair queueing (Goyal, Vin, Cheng 1996), on two levels: users, and the connections of each user. A flow (a
-user, or a connection) has a start: the virtual time since which it is due.
+user, or a connection) has a start: the virtual time from which it may be served.
 
     state    `add`                                `take`                             `served`
     -------  -----------------------------------  ---------------------------------  ----------------------------------
@@ -20,10 +20,11 @@ Rules:
 
 1. *The earliest start is next*; of two flows with the same start, the newer one.
 2. *Idleness saves nothing*: a flow that returns starts at the virtual time or later.
-3. *The user is the unit*: a hundred connections of one user get together as much as one connection of another.
-4. *New and cheap flows go before expensive ones.* But each new flow served advances the virtual time, so that an
-   endless series of newcomers does not keep others waiting forever.
-5. *If the queue is empty and little was done just now, a step runs at once*, for half of the time at most.
+3. *The user is the unit*: a hundred connections of one user together get as much time as one connection of another
+   user.
+4. *New and cheap flows are served before expensive ones.* But each new flow served advances the virtual time, so that
+   an endless series of newcomers does not keep others waiting forever.
+5. *If the queue is empty and little was done just now, a step runs at once*, at most half of the time.
 6. *A step that fails is charged*, and the next one runs.
 
 No I/O.
@@ -45,13 +46,14 @@ from ..client_subnet import place_of
 
 
 class LoopActivity:
-    """What one event loop is doing. Setting it costs one attribute; it is formatted only when read."""
+    """What one event loop is doing. Setting it assigns one attribute; it is formatted only when read."""
 
     __slots__ = ("what",)
 
     def __init__(self) -> None:
         self.what: object = None
-        """The component and the kind of work, as two texts; or the ASGI scope of a request. Kept until the next."""
+        """The component and the kind of work, as two texts; or the ASGI scope of a request. Kept until the next value
+        is set."""
 
 
 _logger = logging.getLogger("headwater.turns")
@@ -63,11 +65,12 @@ STEP_S = 0.0005
 COST_S_MIN = 1e-6
 """The minimum cost of a step, so that every virtual time grows."""
 USERS_REMEMBERED = 1000
-"""How many users' virtual times are remembered after their last connection is gone: the newest."""
+"""The number of users whose virtual times are remembered after their last connection has closed: the newest are
+kept."""
 PATIENCE = 2
 """While only newcomers are served, waiting flows get one part in this many of an equal share."""
 AT_ONCE_FACTOR = 2
-"""Steps run at once take half of the time, and not more than the budget in one go."""
+"""Steps that run at once take half of the time, and at most the budget without a break."""
 
 T = TypeVar("T")
 Step = Callable[[], object]
@@ -75,7 +78,7 @@ Clock = Callable[[], float]
 
 
 class _Flow:
-    """A flow that shares time with others of its kind: since when, in virtual time, it is due."""
+    """A flow that shares time with others of its kind, and the virtual time from which it may be served."""
 
     __slots__ = ("is_busy", "is_new", "start")
 
@@ -91,14 +94,14 @@ F = TypeVar("F", bound=_Flow)
 
 
 class _FairQueue(Generic[F]):
-    """Waiting flows: the one due earliest is next; of two with the same start, the newer one."""
+    """Waiting flows: the one with the earliest start is next; of two with the same start, the newer one."""
 
     __slots__ = ("_count", "_waiting", "virtual")
 
     def __init__(self) -> None:
         self.virtual = 0.0
         """Where a newcomer starts: at the start of the flow served last, advanced by each newcomer served, so that in
-        an endless series of them some come behind the flows that wait."""
+        an endless series of them, some are queued behind the waiting flows."""
         self._waiting: list[tuple[float, int, F]] = []
         self._count = 0
 
@@ -106,7 +109,7 @@ class _FairQueue(Generic[F]):
         return bool(self._waiting)
 
     def add(self, flow: F) -> None:
-        """The flow has work; does nothing if that is known already."""
+        """The flow has work. Does nothing if the flow is already waiting."""
         if not flow.is_busy:
             flow.is_busy = flow.is_new = True
             flow.start = max(flow.start, self.virtual)
@@ -119,7 +122,7 @@ class _FairQueue(Generic[F]):
         return flow
 
     def pass_to(self, flow: F) -> None:
-        """As `add` and then `take`, if nothing else waits."""
+        """Equals `add` followed by `take`, if nothing else waits."""
         flow.is_busy = flow.is_new = True
         self.virtual = flow.start = max(flow.start, self.virtual)
 
@@ -161,7 +164,7 @@ class Flow(_Flow):
 
 
 class FairScheduler:
-    """Deals the time of one event loop. Call all of it on that loop."""
+    """Assigns the time of one event loop. All methods must be called on that loop."""
 
     def __init__(
         self,
@@ -171,19 +174,19 @@ class FairScheduler:
         wall: Clock = time.perf_counter,
         activity: LoopActivity | None = None,
     ) -> None:
-        """`call_soon` schedules a call in the next turn of the loop; by default of the running one."""
+        """`call_soon` schedules a call in the next turn of the loop; by default, of the running loop."""
         self.activity = activity or LoopActivity()
         """Where a step notes what it does."""
         self._call_soon = call_soon
         self.cpu = cpu
-        """The CPU time of this thread, in s: the time that is dealt."""
+        """The CPU time of this thread, in s: the time that is assigned."""
         self._wall = wall
         self._users: WeakValueDictionary[str, _User] = WeakValueDictionary()
         self._newest: deque[_User] = deque(maxlen=USERS_REMEMBERED)
         self._waiting: _FairQueue[_User] = _FairQueue()
         self._is_due = self._is_running = False
         self._debt = 0.0
-        """The cost of steps run at once, times AT_ONCE_FACTOR; passing time pays it off."""
+        """The cost of steps run at once, times AT_ONCE_FACTOR; it decreases as time passes."""
         self._paid_at = wall()
         self.steps = 0
         """Steps run so far."""
@@ -199,7 +202,7 @@ class FairScheduler:
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether any step waits for its turn. If not, short work may be done without asking."""
+        """Whether any step waits for its turn. If not, short work may be done without a step."""
         return bool(self._waiting)
 
     def now(self, flow: Flow, step: Step) -> None:
@@ -217,7 +220,7 @@ class FairScheduler:
         self._go_on()
 
     async def do(self, flow: Flow, work: Callable[[], T]) -> T:
-        """The result of some work, run as a step by `now`; raises what it raises."""
+        """The result of some work, run as a step by `now`; raises the errors of the work."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         self.now(flow, partial(_answer, future, work))
         return future.result() if future.done() else await future
@@ -278,10 +281,10 @@ class BatchSizer:
     __slots__ = ("_most", "_step_s", "size")
 
     def __init__(self, most: int, first: int, step_s: float = STEP_S) -> None:
-        """`first`: the amount to begin with, before the cost is known; `step_s`: the target length of a step."""
+        """`first`: the initial amount, before the cost is known; `step_s`: the target duration of a step."""
         self._most, self._step_s = most, step_s
         self.size = min(first, most)
-        """The most that the next step should do, at least 1."""
+        """The maximum number of units that the next step should process, at least 1."""
 
     def took(self, count: int, seconds: float) -> None:
         """A step has done `count` units of work in this much CPU time."""
@@ -292,7 +295,7 @@ class BatchSizer:
 
 
 def _answer(future: asyncio.Future[T], work: Callable[[], T]) -> None:
-    if future.done():  # the caller is gone
+    if future.done():  # the caller was cancelled
         return
     try:
         future.set_result(work())

@@ -1,7 +1,7 @@
 """Long work on an event loop in slices of a few ms, so that other requests are served in between.
 
-All slices of one loop wait in one queue: between two of them, of whatever job, the loop goes round once. So a hundred
-jobs delay an unrelated request no longer than one does.
+All slices of one loop wait in one queue: between any two slices, the loop completes one round. So a hundred jobs delay
+an unrelated request no longer than one does.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Slices:
             await self.turn()
 
     async def turn(self) -> None:
-        """Let other tasks run in any case: the next step is a slice by itself."""
+        """Always let other tasks run: the next step is a slice by itself."""
         await turn()
         self._ends = perf_counter() + SLICE_S
 
@@ -43,9 +43,9 @@ _waiting: WeakKeyDictionary[asyncio.AbstractEventLoop, deque[asyncio.Future[None
 
 
 async def turn() -> None:
-    """Wait until the loop has gone round once for every slice already waiting.
+    """Wait until the loop has completed one round for every slice already waiting.
 
-    If thousands of tasks are due at once, each for a little work, each waits for a turn.
+    If thousands of tasks become ready at once, each with a little work, each waits for its turn.
     """
     loop = asyncio.get_running_loop()
     queue = _waiting.setdefault(loop, deque())
@@ -57,7 +57,7 @@ async def turn() -> None:
 
 
 def _next(loop: asyncio.AbstractEventLoop, queue: deque[asyncio.Future[None]]) -> None:
-    """Begin the next slice, and schedule the one after it for the next round: so each round has one."""
+    """Begin the next slice and schedule the one after it for the next round, so that each round has one slice."""
     if not queue[0].done():  # it is done only if its job was cancelled
         queue[0].set_result(None)
     queue.popleft()

@@ -1,4 +1,4 @@
-"""Counts events in and out: a front end updates it once per batch that it handles anyway."""
+"""Counts events appended and sent. A front end updates it once per batch."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 READ_BYTES = 64 * 1024
-"""The most bytes of one read: only a full one may be followed by another in the same turn."""
+"""The maximum number of bytes of one read. Only a full read may be followed by another in the same turn."""
 TURN_BYTES = 4 * 1024 * 1024
 """Limit for all full reads in one turn. Above it each connection reads once and waits for the next turn. Reading and
 processing this much takes about 4 ms.
@@ -25,7 +25,7 @@ class TurnReads:
         self.turn_bytes = turn_bytes
 
     def are_over(self, size: int) -> bool:
-        """A connection has read that many bytes: whether it must stop until the next turn."""
+        """Record that a connection has read that many bytes; returns whether it must stop until the next turn."""
         if size < READ_BYTES:
             return False
         if not self._bytes:

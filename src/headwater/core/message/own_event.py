@@ -4,7 +4,7 @@ Binary mode: every attribute except `datacontenttype` is an application property
 in later versions of the binding; both are read), `datacontenttype` is the property content-type, the body is the
 payload. Structured mode, where the body is the event and content-type says so, is not parsed: payloads are bytes.
 
-AMQP ingress stores the event found here. All other ways in only check it, so each gives the same verdict. The message
+AMQP ingress stores the event found here. All other front ends only check it, so all give the same verdict. The message
 was already checked (`validity`): its bounds and AMQP types are not checked again.
 """
 
@@ -29,13 +29,13 @@ from .values import SYMBOLS, check_values, key_of, map_bounds, type_name
 
 DEFAULT_TYPE = "amqp.message"
 WHOLE_MESSAGE_TYPE = "application/amqp"
-"""`datacontenttype` if `data` is a whole message: its content-type describes the payload inside."""
+"""The `datacontenttype` if `data` is a whole message, whose own content-type describes the payload inside."""
 PREFIX = "cloudEvents:"
 GROUP_KEY = b"event-streams-group-key"
 CONTENT_TYPE = 6
 """Its index among the fields of the properties."""
 NO_BATCHES = f"{BATCH} is not supported: CloudEvents over AMQP has no batches; send each event in its own message"
-"""The problem of a message that is a batch."""
+"""The problem reported for a message that is a batch."""
 
 _MARK = b"cloudEvents"
 """Prefix of every application property of a CloudEvent, whatever separates it from the rest of the name."""
@@ -58,7 +58,7 @@ class MediaType(NamedTuple):
 
     text: str
     attributes: Mapping[str, str]
-    """The attributes of an event without others."""
+    """The attributes of an event that has no others."""
     is_structured: bool
 
 
@@ -70,7 +70,7 @@ known_media_types: dict[bytes, MediaType] = {_NULL: NO_MEDIA_TYPE}
 
 
 def own_event(message: bytes, spans: Spans, places: Places) -> Event:
-    """Everything in the event that can break a rule; excludes its data and plain properties. Raises InvalidEvent.
+    """Everything in the event that can break a rule. This excludes its data and plain properties. Raises InvalidEvent.
 
     A message whose body is one data section is judged as such, even if the whole message is given as the event's data.
     """
@@ -143,7 +143,10 @@ def check_structured(media_type: MediaType, encoding: Encoding) -> None:
 
 
 def binary_event(message: bytes, spans: Spans, media_type: MediaType, encoding: Encoding, data: bytes) -> Event | None:
-    """The CloudEvent in the application properties; None if they have no attributes of one. Raises InvalidEvent."""
+    """The CloudEvent in the application properties; None if they contain no attributes of a CloudEvent.
+
+    Raises InvalidEvent.
+    """
     if APPLICATION_PROPERTIES not in spans:
         return None
     at, stop = spans[APPLICATION_PROPERTIES]
@@ -174,7 +177,7 @@ def timestamp_text(ms: int) -> str | None:
 
 @lru_cache(maxsize=64)
 def _second_text(second: int) -> str:
-    """Cached: messages come roughly in order of time, many of them in the same second."""
+    """Cached, because messages arrive roughly in order of time, many of them in the same second."""
     return (_EPOCH + timedelta(seconds=second)).isoformat()
 
 

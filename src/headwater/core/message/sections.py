@@ -18,7 +18,7 @@ VALUE_SECTION: Final = 0x77
 FOOTER: Final = 0x78
 
 BODY_SECTIONS_MAX: Final = 10_000
-"""Limit of data or sequence sections in one body: finding this many takes 10 ms."""
+"""The maximum number of data or sequence sections in one body: finding this many takes 10 ms."""
 
 NONE: Final = 0
 """No body, which the standard does not provide for."""
@@ -38,7 +38,7 @@ HEADER_START: Final = b"\x00\x53\x70"
 
 
 class Sections:
-    """The places of a message's sections: each a span of its bytes, including the descriptor, or None.
+    """The positions of a message's sections. Each is a span of its bytes, including the descriptor, or None.
 
     `body` spans all data or sequence sections; `payload` is the content of the data section, if it is the only one.
     `by_symbol` is the start of the first section described by a symbol, or None.
@@ -181,7 +181,7 @@ _NAMES: Final = (
     "footer",
 )
 _CONSTRUCTORS: Final = (0xD0, 0xD1, 0xD1, 0xD0, 0xD1, 0xB0, 0xD0, 0, 0xD1)
-"""By section: the long form of the constructors that its value may have."""
+"""The long form of the constructors that each section's value may have."""
 
 _SHORT_CONSTRUCTORS: Final[list[int]] = [
     _CONSTRUCTORS[code - HEADER] - 0x10 if HEADER <= code <= FOOTER and code != VALUE_SECTION else -1

@@ -33,7 +33,7 @@ Spans = dict[int, tuple[int, int]]
 
 
 def usual_spans(message: bytes) -> Spans | None:
-    """The sections up to and including data, if all have their plain form; None for a message of another shape.
+    """The sections up to and including data, if all have their plain form; None for a message of any other shape.
 
     Bytes of the last one's content may be missing, so that an envelope can be read alone: the caller compares the end.
     """

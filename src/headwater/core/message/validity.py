@@ -1,4 +1,4 @@
-"""Checks, before a message is stored, that every receiver can decode it as delivered, whatever protocol it came by.
+"""Checks, before a message is stored, that every receiver can decode it as delivered, whatever protocol it arrived by.
 
 Client libraries decode all of a message, and many lose their connection, or their process, over a section that they
 cannot decode. So each section is checked once, by the types of AMQP part 3, section 3.2.
@@ -49,9 +49,9 @@ if IS_NATIVE:
     from ...speedups._native import look_through as look_through_usual
 
 VALUES_MAX = 32 * 1024
-"""Limit of values in a message, not counting its data or one array of numbers."""
+"""The maximum number of values in a message, not counting its data or one array of numbers."""
 _COUNTED_BYTES = 16 * 1024
-"""A message with fewer bytes besides its data never has too many."""
+"""A message with fewer bytes outside its data never has too many values."""
 STRINGS: Final = (0xA1, 0xB1)
 
 _Codes = frozenset[int]
@@ -73,13 +73,13 @@ _PROPERTIES_CODES: Final = (
     _ID, _BINARY, _STRING, _STRING, _STRING, _ID, _SYMBOL, _SYMBOL, _TIMESTAMP, _TIMESTAMP, _STRING, _UINT, _STRING,
 )  # fmt: skip
 Places = Sequence[int]
-"""Where each given field of the properties begins, and where the last one ends."""
+"""The position at which each present field of the properties begins, and the end of the last field."""
 _ARRAY_NUMBERS: Final = NUMBERS & ELEMENTS
 _NOT_SIMPLE: Final = frozenset((0x45, 0xC0, 0xC1, 0xD0, 0xD1, 0xE0, 0xF0))
 
 
 def look_through(message: bytes, size: int) -> tuple[Spans, Places]:
-    """The checked sections of a message of that size, and where the fields of its properties begin.
+    """The checked sections of a message of that size, and the positions at which the fields of its properties begin.
 
     The content of a data section may be missing, if it is the whole body. Raises DecodeError if some receivers cannot
     decode the message.
@@ -90,7 +90,7 @@ def look_through(message: bytes, size: int) -> tuple[Spans, Places]:
 
 
 def look_through_any(message: bytes, size: int) -> tuple[Spans, Places]:
-    """As `look_through`, which calls this for unusual or invalid messages: the Python twin of `speedups/message.c`."""
+    """The Python twin of `speedups/message.c`. `look_through` calls it for unusual or invalid messages."""
     spans, found = usual_spans(message), None
     if spans is None or spans[DATA_SECTION][1] != size or len(message) not in spans[DATA_SECTION]:
         if len(message) != size:
@@ -106,7 +106,8 @@ def look_through_any(message: bytes, size: int) -> tuple[Spans, Places]:
 def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
     """Why some receivers cannot decode an event that is a message, as delivered; None if all can.
 
-    With `is_whole` the data is the whole message (`Encoding.AMQP`), else it is the content of its only data section.
+    With `is_whole`, the data is the whole message (`Encoding.AMQP`); otherwise it is the content of its only data
+    section.
     """
     try:
         looked_through(envelope, data, is_whole)
@@ -116,7 +117,7 @@ def message_fault(envelope: bytes, data: bytes, is_whole: bool) -> str | None:
 
 
 def looked_through(envelope: bytes, data: bytes, is_whole: bool) -> tuple[Spans, Places]:
-    """As `look_through`, for an event that is a message, with the arguments of `message_fault`."""
+    """Like `look_through`, for an event that is a message, with the arguments of `message_fault`."""
     return _check_whole(envelope + data) if is_whole else _check_envelope(envelope, data)
 
 

@@ -13,21 +13,22 @@ from collections.abc import Callable
 from typing import Final
 
 DEPTH_MAX: Final = 32
-"""Nesting limit of compound, array and described values."""
+"""The maximum nesting depth of compound, array and described values."""
 DESCRIBED_MAX: Final = 1024
-"""How many described values one skipped value may begin with."""
+"""The maximum number of nested descriptors at the beginning of a skipped value."""
 
 ARRAY_DESCRIPTORS_MAX: Final = 2
-"""Nesting limit of descriptors in an array's constructor: each costs an object per element."""
+"""The maximum nesting depth of descriptors in an array's constructor: each costs an object per element."""
 
 ZERO_WIDTH_PER_BYTE_MAX: Final = 8
 """How many elements without bytes (null, true, false, 0) an array may have for each of its own bytes.
 
-For empty lists, which cost an object each: one.
+The same limit for empty lists, which cost an object each.
 """
 
 WEAK_KEYS_MAX: Final = 64
-"""Limit of keys of a map that are uuids (or described): a peer can make those collide in a hash table at will."""
+"""The maximum number of map keys that are uuids (or described): a peer can deliberately make these collide in a hash
+table."""
 
 SIZE8: Final = -1
 SIZE32: Final = -2
@@ -46,7 +47,7 @@ _BY_WIDTH: Final = {
 }
 _WIDTH_OF: Final = {code: width for width, codes in _BY_WIDTH.items() for code in codes}
 WIDTHS: Final[list[int]] = [_WIDTH_OF.get(code, UNKNOWN) for code in range(256)]
-"""By the constructor's byte: how many bytes the value takes, or how its length is encoded."""
+"""By the constructor's byte: the number of bytes of the value, or the encoding of its length."""
 
 NUMBERS: Final = frozenset(code for code, width in _WIDTH_OF.items() if width > 0) - {0x56, 0x73}
 """Constructors of fixed width for which any bytes are valid: all but boolean and char."""
@@ -76,7 +77,7 @@ _ODD_KEYS: Final = NO_KEYS | {0x98}
 _COMPOUND: Final = (0xC0, 0xC1, 0xD0, 0xD1)
 _ARRAYS: Final = (0xE0, 0xF0)
 _ANY_BYTES: Final = [width if width == 0 or code in NUMBERS else -1 for code, width in enumerate(WIDTHS)]
-"""By the constructor's byte: how many bytes follow if any content is valid; -1 if they must be checked."""
+"""By the constructor's byte: the number of bytes that follow if any content is valid; -1 if they must be checked."""
 
 U32: Final = struct.Struct(">I")
 U32_U32: Final = struct.Struct(">II")
@@ -134,10 +135,10 @@ def skip(buffer: bytes, at: int, end: int) -> int:
 
 
 def count_values(buffer: bytes, at: int, end: int, limit: int) -> int:
-    """How many values lie between `at` and `end`, including nested ones; creates nothing.
+    """The number of values between `at` and `end`, including nested ones; creates nothing.
 
-    Arrays are not entered: one counts as many as it declares, or as it has bytes. Malformed values are left to
-    `check_value`. Raises DecodeError: more than `limit`.
+    Arrays are not entered: an array counts as many values as it declares, or as it has bytes. Malformed values are left
+    to `check_value`. Raises DecodeError: more than `limit`.
     """
     start, values = at, 0
     while at < end and values <= limit:
@@ -342,7 +343,7 @@ def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None
 def key_of(buffer: bytes, at: int, after: int) -> object:
     """A hashable form of a map's key, which is checked already and not in NO_KEYS.
 
-    Keys that readers may consider the same are equal.
+    Keys that readers may consider equal are equal.
     """
     code = buffer[at]
     width = WIDTHS[code]

@@ -1,7 +1,7 @@
-"""The bus that passes notifications from emitters to listeners at once; nothing is stored here.
+"""The bus that passes notifications immediately from emitters to listeners; nothing is stored here.
 
 An emitter gets a bus in its constructor; without listeners, a notification costs one count. There is no other path from
-an emitter to a listener, and no global bus, so none is shared by accident.
+an emitter to a listener, and no global bus, so no bus is shared by accident.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .notification_types import EVERY_TYPE, NotificationType
 _logger = logging.getLogger("headwater.bus")
 
 TEXT_CHARS_MAX = 1024
-"""Longer texts are cut: much of a notification is text from peers."""
+"""Longer texts are truncated: much of a notification is text from peers."""
 Value = str | int | float | bool
-"""The types of an attribute. `NotificationType` says which one it has."""
+"""The types of an attribute. `NotificationType` says which type it has."""
 
 
 class Notification(NamedTuple):
@@ -44,7 +44,7 @@ class Bus:
         self._clock = clock or wall_clock_ms
         self._changing = threading.Lock()
         self._listeners: dict[NotificationType, tuple[Listener, ...]] = {}
-        """Only types with listeners. Replaced, never changed, so that it is read without a lock."""
+        """Contains only types with listeners. It is replaced, never changed, so that it can be read without a lock."""
         self._counting = threading.Lock()
         self._counts: dict[NotificationType, int] = {}
 
@@ -63,7 +63,7 @@ class Bus:
         self.emit_built(type, lambda: attributes)
 
     def emit_built(self, type: NotificationType, build: Callable[[], Mapping[str, Value | None]]) -> None:
-        """As `emit`, for attributes that take some work: `build` is called once, and only if there is a listener."""
+        """Like `emit`, for attributes that take some work: `build` is called once, and only if there is a listener."""
         with self._counting:
             self._counts[type] = self._counts.get(type, 0) + 1
         if (listeners := self._listeners.get(type)) is None:
@@ -87,7 +87,7 @@ class Bus:
         """
         wanted = frozenset(types)
 
-        def listening(notification: Notification) -> None:  # a function of its own, so that it differs from the others
+        def listening(notification: Notification) -> None:  # a separate function, so that it differs from the others
             listener(notification)
 
         with self._changing:
@@ -107,6 +107,6 @@ class Bus:
 
 
 def _bounded(text: str) -> str:
-    """Cut to the maximum length; lone surrogates, which some listeners cannot write, become question marks."""
+    """Truncated to the maximum length; lone surrogates, which some listeners cannot write, become question marks."""
     cut = text if len(text) <= TEXT_CHARS_MAX else text[: TEXT_CHARS_MAX - 1] + "…"
     return cut if cut.isascii() else cut.encode("utf-8", "replace").decode()

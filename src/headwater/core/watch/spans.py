@@ -30,11 +30,11 @@ class Spans(Protocol):
     def request(self, scope: Mapping[str, Any], route: str, status: int, duration_s: float) -> None:
         """An HTTP request or a WebSocket has ended; its head is an ASGI scope.
 
-        An empty `route` means no known route, a `status` of 0 no answer.
+        An empty `route` means no known route; a `status` of 0 means no answer.
         """
 
     def appended(self, log: str, events: Sequence[Event], began_ns: int, problem: str) -> None:
         """Events that arrived together were appended, or refused with `problem`."""
 
     def calls(self, uri: str, shown: str, trace: Mapping[str, str]) -> CallSpan:
-        """A POST to that URI begins, for an event in that trace; `shown` is the URI without its secrets."""
+        """A POST to that URI begins, for an event in that trace; `shown` is the URI without secrets."""

@@ -1,8 +1,8 @@
-"""Threads and tasks that run as long as the server: if one ends early, it is reported.
+"""Threads and tasks that run as long as the server. If one ends early, this is reported.
 
 An exception is logged, counted and notified; then the thread or task is restarted, after a pause that grows while it
-keeps failing. Threads that must not continue after a failure (a log's committer and writer) do not belong here: there
-the process ends.
+keeps failing. Threads that must not continue after a failure (a log's committer and writer) do not belong here: if one
+of those fails, the process ends.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Threads:
 
     @property
     def restarts(self) -> dict[str, int]:
-        """How often each was restarted, by name; a copy."""
+        """The number of restarts of each, by name; a copy."""
         with self._counting:
             return dict(self._restarts)
 
     def troubles(self) -> list[str]:
-        """Problems for an operator: which of them have failed lately."""
+        """Problems for an operator: the threads and tasks that have failed recently."""
         now = self._clock()
         with self._counting:
             failed = sorted(name for name, at in self._failed_at.items() if now - at < TROUBLE_S)
@@ -64,7 +64,7 @@ class Threads:
                 try:
                     run()
                     return
-                except Exception as error:  # any exception: nothing else would report it
+                except Exception as error:  # any exception, because nothing else would report it
                     if is_stopping.is_set():
                         return
                     pause_s = self._next_pause(pause_s, began)
@@ -77,7 +77,7 @@ class Threads:
         return thread
 
     def task(self, name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Start a task on the running event loop, likewise; it runs until `run` returns, or is cancelled."""
+        """Start a task on the running event loop in the same way; it runs until `run` returns or is cancelled."""
 
         async def go_on() -> None:
             pause_s = self._pauses[0]

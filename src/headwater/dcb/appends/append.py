@@ -35,7 +35,10 @@ _condition_decoder = msgspec.json.Decoder(ConditionIn)
 
 
 async def append_arrow(exchange: Exchange, opened: Opened) -> AppendResult:
-    """Append the events of the body. Raises InvalidInput with the path of the culprit, and as `AsyncLog.append`."""
+    """Append the events of the body.
+
+    Raises InvalidInput with the path of the invalid part, and the errors of `AsyncLog.append`.
+    """
     parameters = exchange.parameters("condition", "partition")
     condition, partition = _condition(parameters), whole_number(parameters, "partition")
     trace = trace_of_headers(exchange.scope["headers"])
@@ -125,7 +128,7 @@ async def _check_strictly(columns: EventColumns) -> None:
 
 
 def builder_of(exchange: Exchange, opened: Opened) -> AppendBuilder:
-    """A builder for the events of a long body; events without a trace get that of the request."""
+    """A builder for the events of a long body; events without a trace get the trace of the request."""
     trace = trace_of_headers(exchange.scope["headers"])
     completed = partial(traced, trace=trace) if trace else None
     return AppendBuilder(opened.log.settings.event_bytes_max, completed)
@@ -177,7 +180,7 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
         raise
     except InvalidInput as error:
         attribute = _in_cloudevent(error.where, is_batch=False)
-        if not attribute and attributes:  # about all of them: an invalid name, or too many
+        if not attribute and attributes:  # the error concerns all of them: an invalid name, or too many
             attribute = next(filter(check_attribute_name, attributes), "*")
         is_named = attribute != "datacontenttype" or exchange.header(b"ce-datacontenttype") is not None
         field = (f"ce-{attribute}" if is_named else "content-type") if attribute else "body"
@@ -185,7 +188,7 @@ async def _append_binary(exchange: Exchange, opened: Opened) -> None:
 
 
 def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:
-    """The events; those without a trace get that of the request."""
+    """The events; events without a trace get the trace of the request."""
     trace = trace_of_headers(exchange.scope["headers"])
     return traced(events, trace) if trace else events
 
@@ -195,7 +198,7 @@ def _answer_result(exchange: Exchange, result: AppendResult) -> Awaitable[None]:
 
 
 def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:
-    """The query parameter, else the field, else whether the request is in the seed's form."""
+    """The query parameter, otherwise the field, otherwise whether the request is in the seed's form."""
     parameter = exchange.parameters("strict").get("strict")
     if parameter is not None:
         if parameter not in _BOOLEANS:
@@ -214,7 +217,7 @@ def _in_cloudevent(where: str, *, is_batch: bool) -> str:
     index, rest = found.groups()
     name = (rest or "").replace("group_key", "partitionkey").partition("[")[0]
     if name == "attributes":
-        name = ""  # in a CloudEvent they are members of it
+        name = ""  # in a CloudEvent, attributes are members of the object
     if is_batch and index:
         return f"{index}.{name}" if name else index
     return name

@@ -1,4 +1,4 @@
-"""Long bodies: limits are checked before anything is built, and they are decoded in pieces so that others get turns.
+"""Long bodies: limits are checked before anything is built, and bodies are decoded in pieces, between other requests.
 
 A body of up to LARGE_BYTES is always decoded in one step of a few ms, without this module.
 """
@@ -26,13 +26,13 @@ from ..queries import check_query
 
 LARGE_BYTES = 64 * 1024
 _PIECE_VALUES_MAX = 128 * 1024
-"""The most values in one piece: a valid event has so few that no piece with it exceeds this."""
+"""The maximum number of values in one piece: a valid event has so few that no piece with one exceeds this."""
 _ESCAPE = 6
-"""The most bytes of JSON per byte of an event: `\\u00e9`."""
+"""The maximum number of bytes of JSON per byte of an event: `\\u00e9`."""
 BESIDE_BYTES_MAX = 8 * 1024 * 1024
-"""The most bytes of an event's tags and attributes plus a condition, as JSON or as MessagePack."""
+"""The maximum size of an event's tags and attributes plus a condition, as JSON or as MessagePack."""
 _HEAD_BYTES_MAX = 4 * 1024 * 1024
-"""How far into a body to search for its events."""
+"""The number of bytes of a body that are searched for the start of its events."""
 _GUESSES_MAX = 8
 _EVENTS = re.compile(rb'"events"\s*+:\s*+\[')
 _ARRAY = re.compile(rb"\s*+\[")
@@ -53,7 +53,7 @@ class Form(NamedTuple, Generic[Body]):
     body: msgspec.json.Decoder[Body]
     elements: msgspec.json.Decoder[Any]
     events_of: Callable[[Any], list[Event]]
-    """The events of some elements. Its errors have paths into `events`."""
+    """The events of some elements. Errors have paths into `events`."""
 
 
 class _Members(Struct):
@@ -104,7 +104,7 @@ async def read_batch(body: bytes, builder: AppendBuilder) -> None:
 
 
 async def read_cloudevent(body: bytes, builder: AppendBuilder) -> None:
-    """Collect the one event of a message in structured mode. Raises as `read_batch`."""
+    """Collect the one event of a message in structured mode. Raises the same errors as `read_batch`."""
     slices = Slices()
     text = await _text_of(body, slices)
     with text.placed(0, 0):
@@ -121,7 +121,10 @@ async def _text_of(body: bytes, slices: Slices) -> _Text:
 async def _gather_pieces(
     text: _Text, start: int, builder: AppendBuilder, slices: Slices, read: Callable[[bytes], list[Event]]
 ) -> int:
-    """Collect the events from `start` (0: unknown) on, except the last ones. Returns where those begin."""
+    """Collect the events from `start` (0: unknown) on, except the last ones.
+
+    Returns the position at which those begin.
+    """
     while start and (piece := cut(text.text, start, _piece_bytes_max(builder))) is not None:
         with text.placed(builder.count, start - 1):
             values.check_values(piece.text, _PIECE_VALUES_MAX, "events")
@@ -145,12 +148,12 @@ def _rest(body: bytes, opening: int, start: int, builder: AppendBuilder) -> byte
 
 
 def _piece_bytes_max(builder: AppendBuilder) -> int:
-    """The most bytes of JSON for one valid event and everything beside the events."""
+    """The maximum size in JSON of one valid event and everything other than events."""
     return _ESCAPE * builder.event_bytes_max + BESIDE_BYTES_MAX
 
 
 def _opening(body: bytes, form: Form[Any]) -> int:
-    """Where the first event begins; 0 if that is not obvious."""
+    """The position at which the first event begins; 0 if that is not obvious."""
     for number, found in enumerate(_EVENTS.finditer(body, 0, _HEAD_BYTES_MAX)):
         head = body[: found.end()] + b"]}"
         with suppress(InvalidInput):
@@ -163,7 +166,7 @@ def _opening(body: bytes, form: Form[Any]) -> int:
 
 
 def _check_rest(rest: bytes, opening: int) -> None:
-    """Check that the rest has few values, and that its `events` is the array the pieces came from."""
+    """Check that the rest has few values, and that its `events` is the array from which the pieces were taken."""
     members = jsontext.decode(_members, rest)
     events = bytes(members.events)
     if opening and not rest.startswith(events, opening - 1):
@@ -183,7 +186,7 @@ class _Text:
 
     @contextmanager
     def placed(self, first: int, offset: int) -> Iterator[None]:
-        """As `placed`, for a piece of the text."""
+        """Like `placed`, for a piece of the text."""
         try:
             with placed(self.text, first, offset):
                 yield
@@ -210,7 +213,7 @@ class _Text:
 
 @contextmanager
 def placed(body: bytes, first: int, offset: int) -> Iterator[None]:
-    """Translate errors in a piece to positions in the body: `first` events came before, `offset` bytes of text."""
+    """Translate errors in a piece to positions in the body: `first` events and `offset` bytes of text precede it."""
     try:
         yield
     except MalformedJson as error:

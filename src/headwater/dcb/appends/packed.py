@@ -1,6 +1,6 @@
-"""Long appends in MessagePack: first find where each event begins and ends, without building anything.
+"""Long appends in MessagePack: first find the start and end of each event, without building anything.
 
-Then decode the events in pieces. No decoder can pause, not even while skipping, which takes 5 ms per MiB; so each event
+Then decode the events in pieces. No decoder can pause, not even while skipping, which takes 5 ms per MiB. So each event
 is skipped separately.
 """
 
@@ -30,9 +30,11 @@ from ..wire import PackedAppendIn
 from .large import BESIDE_BYTES_MAX, LARGE_BYTES, placed
 
 _EVENT_VALUES_MAX = 16 * 1024
-"""The most values of one event, so that it is skipped within 2 ms: 60 times as many as a valid event has."""
+"""The maximum number of values of one event, so that it is skipped within 2 ms: 60 times as many as a valid event
+has."""
 EVENTS_VALUES_MAX = APPEND_EVENTS_MAX * (1 + len(Event._fields) + TAGS_MAX + 2 * ATTRIBUTES_MAX)
-"""The most values of all events: those of the largest valid append, with every tag and attribute in each event."""
+"""The maximum number of values of all events: that of the largest valid append, with every tag and attribute in each
+event."""
 _SCALAR_VALUES_MAX = 16
 _NAME_BYTES_MAX = 64
 _NAMES = PackedAppendIn.__struct_fields__
@@ -45,9 +47,9 @@ _NO_EVENTS = b"\x90"
 class _Member(NamedTuple):
     name: str
     start: int
-    """Where the name begins."""
+    """The position at which the name begins."""
     value: int
-    """Where the value begins."""
+    """The position at which the value begins."""
 
 
 async def read_packed(body: bytes, builder: AppendBuilder) -> PackedAppendIn:
@@ -110,7 +112,7 @@ def _member(body: bytes, start: int) -> _Member:
 
 
 async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Slices) -> tuple[Cut, int]:
-    """The pieces of the array that begins there, and where it ends."""
+    """The pieces of the array that begins there, and the end of the array."""
     count, at = array_at(body, start)
     if count is None:
         raise InvalidInput("expected an array, got something else", "events")
@@ -135,7 +137,7 @@ async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Sli
 
 
 def _end_of_other(body: bytes, member: _Member) -> int:
-    """Where a member other than `events` ends; it is decoded in one step, so it must be short."""
+    """The end of a member other than `events`; it is decoded in one step, so it must be short."""
     is_condition = member.name == "condition"
     values, length = (QUERY_VALUES_MAX, BESIDE_BYTES_MAX) if is_condition else (_SCALAR_VALUES_MAX, LARGE_BYTES)
     end = span_at(body, member.value, values, member.name).end

@@ -21,9 +21,9 @@ from ..wire import CountIn, CountOut
 from .work_budget import Work
 
 TYPES_SHOWN = 1000
-"""The most types in one answer: those with most events."""
+"""The maximum number of types in one answer: those with most events."""
 TYPES_KEPT = 16_384
-"""The most types that one request counts separately."""
+"""The maximum number of types that one request counts separately."""
 
 _decoder = msgspec.json.Decoder(CountIn)
 
@@ -54,14 +54,14 @@ async def count(host: Host, exchange: Exchange) -> None:
 
 
 class Tally:
-    """How many events match, and up to which number they are counted."""
+    """The number of matching events, and the number up to which they are counted."""
 
     def __init__(self, *, by_type: bool, types_max: int = TYPES_KEPT) -> None:
-        """`types_max`: the most types to count separately."""
+        """`types_max`: the maximum number of types to count separately."""
         self._by_type, self._types_max = by_type, types_max
         self.events = self.upto = 0
         self.types: Counter[str] = Counter()
-        """Counts of some types; the rest of `events` are of other types."""
+        """Counts of some types; the other `events` are of other types."""
 
     async def add(self, opened: Opened, query: Query, selection: Selection, upto: int, work: Work) -> None:
         """Count from the start of the selection up to that number, or until the budget is spent."""
@@ -102,6 +102,6 @@ def _upto(given: int | None, head: int) -> int:
 
 
 def check_upto(given: int) -> None:
-    """Raises InvalidPosition for a number below 0, or above that of any possible event."""
+    """Raises InvalidPosition for a number below 0, or above the number of any possible event."""
     if not 0 <= given <= SEQUENCE_NUMBER_MAX:
         raise InvalidPosition(f"expected 0 to {SEQUENCE_NUMBER_MAX}, got {show(given)}", "upto")

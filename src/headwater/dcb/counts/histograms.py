@@ -43,7 +43,7 @@ class Asked(NamedTuple, Generic[Given]):
     query: Query
     buckets: int
     types_max: int | None
-    """The most types named in each bucket; None: not by type."""
+    """The maximum number of types named in each bucket; None: not by type."""
 
 
 async def asked(exchange: Exchange, decoder: msgspec.json.Decoder[Given]) -> Asked[Given]:
@@ -189,7 +189,7 @@ def _check_range(begin: int | None, end: int | None) -> None:
 
 
 def _range_of_events(seen: Seen, begin: int | None, end: int | None) -> tuple[int, int]:
-    """The start time and the end time (exclusive); by default, those of all events read."""
+    """The start time and the end time (exclusive); by default, the times of all events read."""
     earliest, latest = seen.range() or (0, 0)
     if begin is None:
         begin = earliest if end is None else min(earliest, end - 1)

@@ -36,7 +36,7 @@ async def list_terms(host: Host, exchange: Exchange) -> None:
         terms = first.terms()
         events: Counter[str] = Counter()
         for at in range(0, len(terms), KEYS_MAX):
-            if work.is_over and at:  # uncounted terms are left to the next page
+            if work.is_over and at:  # terms that were not counted are left to the next page
                 terms = terms[:at]
                 first.has_more = True
                 break
@@ -74,7 +74,7 @@ class First:
                 self._cut()
 
     def terms(self) -> list[str]:
-        """In order."""
+        """The terms, in order."""
         self._cut()
         return sorted(self._found)
 

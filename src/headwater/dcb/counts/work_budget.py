@@ -1,7 +1,7 @@
-"""Runs the work of one request in many short steps: each is one of the user's turns, and together they have a budget.
+"""Runs the work of one request in many short steps. Each is one of the user's turns, and together they have a budget.
 
-So a request on a large log delays others by no more than its share of the loop's time, and its answer says how far it
-got.
+So a request on a large log delays others by no more than its share of the loop's time, and its answer states how much
+was processed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ T = TypeVar("T")
 
 
 class Work:
-    """The budget of one request. Use it as a context manager, which also ends the watch on the client."""
+    """The budget of one request.
+
+    Use it as a context manager, which also stops watching for the client's disconnection.
+    """
 
     def __init__(self, host: Host, exchange: Exchange, seconds: float = WORK_S_MAX) -> None:
         """Create it only after reading the request's body."""
@@ -48,7 +51,7 @@ class Work:
         """The result of each step, until no step is left or the budget is spent; at least one step runs.
 
         Without `is_bounded`, all steps run: the caller ensures that they are few. Raises Disconnected if the client has
-        left, and whatever a step raises.
+        disconnected, and the errors of a step.
         """
         assert self._gone is not None, "use it as a context"
         slices = Slices()  # very cheap steps run without waiting, so the loop would never get a turn
@@ -62,8 +65,10 @@ class Work:
                 return
 
     async def do(self, work: Callable[[], T]) -> T:
-        """The result of one short piece of work, even with the budget spent. Raises Disconnected, and whatever `work`
-        raises."""
+        """The result of one short piece of work, even if the budget is spent.
+
+        Raises Disconnected, and the errors of `work`.
+        """
         answer = await self._turns.do(self._flow, partial(self._timed, work))
         if self._gone is not None and self._gone.done():
             raise Disconnected

@@ -1,4 +1,4 @@
-"""One event in its forms: as in a read, its raw data, as a CloudEvent, and in the forms of other packages."""
+"""One event in its forms: as in a read, as raw data, as a CloudEvent, and in the forms of other packages."""
 
 from __future__ import annotations
 

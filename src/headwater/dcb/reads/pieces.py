@@ -1,4 +1,4 @@
-"""The pieces of a streamed read: each is made once the client has taken the previous one, and nothing else is kept."""
+"""The pieces of a streamed read. Each is made after the client has received the previous one; nothing else is kept."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class AnswerPieces:
 
 
 async def send_all(host: Host, exchange: Exchange, next_piece: Callable[[], bytes | None]) -> None:
-    """Send each piece once the client has taken the previous one; None ends the stream.
+    """Send each piece after the client has received the previous one; None ends the stream.
 
-    Raises Disconnected as soon as the client leaves.
+    Raises Disconnected as soon as the client disconnects.
     """
     gone = asyncio.ensure_future(exchange.disconnected())
     flow, share = host.flow(exchange), exchange.share
@@ -83,8 +83,7 @@ async def send_all(host: Host, exchange: Exchange, next_piece: Callable[[], byte
 
 
 async def send_piece(host: Host, exchange: Exchange, flow: Flow, next_piece: Callable[[], bytes | None]) -> bool:
-    """Make a piece and write it, as one of the user's turns, and wait until the client takes more. False after the
-    last.
+    """Make a piece and write it, as one of the user's turns, and wait until the client reads on. False after the last.
 
     Writing 256 KiB takes the loop longer than making them, so both count towards the user's turn.
     """

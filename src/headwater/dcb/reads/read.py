@@ -79,7 +79,7 @@ async def head(host: Host, exchange: Exchange) -> None:
 async def answer_events(
     host: Host, exchange: Exchange, opened: Opened, query: Query, selection: Selection, rendering: Rendering
 ) -> None:
-    """Answer a read: at once if it is one page, else page by page, as fast as the client takes them.
+    """Answer a read: at once if it is one page, otherwise page by page, as fast as the client reads them.
 
     Each page is one of the user's turns; the first page needs none while no reader is waiting.
     """
@@ -136,7 +136,7 @@ def _rendering(
 
 
 def default_source(log: str) -> str:
-    """The CloudEvents source of events without their own."""
+    """The CloudEvents source of events that have none."""
     return f"/logs/{log}"
 
 

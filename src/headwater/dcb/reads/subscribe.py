@@ -48,7 +48,7 @@ class _Texts(NamedTuple):
     data_bytes_max: int | None
 
     def blocks(self, page: Page, is_idle: bool) -> bytes:
-        """The messages of a page."""
+        """The messages for a page."""
         blocks = []
         if page.events:
             numbers = [event.sequence_number for event in page.events]
@@ -61,7 +61,7 @@ class _Texts(NamedTuple):
         return b"".join(blocks)
 
     def slices(self, large: LargeEvent, piece_bytes: PieceBytes) -> Iterator[bytes]:
-        """The message of an event too large for a page."""
+        """The message for an event that is too large for a page."""
         encoded, data = large_envelope(large, self.has_partitions, self.in_seed_form, self.data_bytes_max)
         return json_slices(b"id: %d\ndata: %b\n\n" % (large.event.sequence_number, encoded), data, piece_bytes)
 
@@ -98,7 +98,7 @@ async def subscribe(host: Host, exchange: Exchange) -> None:
 def _reader(
     exchange: Exchange, opened: Opened, parameters: dict[str, str], selection: Selection, ended: asyncio.Future[str]
 ) -> Reader:
-    """The subscription, as the operator sees it."""
+    """The subscription, as it is shown to operators."""
     client = exchange.scope.get("client")
 
     def end(reason: str) -> None:
@@ -133,7 +133,7 @@ def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
 
 
 async def _run(stream: Coroutine[None, None, None], exchange: Exchange, host: Host, ended: asyncio.Future[str]) -> bool:
-    """Run the stream until it ends or is ended, the client leaves, its login expires or the server stops.
+    """Run the stream until it ends or is ended, the client disconnects, its login expires or the server stops.
 
     Returns whether the client is still connected.
     """
@@ -163,7 +163,7 @@ async def _stream(
     texts: _Texts,
     reader: Reader,
 ) -> None:
-    """Send pages until the log closes or is trimmed past the cursor; each is read once the previous one is taken."""
+    """Send pages until the log closes or is trimmed past the cursor; each is read after the last is received."""
     share, flow = exchange.share, host.flow(exchange)
     await exchange.send(b"retry: 1000\n\n")
     loop = asyncio.get_running_loop()
@@ -213,8 +213,7 @@ def _is_overtaken(opened: Opened, cursor: int) -> bool:
 
 
 def _selection(exchange: Exchange, opened: Opened, parameters: dict[str, str]) -> Selection:
-    """Where to begin: the Last-Event-ID of a reconnecting reader wins, because its URL still has the original
-    position."""
+    """Where to begin. A reconnecting reader's Last-Event-ID wins, because its URL still has the original position."""
     partition = whole_number(parameters, "partition")
     from_, after = whole_number(parameters, "from"), whole_number(parameters, "after")
     last_event_id = exchange.header(b"last-event-id")

@@ -1,4 +1,4 @@
-"""HTTP/1.1 calls to other servers: one request and its answer, on kept connections, limited in time and bytes."""
+"""HTTP/1.1 calls to other servers: one request and its answer, on kept connections, with limits on time and bytes."""
 
 from .caller import BadFile, Caller, NotSent, Tls
 from .connection import AnswerTooLong, Reply, Unanswered

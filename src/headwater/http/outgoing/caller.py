@@ -1,7 +1,8 @@
 """Makes HTTP/1.1 calls on connections kept per origin. Redirects are not followed.
 
-A call is one request in one write, and one future that its answer completes: no task, and hardly a timer. TLS always
-verifies the peer. Changed certificate files are read again for the next connection, so a renewal needs no restart.
+A call is one request in one write, and one future that its answer completes. It needs no task and rarely a timer. TLS
+always verifies the peer. Changed certificate files are read again for the next connection, so a renewal needs no
+restart.
 """
 
 from __future__ import annotations
@@ -36,14 +37,14 @@ class BadFile(ValueError):
 
 
 class Tls:
-    """TLS settings of calls, on one event loop. Peers are always verified."""
+    """TLS settings for calls, on one event loop. Peers are always verified."""
 
     def __init__(self, ca: Path | None = None, certificate: Path | None = None, key: Path | None = None) -> None:
         """`ca` has the authorities (PEM) to trust instead of the system's; certificate and key go together."""
         self._ca, self._certificate, self._key = ca, certificate, key
         self._files = [path for path in (ca, certificate, key) if path is not None]
         self._stamps: list[_Stamp | None] = []
-        """Stamps of the files last tried."""
+        """Stamps of the files that were last tried."""
         self._context: ssl.SSLContext | None = None
 
     def check(self) -> None:
@@ -52,9 +53,9 @@ class Tls:
             self._read()
 
     async def context(self) -> ssl.SSLContext:
-        """The SSL context for the next connection. Reading the system's trusted authorities takes a while.
+        """The SSL context for the next connection. Reading the system's trusted authorities takes some time.
 
-        Raises OSError: the files cannot be used, and never could.
+        Raises OSError if the files cannot be used, and never could be used.
         """
         stamps = self._present()
         if self._context is None or stamps != self._stamps:
@@ -103,7 +104,7 @@ class Caller:
         may_send: Callable[[], bool] = lambda: True,
         tls: Tls | None = None,
     ) -> None:
-        """`resolve` returns the addresses of a name that connections may be made to; else it raises OSError.
+        """`resolve` returns the addresses of a name to which connections may be made; otherwise it raises OSError.
 
         `may_send` is called right before a request is written. Without `tls`, the system's authorities are trusted.
         """
@@ -126,7 +127,7 @@ class Caller:
         """
         origin, left = target.origin, timeout_s
         connection = self._taken(origin)
-        if connection is not None:  # it has its socket, and needs none of those reserved for calls
+        if connection is not None:  # it has its socket, and needs none of the sockets reserved for calls
             loop = asyncio.get_running_loop()
             began = loop.time()
             try:
@@ -149,14 +150,14 @@ class Caller:
         await self.names.close()
         for connection in list(self._all):
             connection.close()
-        await asyncio.sleep(0)  # lets the loop tell them that they are closed
+        await asyncio.sleep(0)  # lets the loop report to them that they are closed
 
     def _check_may_send(self) -> None:
         if not self._may_send():
             raise NotSent("sending is paused")
 
     def _taken(self, origin: Origin) -> OutgoingConnection | None:
-        """The connection kept last, if one can be used."""
+        """The most recently kept connection, if one can be used."""
         kept = self._kept.get(origin)
         while kept:
             connection = kept.pop()
@@ -219,7 +220,7 @@ class Caller:
 
 
 def _share(addresses: Sequence[str], until: float) -> float:
-    """The time for the first of these addresses, so that one that does not answer leaves time for the others."""
+    """The time for the first of these addresses, so that an address that does not answer leaves time for the others."""
     return (until - asyncio.get_running_loop().time()) / len(addresses)
 
 

@@ -1,4 +1,4 @@
-"""One outgoing connection: a request goes out, its answer comes in, then the next. No retries."""
+"""One outgoing connection: a request is sent and its answer received, then the next. No retries."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ...formats.clients.answer import Answer, NotHttp
 from .sockets import Sockets
 
 HEAD_BYTES_MAX = 16 * 1024
-"""Limit for an answer up to its body, including interim answers."""
+"""The maximum size of an answer up to its body, including interim answers."""
 INTERIM_MAX = 4
-"""Limit of interim answers (1xx) to one request."""
+"""The maximum number of interim answers (1xx) to one request."""
 KEPT_S = 60.0
 """How long an idle connection is kept."""
 
 
 class AnswerTooLong(ConnectionError):
-    """The called server sends more than an answer may have."""
+    """The called server sends more than an answer may contain."""
 
 
 class Unanswered(ConnectionError):
@@ -34,7 +34,7 @@ class Reply(NamedTuple):
     fields: Mapping[bytes, bytes]
     """By name, in lower case."""
     body: bytes
-    """Empty if it is not wanted."""
+    """Empty if the body is not wanted."""
     is_cut: bool
     """Whether the body was longer than allowed: the rest was not read."""
 
@@ -57,14 +57,14 @@ class OutgoingConnection(asyncio.Protocol):
         self.is_open = False
         """Whether it can carry another call."""
         self._ended = "it was not made"
-        """Why it is not open."""
+        """The reason why it is not open."""
 
     # Per call
 
     def is_stale(self) -> bool:
         """Whether it has ended, or has unrequested input, including input that the loop has not seen.
 
-        That input would be taken for the answer to the next call.
+        That input would be mistaken for the answer to the next call.
         """
         return not self.is_open or bool(self._poll.poll(0))
 
@@ -111,7 +111,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._finish(answer)
 
     def eof_received(self) -> None:
-        """See asyncio.Protocol: it may end an answer. The connection ends."""
+        """See asyncio.Protocol. This may end an answer. The connection ends."""
         answer = self._answer
         if answer is not None:
             answer.receive_eof()
@@ -130,7 +130,7 @@ class OutgoingConnection(asyncio.Protocol):
     # Receiving
 
     def _receive(self, answer: Answer, data: bytes) -> None:
-        """Process received data, at once no more than may come before the body. Raises NotHttp, AnswerTooLong."""
+        """Process received data; at once, no more than may precede the body. Raises NotHttp, AnswerTooLong."""
         while data and not answer.status:
             left = HEAD_BYTES_MAX - self._head_bytes
             if not left:
@@ -146,7 +146,7 @@ class OutgoingConnection(asyncio.Protocol):
             self._take(answer)
 
     def _take(self, answer: Answer) -> None:
-        """Take the next piece of the body; it is discarded if not wanted."""
+        """Process the next piece of the body; it is discarded if not wanted."""
         piece = answer.body()
         self._body_bytes += len(piece)
         if self._body_bytes > self._body_bytes_max:

@@ -12,18 +12,21 @@ LIFETIME_S = 30.0
 NAMES_MAX = 10_000
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
-"""From a name to its addresses, in the order to try them; raises OSError or ValueError."""
+"""Resolves a name to its addresses, in the order in which to try them; raises OSError or ValueError."""
 
 
 async def addresses_of(name: str) -> Sequence[str]:
-    """The addresses of a name, each once, IPv4 and IPv6 as this machine supports. Raises OSError, UnicodeError."""
+    """The addresses of a name, each once: IPv4 and IPv6, as far as this machine supports them.
+
+    Raises OSError, UnicodeError.
+    """
     flags = socket.AI_ADDRCONFIG
     found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=flags)
     return list(dict.fromkeys(_text(sockaddr) for *_, sockaddr in found))
 
 
 def _text(sockaddr: Sequence[object]) -> str:
-    """The address, with the interface of a link-local one."""
+    """The address, with the interface if it is link-local."""
     address, scope = str(sockaddr[0]), sockaddr[3] if len(sockaddr) > 3 else 0
     return f"{address}%{scope}" if scope and "%" not in address else address
 
@@ -34,7 +37,7 @@ class _LookUp(NamedTuple):
 
 
 class Names:
-    """Cached addresses of names; failures are not cached. On one event loop."""
+    """Cached addresses of names, on one event loop. Failures are not cached."""
 
     def __init__(self, resolve: Resolve = addresses_of) -> None:
         self._resolve = resolve
@@ -42,12 +45,12 @@ class Names:
         self._running: set[asyncio.Task[Sequence[str]]] = set()
 
     async def addresses(self, name: str) -> Sequence[str]:
-        """The addresses of that name. Raises what `resolve` raises."""
+        """The addresses of that name. Raises the errors of `resolve`."""
         loop = asyncio.get_running_loop()
         found = self._known.get(name)
         if found is None or found.until <= loop.time():
             found = self._begin(name, loop)
-        return await asyncio.shield(found.task)  # a cancelled caller does not end it for the others
+        return await asyncio.shield(found.task)  # a cancelled caller does not cancel it for the others
 
     def forget(self) -> None:
         """Clear the cache."""

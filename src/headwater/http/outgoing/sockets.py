@@ -6,7 +6,7 @@ import asyncio
 import resource
 
 FILES_SHARE = 4
-"""Calls may use one in this many of the files that the process may open."""
+"""Calls may use one in this many of the file descriptors that the process may open."""
 FILES_AT_LEAST = 32
 _UNLIMITED = 1024 * 1024
 
@@ -19,7 +19,7 @@ class Sockets:
         self.allowed = _share() if allowed is None else allowed
         self.open = 0
         self.calls = asyncio.Semaphore(max(1, self.allowed // 2))
-        """Hold it during a call that opens a connection: half of the sockets are for those. Waiters are served in
+        """Hold it during a call that opens a connection: half of the sockets are for such calls. Waiters are served in
         order. A call on a kept connection has its socket from the other half.
         """
 

@@ -35,7 +35,7 @@ class Target(NamedTuple):
 
     origin: Origin
     start: bytes
-    """A request's head from after the method to the last field common to all requests."""
+    """A request's head, from the end of the method to the last field that is common to all requests."""
 
     def head(self, method: bytes, lines: bytes, length: int | None) -> bytes:
         """A request's head with these fields (`lines_of`), and the length of its body if it has one."""
@@ -45,7 +45,7 @@ class Target(NamedTuple):
 
 
 def target_of(uri: str) -> Target:
-    """The target of that URI. Raises ValueError, which does not contain the URI: it may include a secret."""
+    """The target of that URI. Raises ValueError, which does not contain the URI because it may include a secret."""
     url = URL(uri)
     if url.scheme not in ("http", "https") or not url.host or not url.raw_host or not url.port:
         raise ValueError("expected an http or https URI with a host")
@@ -61,7 +61,7 @@ def target_of(uri: str) -> Target:
 
 
 def lines_of(fields: Mapping[str, str]) -> bytes:
-    """Header fields as sent. Raises ValueError for characters that no field may contain."""
+    """Header fields in the form in which they are sent. Raises ValueError for characters that no field may contain."""
     lines = []
     for name, value in fields.items():
         if not _TOKEN.fullmatch(name) or not _VALUE.fullmatch(value):

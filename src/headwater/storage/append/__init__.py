@@ -1,1 +1,1 @@
-"""Appends: one writer owns order and time."""
+"""Appends: one writer determines order and time."""

@@ -1,7 +1,7 @@
 """The memory that an append takes while it waits to be durable, and the budget of all waiting appends.
 
-An append counts `COPIES` times: as received, and as the frame encoded from it. Measured: 20 logs, each with 58 MiB of
-1 MiB events waiting, take 2,322 MiB.
+An append counts `COPIES` times: as received, and as the frame encoded from it. In a measurement, 20 logs, each with 58
+MiB of 1 MiB events waiting, used 2,322 MiB.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ hold two, one waiting and one being prepared, so half is always left for the log
 
 
 def held_bytes(columns: EventColumns) -> int:
-    """The bytes these events count while waiting. Of events mapped from a file, only hashes and postings count."""
+    """The bytes counted for these events while they wait.
+
+    For events mapped from a file, only hashes and postings count.
+    """
     if isinstance(columns, PreparedColumns):
         return columns.held_bytes
     return COPIES * columns.bytes
@@ -29,7 +32,7 @@ def append_bytes_max(waiting: SharedBytes) -> int:
 
 
 def staged_append_bytes_max(waiting: SharedBytes) -> int:
-    """The largest append made of staged rows, unless a single event is larger."""
+    """The largest append made from staged rows, unless a single event is larger."""
     return min(APPEND_BYTES_MAX, waiting.bytes_max // COMMIT_PART)
 
 
@@ -44,5 +47,5 @@ def never_fits(waiting: SharedBytes) -> str | None:
 
 
 def needed_bytes() -> int:
-    """The smallest budget that takes an append of any allowed size."""
+    """The smallest budget that accepts an append of any allowed size."""
     return 2 * COPIES * APPEND_BYTES_MAX

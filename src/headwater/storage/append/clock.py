@@ -1,13 +1,13 @@
-"""The clock for `recorded_at`: the system clock, as far as it is plausible. One clock for all logs of a server.
+"""The clock for `recorded_at`: the system clock, as long as it is plausible. All logs of a server share one clock.
 
 `recorded_at` never goes back, so one step of the system clock into the far future would be permanent: events would keep
 that time, retention by age would stop, and look-ups by time would find nothing. So a step forward larger than the time
-that passed (by `CLOCK_BOOTTIME`, which includes suspension) is reported and *held*: time goes on from the last trusted
-time. The clock is trusted again once it has stayed consistent for the patience, or when an operator accepts it. A step
-back is accepted at once: `recorded_at` waits for it.
+that passed (by `CLOCK_BOOTTIME`, which includes suspension) is reported and *held*: time continues from the last
+trusted time. The clock is trusted again once it has stayed consistent for the patience, or when an operator accepts it.
+A step back is accepted at once: `recorded_at` waits for it.
 
-In a new data directory, any time is trusted. A time before this software was made means that the clock was never set,
-so the step to the right time is no jump.
+In a new data directory, any time is trusted. A time before this software was written means that the clock was never
+set, so the step to the right time is not a jump.
 
 `ClockMemory` stores the last trusted time in the data directory, so that the next process can judge the clock.
 """
@@ -33,16 +33,16 @@ from ..segments.meta import META_NAME
 logger = logging.getLogger("headwater.storage")
 
 TOLERANCE_MS = 10 * 60 * 1000
-"""A smaller step forward is no jump: time servers make such steps."""
+"""A smaller step forward is not a jump: time servers make such steps."""
 GAP_MS_MAX = 400 * 24 * 60 * 60 * 1000
-"""The longest time that a server may have been off, by its clock at the start."""
+"""The longest time for which a server may have been off, by its clock at the start."""
 PATIENCE_MS = 60 * 60 * 1000
 MADE_AT_MS = 1_767_225_600_000
 """2026-01-01: a clock that shows an earlier time was never set."""
 
 
 def shown_ms() -> int:
-    """The system clock, in ms since 1970 UTC. Using that of `core.clocks` would add a file to the path of appends."""
+    """The system clock, in ms since 1970 UTC. Using the clock of `core.clocks` would add a file to the append path."""
     return time.time_ns() // 1_000_000
 
 
@@ -58,7 +58,7 @@ class Known:
     """What the next process needs to judge the clock. All times are ms since 1970 UTC."""
 
     trusted_ms: int
-    """The time that events were recorded with."""
+    """The time with which events were recorded."""
     shown_ms: int
     """The system clock at that moment."""
     held_from_ms: int = 0
@@ -81,18 +81,19 @@ class TrustedClock:
         self._changing = threading.Lock()
         self._is_known = False
         self._line = self._line_at = 0
-        """The last trusted time, and `elapsed` then. No time can be later than that plus the time passed, plus..."""
+        """The last trusted time, and `elapsed` at that moment. No time can be later than that time plus the time
+        passed, plus..."""
         self._allowance = GAP_MS_MAX
-        """...this: a tolerance, or at the start how long the server may have been off."""
+        """...this: a tolerance or, at the start, the time for which the server may have been off."""
         self._held_since: int | None = None
         """`elapsed` when the clock jumped; None while it is trusted."""
         self._behind_since: int | None = None
         """`elapsed` when the clock fell behind the trusted time: after the patience, it is trusted."""
         self._held_from = self._ahead = 0
-        """The system clock then, and by how much it was ahead."""
+        """The system clock at that moment, and how far it was ahead."""
 
     def __call__(self) -> int:
-        """The time to record events with."""
+        """The time with which to record events."""
         with self._changing:
             return self._judged(self._shown(), self._elapsed())
 
@@ -137,7 +138,7 @@ class TrustedClock:
             )
 
     def restore(self, known: Known) -> None:
-        """Go on from what an earlier process stored."""
+        """Continue from the state that an earlier process stored."""
         with self._changing:
             shown, passed = self._shown(), self._elapsed()
             self._is_known, self._line, self._line_at, self._allowance = True, known.trusted_ms, passed, GAP_MS_MAX
@@ -199,7 +200,7 @@ class TrustedClock:
 
 
 def show_ms(ms: int) -> str:
-    """A time for people, in UTC, however wrong it is."""
+    """A time in readable form, in UTC, however wrong it is."""
     try:
         return datetime.fromtimestamp(ms // 1000, UTC).isoformat().replace("+00:00", "Z")
     except (OverflowError, ValueError, OSError):
@@ -215,7 +216,7 @@ def _duration(ms: int) -> str:
 
 KIND, KNOWN, ACCEPTED = "clock", "known", "accepted"
 SAVE_MS = 60 * 60 * 1000
-"""How often the time is stored: at the next start, days do not matter."""
+"""How often the time is stored. At the next start, days do not matter."""
 POISONED_MS = 24 * 60 * 60 * 1000
 """An event recorded this far in the future was recorded by a wrong clock (or the present one is wrong)."""
 
@@ -233,7 +234,7 @@ class ClockMemory:
         self.look()
 
     def look(self) -> None:
-        """Judge the clock even without events; apply what the operator said about it; store it."""
+        """Judge the clock even without events, apply the operator's decision about it, and store it."""
         self._clock()
         if self._state.get(KIND, ACCEPTED) is not None:
             self._clock.accept()
@@ -258,7 +259,7 @@ class ClockMemory:
 
 
 def read_known(state: StateStore) -> Known | None:
-    """What is stored about the clock; None if nothing readable is: the clock is then judged from scratch."""
+    """The stored state of the clock; None if none is readable. The clock is then judged without it."""
     entry = state.get(KIND, KNOWN)
     try:
         return None if entry is None else json_decoder(Known).decode(entry.value)
@@ -272,7 +273,7 @@ def accept_clock(state: StateStore) -> None:
 
 
 def _seen(logs: Path, now: int) -> Known | None:
-    """When a log of this directory was last opened or closed, by the clock of then; None if unknown."""
+    """When a log of this directory was last opened or closed, by the clock of that moment; None if unknown."""
     times = [path.stat().st_mtime_ns // 1_000_000 for path in logs.glob(f"*/{META_NAME}")]
     newest = max(times, default=now + 1)
     return Known(newest, newest) if newest <= now else None

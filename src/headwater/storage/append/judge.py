@@ -1,4 +1,4 @@
-"""The judge: decides each append on the state after everything applied before it, durable or not.
+"""The judge: decides each append against the state after everything applied before it, durable or not.
 
 Ids come first (a recognised retry skips its condition), then the condition, then numbers and partitions. All checks
 come before anything is applied, so that a refused append leaves no trace.
@@ -38,7 +38,7 @@ _new = tuple.__new__
 
 
 class Numbering:
-    """The numbers from which a log's events are retained and known, and the gaps. Only trims change it."""
+    """The numbers from which a log's events are retained and known, and the gaps. Only trims change them."""
 
     __slots__ = ("first_retained", "gaps", "known_from", "origin")
 
@@ -51,7 +51,7 @@ class Numbering:
         """Ranges of numbers without events, ascending: from other incarnations, or lost."""
 
     def next_number(self, number: int) -> int:
-        """The first number an event may have, from that one on."""
+        """The first number, from that one on, that an event may have."""
         for low, high in self.gaps:
             if low <= number <= high:
                 number = high + 1
@@ -61,7 +61,7 @@ class Numbering:
 class _Run:
     """Consecutive appends of a group that passed and are not in the postings yet.
 
-    Most conditions ask about tags that nothing else in their group has: such a group is entered at once.
+    Most conditions ask about tags that no other append of their group has. Such a group is applied at once.
     """
 
     __slots__ = ("_looked_at", "_tags", "first", "requests")
@@ -84,7 +84,7 @@ class _Run:
         return bool(self.requests) and (query.items is None or not all(map(self._lacks, query.items)))
 
     def _lacks(self, item: QueryItem) -> bool:
-        """Whether the item asks for a tag that no event of the run has; a bare key is not checked."""
+        """Whether the item requires a tag that no event of the run has; a bare key is not checked."""
         known = self._tags
         for tag in item.tags:
             if tag not in known and ":" in tag:
@@ -109,7 +109,7 @@ class LogJudge(Judge):
         clock: Callable[[], int],
         counts_as: Callable[[int], int | None] = lambda number: None,
     ) -> None:
-        """`recorded_at`: that of the last event; `counts_as`: see `Meta.counts_as`."""
+        """`recorded_at` is the time of the last event; for `counts_as`, see `Meta.counts_as`."""
         self._counts_as = counts_as
         self._index, self._settings, self._numbering, self._statistics = index, settings, numbering, statistics
         self._frame_at = frame_at
@@ -189,7 +189,10 @@ class LogJudge(Judge):
         return Verdict(columns, partitions, marks)
 
     def _judge_segment(self, request: AppendRequest, segment: PreparedColumns, first: int) -> Verdict:
-        """A staged segment passes only in the plain case; else its rows are appended, which reports the problem."""
+        """A staged segment passes only in the plain case.
+
+        Otherwise its rows are appended, which reports the problem.
+        """
         assert request.mark is not None and request.condition is None and self._partitioner.is_one
         try:
             if self._is_behind(request):
@@ -217,7 +220,7 @@ class LogJudge(Judge):
             self._index.apply_columns(run.first, columns, partitions[-columns.count :])
 
     def _judge_each(self, group: Sequence[AppendRequest], first: int) -> Verdict:
-        """Some id is, or may be, in the log: judge one append after the other, each seeing those before it."""
+        """Some id is, or may be, in the log: judge one append after the other, each against the earlier ones."""
         partitions: list[int] = []
         marks: list[FrameMark] = []
         number = first
@@ -307,7 +310,7 @@ class LogJudge(Judge):
         """Apply the events of a frame that is already in the log."""
         self._index.apply_frame(frame)
         ids = self._index.ids
-        if frame.last > ids.last:  # else they are in a file
+        if frame.last > ids.last:  # otherwise they are in a file
             known = max(ids.last + 1 - frame.first, 0)  # overlapping files could not be merged
             ids.insert(hashes_of_frame(frame, self._id_seed)[known:], frame.first + known)
         self._recorded_at = max(self._recorded_at, self._counts_as(frame.last) or frame.recorded_at)
@@ -369,8 +372,8 @@ class LogJudge(Judge):
             seen.add(key)
 
     def _find(self, hash: int, source: str, id: str, lowest: int) -> int | None:
-        """The newest number, from `lowest` on, with that source and id: there may be two from a time when the horizon
-        was narrower."""
+        """The newest number, from `lowest` on, with that source and id: an earlier, narrower horizon may have let two
+        in."""
         for number in sorted(self._index.ids.candidates(hash), reverse=True):
             if number >= lowest and (fields := self._fields(number)) is not None and fields[:2] == (source, id):
                 return number

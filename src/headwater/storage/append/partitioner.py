@@ -1,4 +1,4 @@
-"""Choice of an event's partition (the rule of Kafka and Event Hubs, with CRC32C): by key, else round robin per call."""
+"""Chooses an event's partition (the rule of Kafka and Event Hubs, with CRC32C): by key, or round robin per call."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Events of an append that are already in a file, in the log's own format: see `staging.adoption`.
 
-The judge and the sequencer treat them like other columns, but judge, number and write them all at once.
+The judge and the sequencer treat them like other columns, but judge, number and write all of them at once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class PreparedColumns(EventColumns):
     runs: list[SortedRun]
     """The postings of each part, numbered from 1 on."""
     held_bytes: int
-    """Bytes of hashes and postings; the events are mapped."""
+    """The size of hashes and postings in bytes; the events are mapped."""
 
     def numbered(self, first: int) -> Iterator[tuple[int, ArrowColumns]]:
         """The events, part by part, each with the number of its first event."""
         raise NotImplementedError
 
     def marks(self, mark: Mark) -> list[Mark]:
-        """A mark for each part; the last is that of the whole append."""
+        """A mark for each part; the last one is the mark of the whole append."""
         raise NotImplementedError
 
     def refusal(self, why: str) -> NotAdopted:
@@ -44,5 +44,5 @@ class PreparedColumns(EventColumns):
         raise NotImplementedError
 
     def encode(self, first: int, recorded_at: int, link: Chain, marks: Sequence[FrameMark]) -> EncodedFrame:
-        """All its frames, numbered from `first` on; the last nonce is that of `link`."""
+        """All its frames, numbered from `first` on; the last frame has the nonce of `link`."""
         raise NotImplementedError

@@ -1,17 +1,17 @@
 """The sequencer: numbers events and makes them durable, many appends per fsync.
 
-It has two threads. The committer takes the waiting appends, judges each against everything applied before it, and
+It has two threads. The committer receives the waiting appends, judges each against everything applied before it, and
 numbers and encodes one frame for all that pass. The writer writes the waiting frames, syncs once, publishes the new
 head and answers. There is no linger: while one fsync runs, the next group gathers. An answer that depends on an event
-(its own, or one that it conflicts with) goes out after that event is durable, because it queues behind it.
+(its own, or one that it conflicts with) is sent after that event is durable, because it queues behind it.
 
-A small frame is not worth a thread switch: if nothing is under way, the committer itself writes it, syncs, publishes
+A small frame is not worth a thread switch: if no write is in progress, the committer itself writes it, syncs, publishes
 and answers while the next group gathers. It does the same with a large frame if nothing waits behind it; otherwise the
 writer gets the frame, and the next group is judged meanwhile.
 
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
-judged again on the log's new content. If another server has the log by then, judging stops: see `NotPrimary`.
-If the frame log takes too long to answer, callers learn that the outcome is unknown; the frames stay in flight.
+judged again on the log's new content. If another server has taken the log by then, judging stops: see `NotPrimary`. If
+the frame log takes too long to answer, callers learn that the outcome is unknown; the frames stay in flight.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ GROUP_EVENTS_MAX = 4096
 GROUP_BYTES_MAX = 8 * 1024 * 1024
 FRAMES_IN_FLIGHT_MAX = 8
 SMALL_FRAME_EVENTS = 128
-"""The committer writes frames of at most this many events. Judging as many takes 0.5 ms, a sync about 0.2 ms."""
+"""The committer writes frames of at most this many events. Judging that many takes 0.5 ms; a sync takes about 0.2
+ms."""
 
 
 class Verdict(NamedTuple):
@@ -60,7 +61,7 @@ class Verdict(NamedTuple):
 
 
 class Judge(Protocol):
-    """Decides appends on the state after everything applied so far. Only the committer uses it."""
+    """Decides appends against the state after everything applied so far. Only the committer uses it."""
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """Decide each append in order and set its `result` or `error`. Those that pass are applied from `first` on."""
@@ -88,7 +89,7 @@ class Judge(Protocol):
 
 
 class _Flight(NamedTuple):
-    """What the writer gets: a frame (or none, if only refusals wait their turn) and the requests to answer after it."""
+    """The writer's work: a frame (or none, if only refusals are waiting) and the requests to answer after it."""
 
     frame: EncodedFrame | None
     requests: list[AppendRequest]
@@ -125,17 +126,17 @@ class Sequencer:
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
         self._term = frame_log.term
         self._nonce = self._term.nonce
-        """Makes this writer's frames differ from all others, and from each other."""
+        """Makes this writer's frames different from all others, and from each other."""
         self._stepped_down: NotPrimary | None = None
-        """Why nothing is appended: another server has the log, which this one may `follow`."""
+        """Why nothing is appended: another server has the log, and this one may `follow` it."""
         self._waiting = (waiting or SharedBytes(WAITING_BYTES_MAX)).part()
         """The memory that waiting appends hold; guarded by `_admission`."""
         self._backlog = Backlog().share(name) if backlog is None else backlog
         self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
-        """AppendRequests; None means stop, after everything accepted."""
+        """AppendRequests; None means to stop after everything accepted before it."""
         self._flights: SimpleQueue[_Flight | None] = SimpleQueue()
-        """None means stop."""
+        """None means to stop."""
         self._held: AppendRequest | None = None
         """A request taken from the inbox but too large for the group before it."""
         self._again: deque[list[AppendRequest]] = deque()
@@ -196,8 +197,9 @@ class Sequencer:
         self._stepped_down = NotPrimary(self._name)
 
     def follow(self) -> None:
-        """Apply the frames that others have put into the log. One thread at a time, and only between `step_aside` and
-        `begin_term`, while there is no committer.
+        """Apply the frames that others have put into the log.
+
+        One thread at a time, and only between `step_aside` and `begin_term`, while there is no committer.
         """
         assert self._stepped_down is not None and not self._threads
         self._judge.catch_up(self._frame_log, self.durable_head)
@@ -218,7 +220,7 @@ class Sequencer:
         self._last_crc = self._durable_crc = self._frame_log.last_crc
 
     def close(self) -> None:
-        """Accept no more; everything accepted is answered before this returns."""
+        """Accept no more appends; everything accepted is answered before this returns."""
         with self._admission:
             if self._is_closed:
                 return
@@ -301,7 +303,7 @@ class Sequencer:
         return held
 
     def _commit(self, group: list[AppendRequest]) -> None:
-        """Judge a group, encode one frame of what passes, hand it to the writer."""
+        """Judge a group, encode one frame of the appends that pass, and hand it to the writer."""
         recorded_at = self._judge.next_recorded_at()
         columns, partitions, marks = self._judge.judge(group, self._applied_head + 1)
         frame = None
@@ -331,7 +333,7 @@ class Sequencer:
         self._answer(group)
 
     def _send(self, flight: _Flight) -> None:
-        """Write the frame here if nothing is under way and it is small or nothing waits; else hand it to the writer.
+        """Write the frame here if no write is in progress and it is small or nothing waits; else hand it to the writer.
 
         The check for a refusal comes last: the writer sets it before it reports that it is done.
         """
@@ -374,7 +376,7 @@ class Sequencer:
             self.durable_head, self._durable_crc = self._frame_log.head, self._frame_log.last_crc
             self._publish(self.durable_head)
             self._judge_again(grounded)
-        elif isinstance(refusal, NotAdopted):  # of the first: it must not fail other appends
+        elif isinstance(refusal, NotAdopted):  # of the first one: its error must not fail other appends
             self._refuse(grounded[0].requests, refusal)
             self._judge_again(grounded[1:])
         elif refusal is not None:
@@ -397,7 +399,7 @@ class Sequencer:
         self._answer(requests)
 
     def _step_down(self, head: Head) -> NotPrimary:
-        """Stop judging, because another server has the log: its end here may not be the real one."""
+        """Stop judging, because another server has the log: the end known here may not be the real one."""
         return self._stop_appending(f"another server appends to it now (term {head.term.number})")
 
     def _stop_appending(self, why: str) -> NotPrimary:
@@ -506,7 +508,7 @@ class Sequencer:
     def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
         """Hand flights that are not durable back to the committer, which rolls back while the writer waits."""
         head, landed = self._frame_log.head, 0
-        if isinstance(refusal, EventLogError):  # the first frames may have fitted
+        if isinstance(refusal, EventLogError):  # the first frames may have been written
             for flight in flights:
                 if flight.frame is not None:
                     if flight.frame.last > head:
@@ -527,7 +529,7 @@ class Sequencer:
         self._statistics.fsync_peaks.add(int(time.monotonic()), seconds)
 
     def _answer(self, requests: Iterable[AppendRequest]) -> None:
-        """Return requests to their callers: one call per caller."""
+        """Deliver requests to their callers, with one call per caller."""
         by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
         size = count = appends = events = appended = reserved = 0
         for request in requests:

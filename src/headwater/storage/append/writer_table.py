@@ -1,7 +1,8 @@
 """The writer table of one log: the applied and the durable state of each exactly-once writer (`core.mark`).
 
 The committer applies marks; they become durable with their frame (`landed`) or are dropped (`rollback`).
-The table is derived from the frames. It is also written to a file, so that frames may go: see `StoredWriterTable`.
+The table is derived from the frames. It is also written to a file, so that frames may be removed: see
+`StoredWriterTable`.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ from ..segments.meta import Meta
 from ..segments.segment_log import SegmentLog
 
 WRITERS_MAX = 10_000
-"""The default limit of writers per log that have not ended. To admit a new one, the log forgets the longest idle."""
+"""The default limit of writers per log that have not ended. To admit a new one, the log forgets the writer that has
+been idle longest."""
 WRITER_IDLE_MS = 7 * 24 * 60 * 60 * 1000
 """A writer active within this time is not forgotten: the new one is refused instead."""
 UNFINISHED_MS = 30 * 24 * 60 * 60 * 1000
 """The default time before a writer with an incomplete newest batch may be forgotten."""
 MANY = 0.8
-"""A log warns from this share of the limit on."""
+"""A log warns when it reaches this share of the limit."""
 ENDED_MS = 60 * 60 * 1000
 """A writer that has ended (`WriterState.is_ended`) is forgotten after this time,"""
 ENDED_BYTES_MAX = 16 * 1024 * 1024
@@ -43,7 +45,7 @@ ENDED_BYTES_MAX = 16 * 1024 * 1024
 ENTRY_BYTES = 524
 """The memory of a writer, without its name."""
 DROPPED_TOGETHER = 500
-"""How many forgotten writers to drop from the state at once: appends of the log wait meanwhile."""
+"""The number of forgotten writers to drop from the state at once: appends to the log wait meanwhile."""
 _CANNOT_WRITE = "the table of exactly-once writers cannot be written"
 WRITERS_NAME = "WRITERS.json"
 WRITERS_FORMAT = 2
@@ -52,10 +54,10 @@ _Row = tuple[str, int, int, int, int, int, bool, int]
 
 
 class WriterLimits(NamedTuple):
-    """How many writers a log knows, and for how long."""
+    """The number of writers that a log remembers, and for how long."""
 
     writers_max: int = WRITERS_MAX
-    """The most writers that have not ended."""
+    """The maximum number of writers that have not ended."""
     unfinished_ms: int = UNFINISHED_MS
     """How long a writer with an incomplete newest batch must be silent before a new one may replace it."""
 
@@ -80,7 +82,7 @@ class _Known(NamedTuple):
 
 
 class _Pending(NamedTuple):
-    """A change that is applied but not durable until the frame with that number is."""
+    """A change that is applied, but not durable before the frame with that number."""
 
     number: int
     known: _Known
@@ -94,7 +96,7 @@ class WriterTable:
     def __init__(
         self, upto: int = 0, known: Iterable[tuple[WriterState, int]] = (), limits: WriterLimits | None = None
     ) -> None:
-        """`upto`: the table is exact for the events up to that number. `limits` None for the defaults."""
+        """`upto`: the table is exact for the events up to that number. `limits`: None for the defaults."""
         self._limits = limits
         self._durable = {state.writer: _Known(state, at) for state, at in known}
         self._applied = dict(self._durable)
@@ -106,7 +108,7 @@ class WriterTable:
 
     @property
     def limits(self) -> WriterLimits:
-        """How many writers it knows."""
+        """The number of known writers."""
         return self._limits or WriterLimits(WRITERS_MAX, UNFINISHED_MS)
 
     @property
@@ -154,14 +156,14 @@ class WriterTable:
         return AppendResult(known.state.first, known.state.last, was_stored=True)
 
     def apply(self, mark: Mark, first: int, count: int, at: int) -> WriterState:
-        """Enter an accepted mark with its `count` events from number `first` on; returns the new state."""
+        """Apply an accepted mark with its `count` events from number `first` on; returns the new state."""
         known = self._applied.get(mark.writer)
         state = advanced(None if known is None else known.state, mark, first, count)
         self._enter(state, first + count - 1, at)
         return state
 
     def record(self, mark: Mark, head: int, at: int) -> None:
-        """Durably enter a mark without events; nothing else is pending.
+        """Durably apply a mark without events; nothing else is pending.
 
         Raises DiskFull, StorageUnavailable: nothing has changed.
         """
@@ -169,15 +171,15 @@ class WriterTable:
         self.landed(head)
 
     def replay(self, frame: MarkedFrame) -> None:
-        """Enter the marks of a frame of the log."""
+        """Apply the marks of a frame of the log."""
         for mark in frame.marks():
             self._enter(mark.state, frame.last, frame.recorded_at)
 
     def forget(self, writer: str) -> None:
         """Forget a writer whose end is durable; an unknown name is ignored.
 
-        Its frames still have its marks: a table rebuilt from them has it, as ended.
-        Raises InvalidInput (it has not ended), DiskFull, StorageUnavailable.
+        Its frames still contain its marks: a table rebuilt from them contains it, as ended. Raises InvalidInput (it has
+        not ended), DiskFull, StorageUnavailable.
         """
         with self._lock:
             durable = self._durable.get(writer)
@@ -255,7 +257,7 @@ class WriterTable:
         return self.open_count >= self.limits.writers_max
 
     def _idlest(self, now: int) -> str | None:
-        """The writer to forget for a new one: the longest idle of those old enough, complete ones first."""
+        """The writer to forget in favour of a new one: the longest idle among those old enough, complete ones first."""
         complete, unfinished = now - WRITER_IDLE_MS, now - self.limits.unfinished_ms
         old = [
             (not state.is_complete, at, state.writer)
@@ -266,7 +268,7 @@ class WriterTable:
 
 
 class _Ended(OrderedDict[str, int]):
-    """The writers that have ended, and when; oldest first."""
+    """The writers that have ended, and when they ended; oldest first."""
 
     bytes = 0
     """Their approximate memory."""
@@ -305,7 +307,7 @@ def _ended_of(known: Mapping[str, _Known]) -> _Ended:
 
 
 class KeptMarks:
-    """The marks of a log's writers in the state: those without events, which no frame has."""
+    """The marks of a log's writers in the state: marks without events, which no frame contains."""
 
     def __init__(self, state: StateStore, incarnation: str) -> None:
         self._state, self._kind = state, kinds_of_log(incarnation)[3]
@@ -328,12 +330,12 @@ class KeptMarks:
         return [(WriterState(*row[:7]), row[7]) for row in rows]
 
     def drop(self, writers: Iterable[str]) -> None:
-        """Drop the entries of these writers: they are known without the state."""
+        """Drop the entries of these writers, which are known without the state."""
         self._state.delete_all(self._kind, writers)
 
 
 class StoredWriterTable(WriterTable):
-    """A writer table with a file. `begin` is called once in a log's life, before its first mark."""
+    """A writer table with a file. `begin` is called once in the lifetime of a log, before its first mark."""
 
     def __init__(
         self,
@@ -344,13 +346,13 @@ class StoredWriterTable(WriterTable):
         kept: KeptMarks,
         limits: WriterLimits | None = None,
     ) -> None:
-        """`begin`: called before the log's first mark; None if it has marks. `kept`: marks without events."""
+        """`begin` is called before the log's first mark (None if it has marks); `kept` are marks without events."""
         super().__init__(upto, known, limits)
         self._directory, self._kept = directory, kept
         self._begin = begin
         self._saving = threading.Lock()
         self.has_all = False
-        """Whether the table has every mark of the state: False while another server may add more."""
+        """Whether the table contains every mark of the state: False while another server may add more."""
         self._keeping = threading.Lock()
         """Held while a mark is entered in both the state and the table, and while the two are compared."""
 
@@ -372,22 +374,22 @@ class StoredWriterTable(WriterTable):
                 write_writers(self._directory, *self.snapshot())
 
     def record(self, mark: Mark, head: int, at: int) -> None:
-        """See WriterTable. The state comes first: no frame has this mark."""
+        """See WriterTable. The state is written first, because no frame contains this mark."""
         with self._keeping:
             self._kept.keep(advanced(self.get(mark.writer), mark, 0, 0), at)
             super().record(mark, head, at)
 
     def forget(self, writer: str) -> None:
-        """See WriterTable. A mark in the state is removed first: it would hide later batches of that name."""
+        """See WriterTable. A mark in the state is removed first, because it would hide later batches of that name."""
         with self._keeping:
             known = self.get(writer)
             if (known is None or known.is_ended) and self._kept.has(writer):
-                self.save()  # else only earlier marks would be left, without the writer's end
+                self.save()  # otherwise only earlier marks would be left, without the writer's end
                 self._kept.drop([writer])
             super().forget(writer)
 
     def merge_kept(self) -> None:
-        """Enter the marks of the state that are newer than those of the frames.
+        """Apply the marks of the state that are newer than the marks of the frames.
 
         Nothing follows an end: later marks in frames belong to a new writer with the name of a forgotten one.
         """
@@ -401,13 +403,16 @@ class StoredWriterTable(WriterTable):
         self.landed(upto)
 
     def drop_kept(self) -> None:
-        """Save the file, then drop the marks of the state, which it has. Raises DiskFull, StorageUnavailable."""
+        """Save the file, then drop the marks of the state, which the file contains.
+
+        Raises DiskFull, StorageUnavailable.
+        """
         if writers := [state.writer for state, _ in self._kept.all()]:
             self.save()
             self._kept.drop(writers)
 
     def keep_all(self) -> None:
-        """Store all durable writers in the state, so that frames may go, and drop the forgotten ones.
+        """Store all durable writers in the state, so that frames may be removed, and drop the forgotten ones.
 
         The caller makes it durable.
         """
@@ -471,9 +476,9 @@ def load_writers(
     is_copy: bool,
     limits: WriterLimits | None = None,
 ) -> StoredWriterTable:
-    """Load the table of exactly-once writers: the file, the marks of later frames, and those of the state.
+    """Load the table of exactly-once writers from the file, the marks of later frames, and the marks in the state.
 
-    `begin` is called before a log without marks takes its first. Except for a copy, the file is the only source.
+    `begin` is called before a log without marks accepts its first mark. Except for a copy, the file is the only source.
     Raises StorageCorrupted, StorageUnavailable.
     """
     if not meta.has_marks:

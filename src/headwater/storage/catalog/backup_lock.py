@@ -14,7 +14,8 @@ from .directories import LOGS
 logger = logging.getLogger("headwater.storage")
 
 BACKUP_LOCK = "BACKUP.lock"
-"""Held shared by a backup, with the folder of the logs; files are unlinked only while both are free."""
+"""A backup holds a shared lock on this file and on the folder of the logs. Files are unlinked only while both are
+free."""
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def backing_up(directory: Path) -> Iterator[None]:
 
 
 class NoBackup:
-    """While held, no backup begins; enters with False if one is running or that is unknown."""
+    """While held, no backup begins. Yields False if a backup is running, or if this is unknown."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

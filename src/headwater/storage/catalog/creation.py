@@ -50,9 +50,9 @@ def make_copies(
     give_up: Callable[[Path, str], None],
     on_missing: Callable[[str], None] = nobody_asks,
 ) -> None:
-    """Create missing directories of the home's logs, empty, and set aside all others.
+    """Create empty directories for the home's logs that have none, and set aside all other directories.
 
-    `give_up`: see `Homed`. `on_missing` is called with a description before a missing one is created.
+    `give_up`: see `Homed`. `on_missing` is called with a description before a missing directory is created.
     """
     for entry in known_logs(state).values():
         log = directory / LOGS / entry.directory
@@ -63,7 +63,7 @@ def make_copies(
         if not log.is_dir():
             on_missing(f"{log} is missing")
             make_log_directory(log, meta_of(state, log))
-        elif is_renewed(state, log):  # what the copy alone has is of the old one
+        elif is_renewed(state, log):  # data that only the copy has belongs to the old one
             give_up(log, "its home has a new incarnation, because a loss was accepted")
             meta_of(state, log).write(log)
     for paths in unknown_directories(directory, state).values():
@@ -72,7 +72,7 @@ def make_copies(
 
 
 def is_renewed(state: StateStore, log: Path) -> bool:
-    """Whether another server made the log a new incarnation since its copy was written."""
+    """Whether another server gave the log a new incarnation after its copy was written."""
     identity = known_identity(state, log)
     try:
         meta = read_meta(log)

@@ -1,7 +1,7 @@
 """Compares the logs in the state with the directories below `logs/`.
 
-A log forgotten by the state would begin again at 1, beside its events; one whose directory is gone would look damaged
-by accident. Both are stopped, each with a remedy, and the other logs continue.
+A log that the state has forgotten would begin again at 1, next to its events. A log whose directory is gone would look
+as if it were damaged by accident. Both are stopped, each with a remedy, and the other logs continue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ LOGS = "logs"
 LOG_KIND, FLOOR_KIND, TRASH_KIND = "log", "log-floor", "log-trash"
 
 EVERY_LOG = "*"
-"""Key of the floor for every log made after a restore: logs lost with the old disk may have issued lower numbers."""
+"""The key of the floor for every log created after a restore: logs lost with the old disk may have issued lower
+numbers."""
 RESTORE_JUMP = 10**12
 """A log with unknown numbers continues at the next multiple: years of events at any rate, and room for a million
 such jumps."""
@@ -44,7 +45,7 @@ def known_logs(state: StateStore) -> dict[str, LogEntry]:
 
 
 def unknown_directories(directory: Path, state: StateStore) -> dict[str, list[Path]]:
-    """The log directories that the state has neither as logs nor as trash, by the names they may have."""
+    """The log directories that the state lists neither as logs nor as trash, by the names that they may have."""
     known = {entry.directory for entry in known_logs(state).values()} | {name for name, _ in state.items(TRASH_KIND)}
     found: dict[str, list[Path]] = {}
     for path in sorted((directory / LOGS).glob("*")):
@@ -63,7 +64,7 @@ def stopped_logs(directory: Path, state: StateStore) -> dict[str, StorageCorrupt
 
 
 def left_over(directory: Path, state: StateStore) -> list[Path]:
-    """Unknown directories of logs that the state has elsewhere: they stop nothing."""
+    """Unknown directories of logs that the state has at another path: they stop nothing."""
     known = known_logs(state)
     return [path for name, paths in unknown_directories(directory, state).items() if name in known for path in paths]
 
@@ -82,9 +83,9 @@ def missing_directory(
 
 
 def adopt(directory: Path, state: StateStore, name: str) -> Path:
-    """Enter a log into the state again from its directory; returns the directory.
+    """Add a log to the state again from its directory; returns the directory.
 
-    It keeps its settings in the state, or gets the defaults, which drop nothing. Raises StorageCorrupted (there is no
+    It keeps its settings from the state, or gets the defaults, which drop nothing. Raises StorageCorrupted (there is no
     such directory, or more than one, or it cannot be identified), LogExists.
     """
     entry = known_logs(state).get(name)
@@ -125,7 +126,7 @@ def give_up(state: StateStore, name: str) -> int:
 
 
 def beyond(number: int) -> int:
-    """A number above all that can have been issued since `number`."""
+    """A number above all numbers that can have been issued since `number`."""
     return (number // RESTORE_JUMP + 1) * RESTORE_JUMP
 
 
@@ -139,14 +140,14 @@ def _forgotten(name: str, paths: list[Path]) -> StorageCorrupted:
 
 
 def is_of_a_log(path: Path) -> bool:
-    """Whether it is not one of the file system's own directories, such as lost+found."""
+    """Whether it is not one of the file system's own directories (such as lost+found)."""
     return (path / META_NAME).exists() or (path / FRAMES).is_dir()
 
 
 def _names(path: Path) -> set[str]:
-    """The name in its META, and the one in the directory's name, if that has the form of log directories.
+    """The name in its META, and the name in the directory's name, if that has the form of log directories.
 
-    If META cannot be read, only the latter.
+    If META cannot be read, only the second one.
     """
     begins, _, ends = path.name.rpartition(".")
     try:

@@ -1,7 +1,7 @@
 """The postings of a log's trimmed events, at its home: conditions need them, and no copy can rebuild them.
 
-The home has them before their frames go. A copy that begins later fetches them. Ranges may overlap if the primaries
-that stored them had different segments, but the content is the same.
+The home stores them before their frames are removed. A copy that begins later fetches them. Ranges may overlap if the
+primaries that stored them had different segments, but the content is the same.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PART = "postings"
 
 
 def verify(file: FilePostings) -> None:
-    """Raises StorageCorrupted if the file, whose events are about to go, is damaged."""
+    """Raises StorageCorrupted if the file, whose events are about to be removed, is damaged."""
     try:
         file.verify()
     except ValueError as error:
@@ -33,7 +33,7 @@ def verify(file: FilePostings) -> None:
 
 
 def keep_history(frames: ReplicatedLog, files: Iterable[FilePostings]) -> None:
-    """Store at the home the postings of these files, oldest first, above what it has.
+    """Store the postings of these files at the home, oldest first, above the postings that it has.
 
     Raises NotPrimary, StorageUnavailable, StorageCorrupted, OSError.
     """
@@ -54,8 +54,8 @@ def drop_history(frames: ReplicatedLog, below: int) -> None:
 def fetch_history(directory: Path, frames: ReplicatedLog, meta: Meta) -> None:
     """Fetch the postings of trimmed events that a copy lacks, and at least the frames that these postings cover.
 
-    Postings that the home lacks too are missing when the log is loaded. Raises what `ReplicatedLog.follow` does, and
-    DiskFull.
+    Postings that the home lacks too are missing when the log is loaded. Raises the errors of `ReplicatedLog.follow`,
+    and DiskFull.
     """
     segments = frames.segments
     if not segments or segments[0].first <= meta.known_from or missing_history(directory, segments, meta) is None:

@@ -1,9 +1,9 @@
 """The identity of a log, in two copies: its META.json, and the state's journal, which is written first.
 
-The identity (the incarnation, the seeds of checksums, the gaps) would be lost with one small file. So the state has it
-too, under the name of the log's directory: a damaged META.json is rebuilt from it, and a contradicting one is not
-trusted. Facts about the directory itself (how it was closed, its epoch) are only in META.json; `trim_point` has the
-trim point.
+The identity (the incarnation, the seeds of checksums, the gaps) would be lost with one small file. So the state stores
+it too, under the name of the log's directory. A damaged META.json is rebuilt from it, and a META.json that contradicts
+it is not trusted. Facts about the directory itself (how it was closed, its epoch) are only in META.json. For the trim
+point, see `trim_point`.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def known_identity(state: StateStore, directory: Path) -> LogIdentity | None:
 def identified(state: StateStore, directory: Path) -> tuple[Meta, str | None]:
     """The META of a log directory, agreed by both copies, and a message about it. Writes nothing.
 
-    If META.json is damaged, or was not written after the state was, the journal counts.
-    Raises StorageCorrupted if they disagree, or there is no copy; StorageUnavailable (a newer format).
+    If META.json is damaged, or was not written after the state, the journal is authoritative. Raises StorageCorrupted
+    if they disagree, or there is no copy; StorageUnavailable (a newer format).
     """
     identity = known_identity(state, directory)
     try:
@@ -123,7 +123,7 @@ def meta_of(state: StateStore, directory: Path) -> Meta:
 
 
 def _made_anew(state: StateStore, identity: LogIdentity) -> Meta:
-    """META rebuilt from an identity, as after a kill: the log's end is found in its frames."""
+    """META rebuilt from an identity, as after a kill. The end of the log is found in its frames."""
     meta = Meta(**{name: getattr(identity, name) for name in LogIdentity.__struct_fields__})
     said = trimmed_in(state, meta)
     return meta.changed(first_retained=said.first_retained, known_from=said.known_from)

@@ -1,6 +1,6 @@
 """New incarnations, for logs whose newest events may be lost, so that the issued numbers are unknown.
 
-Their numbers continue far above, so that none is issued twice, and positions of lost events are refused as those of
+Their numbers continue far above, so that none is issued twice. Positions of lost events are refused as positions of
 another incarnation. Consumers, readers and marks move to the new one.
 """
 
@@ -41,7 +41,10 @@ def renew(state: StateStore, directory: Path, meta: Meta, head: int) -> None:
 
 
 def renew_floors(state: StateStore, highest: int) -> None:
-    """Make future logs begin above all numbers that may have been issued. `highest`: that of existing logs."""
+    """Make future logs begin above all numbers that may have been issued.
+
+    `highest`: the highest number of existing logs.
+    """
     for name, entry in list(state.items(FLOOR_KIND)):
         highest = max(highest, int(entry.value))
         state.put(FLOOR_KIND, name, str(beyond(int(entry.value))).encode())
@@ -49,7 +52,7 @@ def renew_floors(state: StateStore, highest: int) -> None:
 
 
 def losses_to_heed(state: StateStore, home: Home) -> int | None:
-    """How often an operator accepted a loss of the home, if the logs must be renewed for it; else None.
+    """The number of losses of the home that an operator accepted, if the logs must be renewed for it; else None.
 
     Raises StorageUnavailable.
     """
@@ -58,7 +61,7 @@ def losses_to_heed(state: StateStore, home: Home) -> int | None:
 
 
 def losses_heeded(state: StateStore) -> int:
-    """How often the logs of this state were renewed because an operator accepted a loss."""
+    """The number of times that the logs of this state were renewed because an operator accepted a loss."""
     entry = state.get(HOME_KIND, LOSSES)
     return 0 if entry is None else int(entry.value)
 
@@ -66,7 +69,7 @@ def losses_heeded(state: StateStore) -> int:
 def renew_after_loss(directory: Path, state: StateStore, home: Home, losses: int, heads: Mapping[str, int]) -> None:
     """Renew all logs of a home, which end with these numbers; none of them is open.
 
-    The state records completion last: after an interruption it begins again. Raises StorageUnavailable, NotPrimary.
+    The state records completion last, so after an interruption it begins again. Raises StorageUnavailable, NotPrimary.
     """
     for name, log in known_logs(state).items():
         path = directory / LOGS / log.directory

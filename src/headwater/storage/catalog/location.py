@@ -1,8 +1,8 @@
 """LOCATION: the file that records where a data directory was last served, to detect a copy or a move.
 
-A copied directory has the identity of the original (the incarnation of its journal). If both are served, both issue the
-same numbers to different events. A location is the directory's inode and its file system's id, which survive a rename
-and a reboot. The device number does not.
+A copied directory has the identity of the original (the incarnation of its journal). If both are served, both assign
+the same numbers to different events. A location is the directory's inode and its file system's id, which survive a
+rename and a reboot. The device number does not.
 
 Other processes on this machine see the served identities as names in Linux's abstract socket namespace.
 """
@@ -47,7 +47,7 @@ class Location(msgspec.Struct, frozen=True):
     file_system: int
     """`f_fsid` of statvfs."""
     path: str
-    """Where it was found, for people; undecodable bytes are escaped."""
+    """The path at which it was found, for messages; undecodable bytes are escaped."""
 
     def is_same_directory(self, other: Location) -> bool:
         """Whether both are the same directory, whatever its name."""
@@ -65,11 +65,11 @@ class ServedIdentity:
     """The identity of a data directory that this process serves, until `close`."""
 
     def __init__(self, directory: Path, identity: str) -> None:
-        """Log once if the directory has moved, and store its location.
+        """Log a message if the directory has moved, and store its location.
 
-        Raises InUse if another process on this machine serves the same identity, which is not known to have been served
-        here before. Raises StorageUnavailable if a newer headwater wrote the file; OSError: the directory cannot be
-        read.
+        Raises InUse if another process on this machine serves the same identity, and this directory is not known to
+        have served it before. Raises StorageUnavailable if a newer headwater wrote the file; OSError: the directory
+        cannot be read.
         """
         found, known = location_of(directory, identity), _known(directory)
         if known is not None and known.identity != identity:
@@ -132,12 +132,12 @@ def _store(directory: Path, found: Location) -> None:
 
 
 _names: dict[str, tuple[socket.socket | None, int]] = {}
-"""For each identity served by this process: the socket with its name, and how often it is served here."""
+"""For each identity served by this process: the socket with its name, and the number of times it is served here."""
 _changing = threading.Lock()
 
 
 def _hold(identity: str) -> bool:
-    """Claim the identity on this machine, visibly to other processes; False if another process serves it."""
+    """Claim the identity on this machine, visible to other processes; False if another process serves it."""
     with _changing:
         name, times = _names.get(identity, (None, 0))
         if not times and sys.platform == "linux":

@@ -24,7 +24,7 @@ def kept_from(
     now: int,
     ahead_ms: int = 0,
 ) -> int:
-    """Where the log begins once these settings are applied, with these consumers except the silent ones.
+    """The number at which the log begins after these settings are applied, with these consumers except the silent ones.
 
     `ahead_ms` is how much later they are applied: events are older then, while consumers may become active.
     """
@@ -42,7 +42,7 @@ def kept_from(
 
 
 def _below_for_bytes(segments: Sequence[Segment], allowed: int) -> int:
-    """The number below which whole segments must go so that the rest fits the allowed bytes."""
+    """The number below which whole segments must be removed so that the rest fits the allowed bytes."""
     total = 0
     for segment in reversed(segments):
         total += segment.end

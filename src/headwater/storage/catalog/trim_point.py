@@ -1,7 +1,7 @@
 """The trim point of a log, with two witnesses: META and the state. Nothing is unlinked unless both agree.
 
-The state is written first. So it may be ahead of META after an interrupted trim that was never acknowledged; META ahead
-of the state means that one of them is damaged.
+The state is written first. So it may be ahead of META after an interrupted trim that was never acknowledged; if META is
+ahead of the state, one of them is damaged.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Trimmed(msgspec.Struct, frozen=True):
     """The two numbers that bound what may be unlinked."""
 
     first_retained: int
-    """Events below may be unlinked."""
+    """Events below this number may be unlinked."""
     known_from: int
-    """The history of events below may be unlinked too."""
+    """The history of events below this number may be unlinked too."""
 
 
 def trimmed(meta: Meta) -> Trimmed:
@@ -88,8 +88,8 @@ def agreed(directory: Path, state: StateStore, incarnation: str) -> Trimmed:
 def unused_segments(directory: Path, segments: Sequence[Segment], meta: Meta, below: int) -> list[Segment]:
     """The oldest indexed segments of a log whose events are all below that number.
 
-    The end of a segment is not taken from it alone: the next one must begin there, and the headers of both must match
-    their names. Raises StorageCorrupted.
+    The end of a segment is not determined from that segment alone: the next one must begin there, and the headers of
+    both must match their names. Raises StorageCorrupted.
     """
     found: list[Segment] = []
     sealed: Sealed | None = None
@@ -113,7 +113,7 @@ def _check_neighbours(segment: Segment, following: Segment, upto: int, log_id: b
 
 
 def trimmed_in(state: StateStore, meta: Meta) -> Trimmed:
-    """The trim point in the state, which has none for a log that was never trimmed."""
+    """The trim point in the state. A log that was never trimmed has none."""
     entry = state.get(_kind(meta.incarnation), "")
     if entry is None:
         return trimmed(meta) if meta.format < FORMAT_CHECKED else _never(meta)

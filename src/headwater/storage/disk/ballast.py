@@ -2,10 +2,10 @@
 
 Appends stop at the reserve, but other programs may fill the disk to the last block. Then a trim could not be stored,
 and a server could neither stop cleanly nor start. So a data directory keeps some written files. Trims, deletions, stops
-and starts that find no space give one up and retry once. Maintenance recreates the files when the disk has room.
+and starts that find no space remove one and retry once. Maintenance recreates the files when the disk has room.
 
-The files contain random bytes and are not only allocated: so they hold blocks even if the file system compresses, and
-inodes. Some file systems free the space late, so `give_up` waits for it.
+The files are not only allocated, but contain random bytes. So they occupy blocks even if the file system compresses,
+and inodes. Some file systems free the space late, so `give_up` waits for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BALLAST = "ballast"
 FILE_BYTES: Final = 1024 * 1024
 BALLAST_BYTES: Final = 16 * FILE_BYTES
 BALLAST_SHARE: Final = 10
-"""On a small file system the ballast is at most a tenth."""
+"""On a small file system, the ballast is at most a tenth of it."""
 START_BYTES: Final = 3 * FILE_BYTES
 """A start writes less than this: a segment of the journal, META of each log, a few pages of the state."""
 START_INODES: Final = 16
@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 
 def with_ballast(directory: Path, step: Callable[[], T]) -> T:
-    """Run a step; if the disk is full, give up a ballast file and retry once. Raises what the step raises.
+    """Run a step; if the disk is full, give up a ballast file and retry once. Raises the errors of the step.
 
     `directory` is the data directory. The step must be repeatable.
     """
@@ -83,7 +83,7 @@ def give_up(directory: Path) -> bool:
 def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) -> bool:
     """Create one missing ballast file, if the reserve and some inodes stay free; returns whether it did.
 
-    Raises OSError, and what the disk's check raises.
+    Raises OSError, and the errors of the disk's check.
     """
     folder = directory / BALLAST
     wanted = min(ballast_bytes, disk.size_bytes(directory) // BALLAST_SHARE) // FILE_BYTES
@@ -113,7 +113,7 @@ def fill(directory: Path, disk: Disk, reserve_bytes: int, ballast_bytes: int) ->
 
 
 def missing_bytes(directory: Path, disk: Disk, ballast_bytes: int) -> int:
-    """The size of the missing ballast files, given up or not made yet. Raises OSError."""
+    """The size of the missing ballast files: those already used or not created yet. Raises OSError."""
     wanted = min(ballast_bytes, disk.size_bytes(directory) // BALLAST_SHARE) // FILE_BYTES
     return max(wanted - len(_files(directory)), 0) * FILE_BYTES
 

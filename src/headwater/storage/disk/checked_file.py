@@ -1,4 +1,4 @@
-"""Files that are replaced whole, with a checksum over every byte: small JSON files, and binary files with a lead.
+"""Files that are replaced as a whole, with a checksum over every byte: small JSON files, and binary files with a lead.
 
 The last field of a JSON file is `"crc32c"`: the CRC32C, in eight hexadecimal digits, of the file with these digits as
 zeros. So a bit flip is found anywhere: in a value, a field name, white space or the checksum.
@@ -42,7 +42,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 
 class _Lead(msgspec.Struct):
-    """The part of a file that is read first."""
+    """The number of bytes of a file that are read first."""
 
     format: int = 1
 
@@ -61,8 +61,10 @@ class CheckedFile(Generic[T]):
         earlier: Callable[[bytes], T] | None = None,
         indent: int | None = None,
     ) -> None:
-        """Formats from `checked_from` to `newest` have a checksum; `earlier` decodes older ones, or raises ValueError;
-        None: there are none. `remedy` says what to do about damage. `type` raises ValueError for impossible values.
+        """Formats from `checked_from` to `newest` have a checksum.
+
+        `earlier` decodes older ones, or raises ValueError; it is None if there are none. `remedy` says what to do about
+        damage. `type` raises ValueError for impossible values.
         """
         self.name, self.newest, self._type, self._checked_from = name, newest, type, checked_from
         self._earlier, self._remedy, self._indent = earlier, remedy, indent
@@ -79,7 +81,7 @@ class CheckedFile(Generic[T]):
         return self.decoded(path.read_bytes(), path)
 
     def decoded(self, content: bytes, path: Path) -> T:
-        """Decode the bytes of a file, read from that path. Raises as `read`."""
+        """Decode the bytes of a file, read from that path. Raises the same errors as `read`."""
         fits = checksum_fits(content)
         if fits is False:
             raise self.damaged(path, "the checksum does not match")
@@ -129,7 +131,7 @@ def earlier_struct(content: bytes, type: type[S]) -> S:
 def check_names(found: dict[str, object], expected: Collection[str]) -> None:
     """Raises ValueError if these are not the fields of a file without a checksum.
 
-    It has exactly these fields: otherwise a field with a damaged name would silently get its default.
+    It must have exactly these fields: otherwise a field with a damaged name would silently get its default.
     """
     for name in sorted(found.keys() ^ set(expected)):
         raise ValueError(f"field {name!r} is {'missing' if name in expected else 'not known'}")

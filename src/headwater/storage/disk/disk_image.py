@@ -1,8 +1,8 @@
 """The bytes of a file on disk, read past the page cache into memory of this process, piece by piece.
 
 A cached page proves nothing about the disk, and a mapped page cannot be dropped. So files are read with O_DIRECT into
-anonymous memory, which is aligned. If the file system refuses it or has no disk, the cache is read, and `is_direct` is
-False. A file system that accepts O_DIRECT but reads its cache cannot be detected.
+anonymous memory, which is aligned. If the file system refuses that or has no disk, the cache is read, and `is_direct`
+is False. A file system that accepts O_DIRECT but reads its cache cannot be detected.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 
 PIECE_BYTES = 1024 * 1024
-"""The bytes to read at once."""
+"""The number of bytes to read at once."""
 _PAGE = 4096
 """The unit that every disk can read, and the alignment of O_DIRECT."""
 _DIRECT = getattr(os, "O_DIRECT", 0)
@@ -66,7 +66,7 @@ class DiskImage:
             try:
                 size = os.preadv(self._fd, [memoryview(self.map)[at:end]], at)
             except OSError as error:
-                if end - at > _PAGE:  # only unreadable pages stay empty
+                if end - at > _PAGE:  # only unreadable pages remain empty
                     for page in range(at, end, _PAGE):
                         self._read(page, page + _PAGE)
                     return
@@ -105,7 +105,7 @@ def _drop_cached(fd: int) -> None:
 
 @lru_cache
 def _is_in_memory(device: int) -> bool:
-    """Whether a file system has no disk: tmpfs accepts O_DIRECT, but only has the mapped pages."""
+    """Whether a file system has no disk: tmpfs accepts O_DIRECT, but has only the mapped pages."""
     name = f" {os.major(device)}:{os.minor(device)} "
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()

@@ -1,8 +1,8 @@
 """The room left on the disk: the single source for refusals of appends, the alarm, and readiness.
 
 An append is accepted while at least the reserve is free, and may use part of it. Below the reserve, appends are
-refused; reads, trims and acknowledgements go on and write into the reserve. If the file system refuses space that
-should exist (a quota, blocks kept for root), the room is low too, until that space is available.
+refused; reads, trims and acknowledgements continue and write into the reserve. If the file system refuses space that
+should exist (a quota, blocks kept for root), room is also low until that space is available.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ RESERVE_BYTES = 256 * 1024 * 1024
 """The default reserve, unless a tenth of the file system is less."""
 RESERVE_SHARE = 10
 TRIED_BYTES_MAX = 4 * 1024 * 1024
-"""Available space of this size is enough to end a refusal: larger appends are refused one by one."""
+"""Available space of this size ends a refusal: larger appends are refused one by one."""
 BLOCK_BYTES = 4096
 TRIAL = "room.tmp"
 _CANNOT_TELL = "free space cannot be determined"
@@ -35,7 +35,7 @@ class Standing(NamedTuple):
     free_bytes: int
     reserve_bytes: int
     withheld_bytes: int
-    """The bytes that the file system last refused; 0 if none."""
+    """The number of bytes that the file system last refused; 0 if none."""
 
     @property
     def is_low(self) -> bool:
@@ -56,7 +56,7 @@ class Standing(NamedTuple):
 
 
 class Room:
-    """The room for the logs of one data directory. Safe to call from any thread; each look updates the alarm."""
+    """The room for the logs of one data directory. Safe to call from any thread; each check updates the alarm."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Room:
 
     @property
     def reserve_bytes(self) -> int:
-        """The bytes to keep free."""
+        """The number of bytes to keep free."""
         if self._reserve is None:
             self._reserve = min(RESERVE_BYTES, self._disk.size_bytes(self._directory) // RESERVE_SHARE)
         return self._reserve
@@ -100,7 +100,7 @@ class Room:
         return Standing(free, reserve, self._withheld)
 
     def _for_ballast(self, free: int) -> int:
-        """The bytes that appends must leave for missing ballast: else they would use up the space it released."""
+        """The bytes that appends must leave for missing ballast; otherwise they would use the space it released."""
         if self.reserve_bytes > self._ballast_bytes or free > self._ballast_bytes + BLOCK_BYTES:
             return 0
         missing = missing_bytes(self._directory, self._disk, self._ballast_bytes)
@@ -127,7 +127,8 @@ class Room:
         """The sizes to request from the file system, best first: `wanted`, halved down to half of the free space.
 
         Half, because space allocated ahead is no longer free although it is empty: other writes, such as the index,
-        must not find the reserve gone. The last one is `needed` (if not 0), whatever that leaves. Raises DiskFull.
+        must not find the reserve gone. The last one is `needed` (if not 0), however little space that leaves. Raises
+        DiskFull.
         """
         standing = self.check()
         size = max(wanted, needed)
@@ -173,7 +174,7 @@ class Room:
         return True
 
     def _tell(self, standing: Standing) -> None:
-        with self._changing:  # alarms alternate, even with concurrent looks
+        with self._changing:  # alarms alternate, even with concurrent checks
             if standing.is_low is self._is_low:
                 return
             self._is_low = standing.is_low

@@ -7,8 +7,8 @@ mount, a rename).
 If the directory is renamed or removed, the process that holds it would write where no reader looks. So it compares the
 path with its file before each write, and again after each sync, before it answers.
 
-Some file systems (NFS) do not lock directories. There only LOCK counts, and a path that cannot be checked is lost. Two
-machines that share a volume exclude each other only if its file system passes locks on.
+Some file systems (NFS) do not lock directories. There only LOCK counts, and a path that cannot be checked counts as
+lost. Two machines that share a volume exclude each other only if its file system propagates locks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .system import Disk, private_opener, refusal_of
 logger = logging.getLogger("headwater.storage")
 
 LOCK = "LOCK"
-"""Held by the one process that serves the directory; its pid is in it, for people."""
+"""Held by the one process that serves the directory; it contains the pid, for operators."""
 
 
 _NO_LOCKS = frozenset(
@@ -41,7 +41,7 @@ _NO_LOCKS = frozenset(
 def lock_itself(directory: Path, operation: int) -> int | None:
     """Lock a directory itself; returns the descriptor that holds the lock, or None if directories cannot be locked.
 
-    `operation` is that of flock. Raises OSError: BlockingIOError if another process has it.
+    `operation` is the flock operation. Raises OSError: BlockingIOError if another process has it.
     """
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -90,7 +90,7 @@ class LockLost(StorageUnavailable):
     """LOCK was removed or replaced while this process held it: another process may have the data directory."""
 
     def __init__(self, path: str, problem: str) -> None:
-        """`path` is that of LOCK; `problem` says what is wrong with it."""
+        """`path` is the path of LOCK; `problem` says what is wrong with it."""
         super().__init__(
             f"{path} {problem} while this process held it: another process may use the data directory, so "
             "writing has stopped; find out what removed the file and start one server on the directory",
@@ -102,7 +102,7 @@ class LockUnseen(StorageUnavailable):
     """LOCK cannot be checked now, so nothing is written; whether its directory still exists is unknown."""
 
     def __init__(self, path: str, problem: str) -> None:
-        """`path` is that of LOCK; `problem` is the system's error."""
+        """`path` is the path of LOCK; `problem` is the system's error."""
         super().__init__(
             f"{path} cannot be checked ({problem}): writing has stopped until it can; check the disk and the "
             "permissions of the parent directories",
@@ -112,14 +112,14 @@ class LockUnseen(StorageUnavailable):
 
 
 class LockLostMeanwhile(LockLost):
-    """The lock was lost during a write, whose fate is unknown."""
+    """The lock was lost during a write, so the outcome of the write is unknown."""
 
 
 class HeldLock:
     """The lock of a data directory, held by this process. Safe to call from any thread."""
 
     def __init__(self, directory: Path, file: IO[str], descriptor: int | None) -> None:
-        """`file` is LOCK, open and locked; `descriptor` that of the locked directory, if directories can be locked."""
+        """`file` is LOCK, open and locked; `descriptor` is the locked directory, if directories can be locked."""
         self._file, self._path, self._descriptor = file, os.path.abspath(directory / LOCK), descriptor
         found = os.fstat(file.fileno())
         self._identity = found.st_dev, found.st_ino
@@ -132,7 +132,7 @@ class HeldLock:
 
     @property
     def lost(self) -> LockLost | None:
-        """Why it was no longer held at the last check; None if it was."""
+        """Why it was no longer held at the last check; None if it was held."""
         return None if self._problem is None else LockLost(self._path, self._problem)
 
     def is_held(self) -> bool:
@@ -258,7 +258,7 @@ class OwnedDisk(Disk):
 
 
 def hold_itself(directory: Path, operation: int = fcntl.LOCK_EX) -> int | None:
-    """Lock a data directory, whatever its LOCK is; see `lock_itself`. Raises InUse, OSError."""
+    """Lock a data directory, whatever the state of its LOCK; see `lock_itself`. Raises InUse, OSError."""
     try:
         return lock_itself(directory, operation | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -17,7 +17,7 @@ from .system import private_opener
 
 _PIECE_BYTES = 1024 * 1024
 _SYNCS_MAX, _DESCRIPTORS_MAX = 4, 16
-"""The most files to sync at a time, and the most open descriptors meanwhile."""
+"""The maximum number of files to sync at a time, and of descriptors that are open meanwhile."""
 _NO_HOLES_TOLD = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems that do not report holes."""
 
@@ -31,7 +31,7 @@ class FileSum(NamedTuple):
 
 
 def sum_of(path: Path) -> FileSum:
-    """The sum of a file. Raises OSError."""
+    """The size and checksum of a file. Raises OSError."""
     size = crc = 0
     with open(path, "rb", buffering=0) as file:
         for piece in _pieces(file):
@@ -62,7 +62,7 @@ def copy_summed(
 class Syncs:
     """Makes files durable while the next ones are written; `wait` for all before relying on them.
 
-    A copy mostly waits for the disk, which takes hardly longer for several files than for one.
+    A copy mostly waits for the disk, which needs hardly more time for several files than for one.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Syncs:
 
 
 def _pieces(file: IO[bytes], upto: int | None = None) -> Iterator[Any]:
-    """The bytes of a file, or the first `upto`, as arrays that reuse one buffer, to stay in the CPU cache."""
+    """The bytes of a file, or the first `upto`, as arrays that reuse one buffer, so that it stays in the CPU cache."""
     left = upto
     buffer = np.empty(max(1, min(_PIECE_BYTES, _size(file))), np.uint8)
     while left is None or left > 0:
@@ -119,7 +119,7 @@ def _size(file: IO[bytes]) -> int:
 
 
 def _end_of_data(file: IO[bytes]) -> int:
-    """Where the unwritten space begins; the file's end if its file system does not report it."""
+    """The offset at which the unwritten space begins; the end of the file if its file system does not report it."""
     descriptor, end, size = file.fileno(), 0, _size(file)
     while end < size:
         try:

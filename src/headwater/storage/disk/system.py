@@ -1,4 +1,4 @@
-"""The operating system calls of the storage, behind a small seam, so that tests can make them fail.
+"""The operating system calls of the storage, behind a small interface, so that tests can make them fail.
 
 Nothing here knows about logs.
 
@@ -27,9 +27,9 @@ from pathlib import Path
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""The disk is full, or the server's quota."""
+"""The disk or the server's quota is full."""
 SMALL_BYTES = 4096
-"""The least space of a small file."""
+"""The minimum space that a small file occupies."""
 _REMEDIES = {
     errno.EIO: "the disk is failing: check it and make a backup",
     errno.EROFS: "the disk is mounted read-only: it may be failing",
@@ -47,7 +47,7 @@ _HEEDS_DSYNC = frozenset({"ext4", "tmpfs", "xfs"})
 _PLENTY_BYTES, _PLENTY_S = 1024 * 1024 * 1024, 0.05
 _NO_DSYNC = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 FILE_MODE = 0o600
-"""The mode of files with secrets: only for their owner, whatever the umask."""
+"""The mode of files with secrets: accessible only to their owner, whatever the umask."""
 DIRECTORY_MODE = 0o700
 _OTHERS = 0o077
 
@@ -64,7 +64,7 @@ class Disk:
     """The real disk. All offsets and sizes are in bytes."""
 
     _plenty: tuple[Path, float, int] | None = None
-    """The directory that last had more than _PLENTY_BYTES free, when, and how much."""
+    """The directory that last had more than _PLENTY_BYTES free, the time, and the number of free bytes."""
 
     @property
     def refusal(self) -> StorageUnavailable | None:
@@ -197,7 +197,7 @@ def sync_tree(directory: Path) -> None:
 def private_opener(path: str, flags: int) -> int:
     """For `open(..., opener=private_opener)`: the opened file becomes accessible only to its owner.
 
-    Files created by root get the directory's owner, so that the server can use them: root may run commands too.
+    Files created by root get the directory's owner, so that the server can use them when root runs a command.
     """
     descriptor = os.open(path, flags, FILE_MODE)
     make_private(descriptor, os.path.dirname(path) or "." if flags & os.O_CREAT else None)
@@ -224,8 +224,8 @@ def owner_above(directory: str | Path) -> tuple[int, int] | None:
 def write_whole(path: Path, *parts: bytes) -> Path:
     """Durably and atomically write a file: a crash leaves the old one, none, or the complete new one.
 
-    It is private to its owner. Two processes may do so at once, such as the indexing process of a killed server and
-    that of the next one.
+    It is private to its owner. Two processes may do so at once, such as the indexing processes of a killed server and
+    of the next one.
     """
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with open(temporary, "wb", opener=private_opener) as file:
@@ -270,7 +270,7 @@ def make_directory(path: Path) -> None:
 
 
 def tighten(path: Path) -> int:
-    """Remove the rights of others from a file or directory; returns its previous mode if others had rights, else 0.
+    """Remove other users' rights from a file or directory; returns its previous mode if others had rights, or 0.
 
     A directory with the setgid bit was opened to a group on purpose and stays unchanged. A warning is logged for it,
     and for a path whose mode this process may not change. Files created in it are private.
@@ -295,7 +295,7 @@ def tighten(path: Path) -> int:
 
 
 def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: int = SMALL_BYTES) -> EventLogError:
-    """The error of the core: DiskFull if there is no space, else StorageUnavailable.
+    """The error of the core: DiskFull if there is no space, otherwise StorageUnavailable.
 
     `doing` says what failed (`the next segment cannot be made`); clients see it, without the path.
     """
@@ -309,7 +309,7 @@ def refusal_of(error: OSError | sqlite3.Error, path: Path, doing: str, needed: i
 
 
 def is_without_space(error: OSError | sqlite3.Error) -> bool:
-    """Whether the disk, or the server's quota, is full."""
+    """Whether the disk or the server's quota is full."""
     if isinstance(error, OSError):
         return error.errno in NO_SPACE
     return getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL

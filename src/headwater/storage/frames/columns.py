@@ -1,6 +1,7 @@
-"""Frames as Arrow columns: buffers of a large frame in place, rows of small ones gathered from many frames at a time.
+"""Frames as Arrow columns.
 
-Nothing here decodes an event. The caller has verified the frames.
+The buffers of a large frame are used in place; rows of small frames are gathered from many at a time. Nothing here
+decodes an event. The caller has verified the frames.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _HEADER_WORDS = np.arange(HEADER_BYTES // 4)
 _LEAD_BYTES = 8
 """Magic and checksum, which the checksum does not cover."""
 _SPAN_MIN = 32
-"""Spans of at least this many events are joined frame by frame, shorter ones gathered row by row."""
+"""Spans of at least this many events are joined frame by frame; shorter ones are gathered row by row."""
 
 TEXTS = {
     "type": (Column.TYPE, pa.string()),
@@ -45,7 +46,7 @@ TEXTS = {
     "group_key": (Column.GROUP_KEY, pa.string()),
     "envelope": (Column.ENVELOPE, pa.binary()),
 }
-"""Columns of texts and byte strings: the slot of their offsets (the next one has the bytes) and their type."""
+"""Columns of texts and byte strings: the slot of their offsets (the next slot contains the bytes) and their type."""
 _NUMBERS: dict[str, tuple[int, type[np.generic], type[np.generic]]] = {
     "recorded_at": (Column.RECORDED_AT, np.int64, np.int64),
     "partition": (Column.PARTITION, np.uint16, np.int32),
@@ -89,7 +90,7 @@ class Frames:
         return bool(self.directory[:, slot].any())
 
     def first_bad(self, which: Ints, size: int, crc_seed: int) -> tuple[int, BadFrame] | None:
-        """The first bad frame among these, and why it is bad. `size`: where the last frame of the file ends.
+        """The first bad frame among these, and why it is bad. `size`: the end of the last frame in the file.
 
         Reads all of them without copying. Raises UnknownFeature.
         """
@@ -238,7 +239,7 @@ class Rows:
         return _primitive(offsets, pa.int32()), np.repeat(self.of, sizes), _ranges(starts, sizes)
 
     def _bounds(self, slot: int, of: Ints | None = None, index: Ints | None = None) -> tuple[Ints, Ints]:
-        """Where each value begins and ends, by its frame's offsets buffer; empty without one."""
+        """The start and end of each value, by its frame's offsets buffer; empty if there is none."""
         of, index = (self.of, self.index) if of is None or index is None else (of, index)
         starts = self.frames.directory[:, slot].astype(np.int64)
         ints = self.frames.content.ints
@@ -289,7 +290,7 @@ class Rows:
             return _empty_texts(kind, 0)
         origins = self.frames.offsets + self.frames.directory[:, slot + 1]
         base = int(self.frames.offsets[of[0]])
-        offsets = np.empty(2 * len(of), np.int32)  # a segment, or a frame that needs one of its own, is below 2 GiB
+        offsets = np.empty(2 * len(of), np.int32)  # a segment, or a frame that needs a separate segment, is below 2 GiB
         origin = (origins - base)[of]
         offsets[0::2] = origin + starts
         offsets[1::2] = origin + ends
@@ -373,7 +374,7 @@ def _lists_in_place(frames: Frames, slot: int, count: int) -> tuple[pa.Array, in
 
 
 def _ranges(starts: Ints, sizes: Ints) -> Ints:
-    """`sizes[0]` numbers from `starts[0]` on, then those of the next start."""
+    """`sizes[0]` numbers from `starts[0]` on, then the numbers of the next start."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     found: Ints = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)

@@ -1,4 +1,4 @@
-"""Checksums (CRC32C) of data in parts: extended part by part, or joined from the parts' own without reading again.
+"""Checksums (CRC32C) of data in parts: extended part by part, or joined from the parts' checksums without the data.
 
 A CRC is the remainder of a polynomial: appending `size` bytes multiplies it by x to the power of 8 * size.
 """
@@ -11,9 +11,9 @@ import numpy as np
 from ...formats.arrow.lazy import pa
 
 CRC_BYTES = 2 * 1024 * 1024
-"""The bytes to checksum in one call, which takes about 2 ms."""
+"""The number of bytes to checksum in one call, which takes about 2 ms."""
 _COPIED_BYTES_MAX = 4096
-"""The library takes no memoryview: up to this size, copying one is cheaper than making an array of it."""
+"""The library does not accept a memoryview: up to this size, copying it is cheaper than making an array of it."""
 _POLYNOMIAL = 0x82F63B78
 """Castagnoli's polynomial, reflected: the highest bit is the coefficient of x to the power of 0."""
 _ONE = 1 << 31
@@ -41,7 +41,7 @@ def joined_crc(first: int, second: int, size: int) -> int:
 
 
 def shortened_crc(whole: int, last: int, size: int) -> int:
-    """The CRC32C of data without its last `size` bytes, from that of the whole and that of the last bytes alone."""
+    """The CRC32C of data without its last `size` bytes, from the CRC32Cs of the whole and of the last bytes."""
     return _times(_power(-8 * size % _ORDER), whole ^ last)
 
 

@@ -35,7 +35,7 @@ from .layout import (
 JOINED_BYTES_MAX = 1024 * 1024
 """The buffers of a larger frame are written in place: joining them costs more than writing them one by one."""
 PART_LISTS = 128
-"""How many lists of texts to join in one call: with the most tags allowed, that takes about 2 ms."""
+"""The number of lists of texts to join in one call: with the maximum number of tags, that takes about 2 ms."""
 _OFFSETS_ONE_BY_ONE = 64
 Content: TypeAlias = "bytes | pa.Buffer"
 _ColumnOfValues: TypeAlias = tuple[int, Sequence[Any], str | bytes | None]
@@ -44,7 +44,7 @@ _PADDING = [b"\0" * count for count in range(8)]
 
 
 class Chain(NamedTuple):
-    """The fields that link a frame to its log, from the state of the writer."""
+    """The fields that link a frame to its log, taken from the state of the writer."""
 
     crc_seed: int
     """The log's secret seed: no payload can pass for a frame of it."""
@@ -65,7 +65,7 @@ class EncodedFrame(NamedTuple):
     buffers: list[Content]
     """The whole frame; or only its head if the body is already in a file."""
     staged: AdoptedFile | None = None
-    """The file that becomes a segment, with this frame and perhaps others: it has no buffers, and ends as they do."""
+    """The file that becomes a segment. Then there are no buffers, and the other fields cover all of its frames."""
 
 
 class AdoptedFile(NamedTuple):
@@ -147,7 +147,7 @@ def encode_head(
 
 
 def head_room(writer: str) -> int:
-    """The most bytes that a frame's head with a mark of that writer can take, whatever its numbers."""
+    """The maximum size of a frame's head with a mark of that writer, whatever its numbers."""
     most = (1 << 63) - 1
     head = _Body(HEADER_BYTES)
     head.add_control(Control((FrameMark(writer, most, most, True, most, most, most, most, most),)))
@@ -240,7 +240,7 @@ class _Body:
         return len(offsets) - 1
 
     def add_arrow(self, batches: Sequence[pa.RecordBatch]) -> int:
-        """Add the columns of batches of EVENT_SCHEMA, with their buffers as they are. Returns the number of tags."""
+        """Add the columns of batches of EVENT_SCHEMA, with their buffers unchanged. Returns the number of tags."""
 
         def columns(name: str) -> list[pa.Array]:
             return [batch.column(name) for batch in batches]

@@ -55,12 +55,12 @@ class BadFrame(Exception):
 
 
 class NotNext(BadFrame):
-    """An intact frame that does not follow the one before it: it overwrote another, or was put there."""
+    """An intact frame that does not follow the frame before it: it overwrote another frame or was placed there."""
 
     def __init__(self, frame: Frame) -> None:
         super().__init__("it does not follow the frame before it")
         self.durable_upto = frame.last if frame.durable_upto >= frame.first - 1 else 0
-        """Its last number, if the frame that it followed was durable and is gone; else it may be a torn tail."""
+        """Its last number, if the frame that it followed was durable and is gone; otherwise it may be a torn tail."""
 
 
 class UnknownFeature(WrittenByNewer):
@@ -97,14 +97,14 @@ class Frame:
         self._crc_seed = crc_seed
         self._buffer = buffer[offset : offset + self.length]
         self._whole: object = buffer.obj if buffer.nbytes == len(buffer.obj) else None  # type: ignore[arg-type]
-        """The object that `_origin` is an offset in, if the buffer is all of it."""
+        """The object to which the offset `_origin` refers, if the buffer is all of it."""
         self._origin = offset
         self._sizes: EventSizes | None = None
         self._arrow: pa.Buffer | None = None
         """The whole frame, once a column has been read."""
         self._directory = DIRECTORY.unpack_from(buffer, offset + LEAD.size + HEADER.size)
         if version > FORMAT_VERSION or required & ~REQUIRED_FEATURES:
-            self.verify()  # else it is damage, not news
+            self.verify()  # otherwise it is damage, not a newer format
             raise UnknownFeature(version, required)
 
     @property
@@ -270,7 +270,7 @@ class Frame:
         return self._values(slot, start, end, is_text=False)
 
     def _values(self, slot: int, start: int, end: int, *, is_text: bool) -> list[Any]:
-        """Decode values: many with Arrow, if it is loaded, which is faster than slicing but starts slowly."""
+        """Decode values: many are decoded with Arrow (if loaded), which is faster than slicing but starts slowly."""
         if end - start < _ARROW_MIN or not arrow_is_loaded():
             content_at = self._directory[slot + 1]
             offsets = self._ints(slot, start, end)

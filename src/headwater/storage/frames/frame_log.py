@@ -16,7 +16,7 @@ from .frame import Frame
 
 
 class Term(NamedTuple):
-    """The term of one writer of a log. A number alone could be issued twice, so it comes with its holder's nonce.
+    """The term of one writer of a log. A number alone could be issued twice, so it is combined with its holder's nonce.
 
     A log in local files begins a new term at each opening.
     """
@@ -43,11 +43,11 @@ class Head(NamedTuple):
     crc: int
     """The checksum of the last frame; 0 in an empty log."""
     term: Term
-    """The term of the writer that has the log."""
+    """The term of the writer that owns the log."""
 
 
 class HeadMoved(Exception):
-    """The head is not the expected one: another writer appended or has the log. Nothing was appended."""
+    """The head is not the expected one: another writer has appended or owns the log. Nothing was appended."""
 
     def __init__(self, head: Head) -> None:
         self.head = head
@@ -66,7 +66,7 @@ class NotAdopted(StorageUnavailable):
 
 
 def nobody() -> None:
-    """The `on_overdue` callback if there are no waiters."""
+    """The `on_overdue` callback to use if there are no waiters."""
 
 
 class FrameLog(Protocol):
@@ -98,8 +98,8 @@ class FrameLog(Protocol):
         before that are durable: see `head`), OSError if writing failed: the content of the disk is unknown, and the
         process must end. Raises NotKept if all are in the log but cannot be read here.
 
-        A log that can lose an answer asks again until it knows. Another thread calls `on_overdue` repeatedly while
-        that takes too long: it must report an unknown outcome to the waiters.
+        A log that can lose an answer retries until it knows the outcome. Another thread calls `on_overdue` repeatedly
+        while that takes too long: it must report an unknown outcome to the waiters.
         """
 
     def read(self, after: int) -> Iterator[Frame]:

@@ -1,4 +1,7 @@
-"""The layout of a frame: its header, its directory and the slots of that. `docs/data-file-format.md` shows it."""
+"""The layout of a frame: its header, its directory and the slots of the directory.
+
+`docs/data-file-format.md` shows it.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ MARKS_FEATURE = 1
 
 GATED_FEATURE = 2
 """Bit of the optional features: every event passed all checks of `core.limits`, including those of messages. Stricter
-checks would take another bit. Readers need not check the events of such a frame."""
+checks would need another bit. Readers need not check the events of such a frame."""
 OPTIONAL_AT = 20
 """The offset of the optional features in a frame, in bytes."""
 COUNT_AT = 24
@@ -71,14 +74,14 @@ CONTROL_LENGTH = struct.Struct("<I")
 
 
 class FrameMark(msgspec.Struct, array_like=True, frozen=True):
-    """A mark as stored in a frame. It has the whole state of its writer, so the newest one is enough."""
+    """A mark as stored in a frame. It contains the whole state of its writer, so the newest mark is enough."""
 
     writer: str
     batch: int
     rows: int
     is_last: bool
     index: int
-    """The mark's events are those of the frame from this index on; their number is:"""
+    """The mark's events are the events of the frame from this index on; their number is:"""
     count: int
     first: int
     """First and last number of the whole batch so far (0 if it has no events), and its number of events."""
@@ -99,6 +102,6 @@ def frame_mark(state: WriterState, index: int, count: int) -> FrameMark:
 
 
 class Control(msgspec.Struct, omit_defaults=True):
-    """The content of a frame besides events, as MessagePack."""
+    """The content of a frame other than events, as MessagePack."""
 
     marks: tuple[FrameMark, ...] = ()

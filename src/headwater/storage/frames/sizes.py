@@ -35,14 +35,14 @@ class EventSizes:
         return self._upto(end) - self._upto(start)
 
     def end(self, start: int, end: int, size: int) -> tuple[int, int]:
-        """The end, at most `end`, of the events from `start` on that fit `size` bytes together, and their bytes.
+        """The end, at most `end`, of the events from `start` on that together fit in `size` bytes, and their size.
 
         Most events of a frame are of similar size: the search starts at the estimate.
         """
         upto = self._upto
         begin, low, high = upto(start), start, end
         below, above = 0, upto(end) - begin
-        """The bytes of the events up to `low`, which fit, and up to `high`, which do not, if there are any."""
+        """The size of the events up to `low`, which fit, and up to `high`, which do not, if there are any."""
         if above <= size:
             return end, above
         for look in range(_LOOKS):
@@ -58,7 +58,7 @@ class EventSizes:
         return low, upto(low) - begin
 
     def begin(self, end: int, size: int) -> int:
-        """The start of the events before `end` that fit `size` bytes together."""
+        """The start of the events before `end` that together fit in `size` bytes."""
         return bisect_left(range(end + 1), self._upto(end) - size, 0, end, key=self._upto)
 
     def _upto(self, index: int) -> int:

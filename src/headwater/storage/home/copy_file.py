@@ -1,6 +1,6 @@
 """COPY: the file that marks a data directory as a copy, and identifies the copy and its home.
 
-It is written first, so that the directory never counts as complete data.
+It is written first, so that the directory is never mistaken for complete data.
 """
 
 from __future__ import annotations
@@ -27,15 +27,18 @@ class CopyMark(msgspec.Struct, frozen=True):
     home: str
     """The incarnation of the home."""
     id: str = ""
-    """A random id of the copy. A duplicated directory draws another one when it is served."""
+    """A random id of the copy. A duplicated directory generates another id when it is served."""
     inode: int = 0
     device: int = 0
-    """The device of the directory when the id was drawn."""
+    """The device of the directory when the id was generated."""
     seen: Term = Term(0, 0)
     """The newest term that it has seen at its home."""
 
     def is_at(self, directory: Path) -> bool:
-        """Whether the mark belongs to that directory, not to one that it was duplicated from. Raises OSError."""
+        """Whether the mark belongs to that directory, and not to a directory from which it was duplicated.
+
+        Raises OSError.
+        """
         found = os.stat(directory)
         return self.id != "" and (self.inode, self.device) == (found.st_ino, found.st_dev)
 
@@ -54,7 +57,10 @@ def write_mark(directory: Path, mark: CopyMark) -> None:
 
 
 def read_mark(directory: Path) -> CopyMark | None:
-    """The mark of a directory; None if it is no copy. Raises StorageCorrupted, StorageUnavailable (a newer format)."""
+    """The mark of a directory; None if it is not a copy.
+
+    Raises StorageCorrupted, StorageUnavailable (a newer format).
+    """
     try:
         return _FILE.read(directory)
     except FileNotFoundError:
@@ -72,7 +78,7 @@ def remove_mark(directory: Path, *beside: str) -> None:
 
 
 def home_of(directory: Path) -> str | None:
-    """The incarnation of the home that a data directory is a copy of; None if it is not a copy.
+    """The incarnation of the home that a data directory copies; None if it is not a copy.
 
     Raises StorageCorrupted, StorageUnavailable (a newer format).
     """

@@ -1,8 +1,8 @@
 """The database cluster of a home, recorded in the home's journal to detect a restore into another cluster.
 
-A logical restore brings the home back as it was when dumped, and the timeline of the new cluster does not show it.
-Numbers issued since the dump would be issued again. So each term begins by comparing the cluster's identifier. If it
-differs, no server appends until an operator accepts it.
+A logical restore returns the home to its state at the time of the dump, and the timeline of the new cluster does not
+show this. Numbers issued since the dump would be issued again. So each term begins by comparing the cluster's
+identifier. If it differs, no server appends until an operator accepts it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ HOME_KIND, IDENTIFIER = "home", "identifier"
 
 
 def refuse_moved(state: StateStore, home: Home) -> None:
-    """Mark a home in another cluster than its journal records: it grants no lease until an operator accepts that.
+    """Mark a home whose cluster differs from its journal's: it grants no lease until an operator accepts that.
 
     Raises HomeMoved, StorageUnavailable.
     """

@@ -1,4 +1,4 @@
-"""The port of a home: where a server commits the frames of its logs, if not in its own data directory.
+"""The port of a home, where a server may commit the frames of its logs instead of in its own data directory.
 
 With a home, the data directory is a copy that can be lost and rebuilt from the home. Nothing above this port depends
 on the kind of home. `homes/` has the implementations.
@@ -48,7 +48,7 @@ REMEDY = (
     "make commits wait for every standby in synchronous_standby_names and reload, or continue without: headwater home "
     "promotion ask"
 )
-"""The remedy if commits do not wait for the standbys that the owner of a home declared."""
+"""The remedy if commits do not wait for the standbys declared by the owner of a home."""
 
 
 class StandbysChanged(OutcomeUnknown):
@@ -65,7 +65,7 @@ def standbys_changed(before: str, now: str) -> str:
 
 
 class HomeMoved(HomeChanged):
-    """The home is in another database cluster than its journal records: after a restore or an upgrade."""
+    """The home is in a different database cluster than its journal records: after a restore or an upgrade."""
 
     MARK = "the home is in another database cluster than before"
     """The start of the mark on such a home."""
@@ -125,7 +125,7 @@ class KeptHeads(NamedTuple):
 
 
 class Home(Protocol):
-    """Where one server at a time commits frames. Thread-safe."""
+    """The place where one server at a time commits frames. Thread-safe."""
 
     @property
     def incarnation(self) -> str:
@@ -143,8 +143,8 @@ class Home(Protocol):
     """Whether this server is still the primary: checked before an append is judged, and by coordinators."""
 
     has_lapsed: Callable[[], bool]
-    """Whether this server's lease as the primary has expired. It is checked before each read, since another server may
-    append by now."""
+    """Whether this server's lease as the primary has expired. It is checked before each read, because another server
+    may already append."""
 
     @property
     def patience_s(self) -> float:
@@ -162,7 +162,10 @@ class Home(Protocol):
         """The identifier of its database cluster: it changes with a logical restore. Raises StorageUnavailable."""
 
     def knows_cluster(self) -> bool:
-        """Whether it knew the cluster of the previous lease when it granted this one. Raises StorageUnavailable."""
+        """Whether it knew the database cluster of the previous lease when it granted this one.
+
+        Raises StorageUnavailable.
+        """
 
     def know_cluster(self) -> None:
         """Record that its cluster is the right one. Raises StorageUnavailable."""
@@ -180,7 +183,7 @@ class Home(Protocol):
         """The head of a log; None if there is no such log. Raises StorageUnavailable."""
 
     def kept_heads(self) -> KeptHeads:
-        """The heads of all logs, as far as the standbys that commits wait for have them too.
+        """The heads of all logs, up to the events that all awaited standbys also have.
 
         Raises StorageUnavailable, also if those standbys may lack events.
         """
@@ -207,7 +210,7 @@ class Home(Protocol):
         """Allow dropping frames whose events are all below that number. Raises NotPrimary, StorageUnavailable."""
 
     def takes_postings(self) -> bool:
-        """Whether all its servers fetch the postings of trimmed events from it, so that their frames can be dropped.
+        """Whether all of its servers fetch the postings of trimmed events from it, so that the frames can be dropped.
 
         Raises StorageUnavailable.
         """
@@ -216,7 +219,7 @@ class Home(Protocol):
         """Delete a log. Raises NotPrimary, StorageUnavailable."""
 
     def keep_batch(self, key: str, name: str, manifest: bytes, parts: Mapping[str, Iterator[bytes]]) -> None:
-        """Store the parts of a staged batch of that log, then its manifest: with it, the commit has begun.
+        """Store the parts of a staged batch of that log, then its manifest. With the manifest, the commit has begun.
 
         The postings of trimmed events are batches too: see `catalog.history`.
 

@@ -1,7 +1,7 @@
 """A log committed at a home. Its local files are a copy, which is read like any log.
 
-A frame goes to the home first, and into the files once it is committed there. So the files never have frames that the
-home lacks. Missing frames, or frames damaged by a crash of the machine, are fetched.
+A frame is sent to the home first, and written to the files after it is committed there. So the files never contain
+frames that the home lacks. Missing frames, or frames damaged by a crash of the machine, are fetched.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from .witness import nobody_asks
 logger = logging.getLogger("headwater.storage")
 
 FETCHED_BYTES = 1024 * 1024
-"""Bytes written at a time while the copy catches up."""
+"""The number of bytes written at a time while the copy catches up."""
 MENDED = "mended.tmp"
-"""The file beside the segments that will replace a damaged one."""
+"""The file next to the segments that will replace a damaged one."""
 
 
 @dataclass
 class Homed:
-    """Where a server commits its logs, and the callbacks for when it no longer can."""
+    """The home at which a server commits its logs, and the callbacks for the case that it no longer can."""
 
     home: Home
     on_lost: Callable[[Exception], None]
@@ -47,7 +47,7 @@ class Homed:
     is_following: bool = False
     """Whether another server appends and this one only replicates."""
     on_gap: Callable[[str], None] = nobody_asks
-    """Called before the answer, with the reason why the copy lacks frames that it had or that were committed. Raises
+    """Called before the answer, with the reason why the copy lacks frames that it had, or that were committed. Raises
     OSError."""
     keeps_all: bool = False
     """Whether the data of the copy must neither be moved aside nor truncated."""
@@ -144,7 +144,7 @@ class ReplicatedLog(SegmentLog):
     def catch_up(self, least: int | None = None) -> None:
         """Fetch missing frames. With `least` it may stop once it has reached that number.
 
-        Raises what `follow` does.
+        Raises the errors of `follow`.
         """
         home_head = self.home.kept_heads().heads.get(self.key) if self.is_following else self.home.head(self.key)
         if home_head is None:
@@ -228,7 +228,7 @@ class ReplicatedLog(SegmentLog):
     def _commit(self, frames: Sequence[EncodedFrame], on_overdue: Callable[[], None]) -> None:
         expected = Head(super().head, super().last_crc, self.term)
         assert not any([frame.staged for frame in frames]), "a home gets every byte of a frame"
-        self._disk.check()  # before the home has the frame and this copy cannot store it
+        self._disk.check()  # before the home has the frame, if this copy cannot store it
         try:
             self.home.commit(self.key, frames, expected, on_overdue)
         except HeadMoved as moved:

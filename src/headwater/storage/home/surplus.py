@@ -1,4 +1,4 @@
-"""The events that a copy has and a rolled-back home lacks, and whether they can be added to the home.
+"""The events that a copy has but a rolled-back home lacks, and whether they can be added to the home.
 
 The frames of a log are a chain: each has the checksum of the one before it. So a copy and its home that share one frame
 share all earlier ones.
@@ -20,7 +20,7 @@ def _ignore(_: int) -> None:
 
 
 class Surplus(NamedTuple):
-    """The events of one log that its copy has and its home lacks."""
+    """The events of one log that its copy has but its home lacks."""
 
     name: str
     """The name of the log."""
@@ -33,13 +33,13 @@ class Surplus(NamedTuple):
     last: int
     """The last number of the copy."""
     size: int
-    """The number of further events in the copy; for the journal, of changes."""
+    """The number of further events in the copy; for the journal, the number of changes."""
     continues: bool
     """Whether the home ends at `after`, or has no event, so that they can be added to it."""
 
 
 def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surplus | None:
-    """The events of a copy that a home with `home_head` lacks; None if there are none.
+    """The events of a copy that a home with head `home_head` lacks; None if there are none.
 
     Each of the frames is verified. Raises StorageCorrupted, StorageUnavailable.
     """
@@ -64,8 +64,8 @@ def surplus_of(name: str, frames: ReplicatedLog, home_head: Head | None) -> Surp
 def add(found: Surplus, told: Callable[[int], None] = _ignore) -> None:
     """Commit the copy's extra frames at the home, in the term begun for this process.
 
-    `told` gets the number of events committed so far. If this fails midway, the next surplus lacks committed frames.
-    Raises HeadMoved, NotPrimary, StorageCorrupted, StorageUnavailable, OutcomeUnknown.
+    `told` is called with the number of events committed so far. If this fails midway, the next surplus lacks committed
+    frames. Raises HeadMoved, NotPrimary, StorageCorrupted, StorageUnavailable, OutcomeUnknown.
     """
     home, key = found.frames.home, found.frames.key
     if found.home_head is None:

@@ -1,6 +1,6 @@
-"""The evidence that a copy stores about its home: the last term it held, and that it has all events of that term.
+"""The evidence that a copy stores about its home: the last term that it held, and that it has all events of that term.
 
-A primary's copy takes each commit before it is acknowledged. So if a home changes and the copy of its last primary is
+A primary's copy stores each commit before it is acknowledged. So if a home changes and the copy of its last primary is
 not ahead of it, the home has all acknowledged events. The file HELD is that proof. Because a copy is not synced, it is
 valid only while the machine runs, or after a clean stop. If a frame could not be stored, or data is moved aside or
 truncated, the file is removed before any answer, since removing needs no disk space.
@@ -44,7 +44,7 @@ class _Held(msgspec.Struct, frozen=True):
     boot: str
     """The machine boot during which the copy got its frames."""
     is_closed: bool
-    """Whether the copy was synced and closed since, and not reopened."""
+    """Whether the copy has since been synced and closed, and not reopened."""
 
 
 _FILE = CheckedFile(
@@ -56,10 +56,10 @@ class Evidence(NamedTuple):
     """The evidence of a copy at one moment."""
 
     id: str
-    """The ID of the copy."""
+    """The id of the copy."""
     inode: int
     device: int
-    """The device it is on."""
+    """The device on which the directory is."""
     boot: str
     """The current machine boot."""
     seen: Term

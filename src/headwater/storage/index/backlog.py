@@ -1,7 +1,7 @@
 """Back-pressure: bounds the bytes of index entries that a process holds in memory only, by delaying appends.
 
-One worker writes the index files, behind the appends. Entries it has not reached are in memory, and a start after a
-crash reads their events again. So their bytes have a ceiling for all logs together:
+One worker writes the index files, behind the appends. Entries that it has not reached are in memory, and a start after
+a crash reads their events again. So a ceiling limits their bytes, for all logs together:
 
     unindexed bytes         a bulk load (staged batches, Flight)      all other appends
     ----------------------  ----------------------------------------  --------------------------------------------
@@ -12,7 +12,7 @@ crash reads their events again. So their bytes have a ceiling for all logs toget
 
 A caller that gets Overloaded waits or passes the error on; the index wakes the waiters. Frames that a log reads at a
 start or fetches from its home, and marks without events, are never refused. A log whose indexing fails repeatedly does
-not count for other logs; its own appends get StorageUnavailable instead.
+not count towards the limit of other logs; its own appends get StorageUnavailable instead.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ...core.errors import EventLogError, Overloaded, StorageUnavailable
 UNINDEXED_BYTES_MAX = 64 * 1024 * 1024
 """About 600,000 events with two short tags, for which a start took 2 to 4 s (record 202)."""
 FAILURES_MAX = 3
-"""This many failures in a row end the waiting."""
+"""After this many failures in a row, appends no longer wait."""
 PAUSE_S_MAX = 0.25
-"""How long a bulk load pauses before an append, just below the ceiling."""
+"""The pause of a bulk load before an append, just below the ceiling."""
 EVENT_BYTES = 32
 TAG_BYTES = 32
 """The memory of an event, and of each of its tags without the tag's text."""
@@ -36,7 +36,7 @@ _STEPS = 16 * 1024
 """A log's account grows in steps of this fraction of the ceiling, so that not every event takes the process lock."""
 _EVENTS_AT_ONCE = 1024
 EXPECTED_EVENT_BYTES = 128
-"""The bytes an event counts from submission to answer, whatever its tags."""
+"""The bytes counted for an event from submission to answer, whatever its tags."""
 
 
 def weight(tags: Sequence[tuple[str, ...]]) -> int:
@@ -49,7 +49,7 @@ def weight(tags: Sequence[tuple[str, ...]]) -> int:
 
 
 def coded_weight(events: int, tags: int, text_bytes: int) -> int:
-    """As `weight`, for events with `tags` tags whose distinct texts take `text_bytes`."""
+    """Like `weight`, for events with `tags` tags whose distinct texts take `text_bytes`."""
     return EVENT_BYTES * events + TAG_BYTES * tags + text_bytes
 
 
@@ -83,7 +83,7 @@ class Backlog:
 
     @property
     def is_urgent(self) -> bool:
-        """Whether unindexed bytes reach half the ceiling: then index every part, however small.
+        """Whether unindexed bytes reach half the ceiling. If so, every part is indexed, however small.
 
         Logs whose indexing fails repeatedly do not count: indexing small parts of other logs would not help them.
         """
@@ -219,7 +219,7 @@ class LogBacklog:
             wake()
 
     def pause_s(self) -> float:
-        """How long a bulk load pauses before its next append."""
+        """The pause of a bulk load before its next append."""
         half = self.backlog.bytes_max / 2
         return PAUSE_S_MAX * min(max(self._counted() / half - 1, 0), 1)
 
@@ -267,5 +267,5 @@ class LogBacklog:
             wake()
 
     def _counted(self) -> int:
-        """The bytes that count for an append to this log: all except those of other logs whose indexing fails."""
+        """The bytes that count for an append to this log: all except the bytes of other logs whose indexing fails."""
         return self.backlog._bytes - self.backlog._unindexable(besides=self)

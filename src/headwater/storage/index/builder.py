@@ -1,6 +1,6 @@
 """Builds the files derived from a sealed segment (places and postings), and merges postings.
 
-Runs in a worker process (file names in, file names out), or in line if a log is opened without its index.
+Runs in a worker process (file names in, file names out), or in the same thread if a log is opened without its index.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _apply(postings: ActivePostings | RunPostings, frame: Frame) -> None:
 
 
 class Sealed:
-    """Knows which segments have their derived files, from a single listing of the directory."""
+    """The segments that have their derived files, according to a single listing of the directory."""
 
     def __init__(self, log_directory: Path) -> None:
         directory = log_directory / INDEX
@@ -102,10 +102,10 @@ class Sealed:
         ranges = postings_ranges(directory)
         self._firsts = [first for first, _ in ranges]
         self._lasts = list(accumulate((last for _, last in ranges), max))
-        """The highest last number up to each range."""
+        """The highest last number of all ranges up to each one."""
 
     def has(self, segment: Segment) -> bool:
-        """Whether a segment has its derived files, with postings perhaps in a merged file."""
+        """Whether a segment has its derived files; its postings may be in a merged file."""
         begun = bisect_right(self._firsts, segment.first)
         is_covered = begun > 0 and self._lasts[begun - 1] >= segment.last
         return is_covered and places_name(segment.first) in self._places
@@ -132,7 +132,7 @@ def merge(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
 
 
 def merge_ids(directory: Path, ranges: Sequence[tuple[int, int]]) -> None:
-    """As `merge`, for files of ids."""
+    """Like `merge`, for files of ids."""
     merge_id_files([directory / ids_name(*each) for each in ranges], directory)
 
 

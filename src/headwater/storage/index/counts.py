@@ -22,17 +22,18 @@ from .postings import KEY, PARTITION, TAG, TYPE, ActivePostings, FilePostings, N
 from .runs import SortedRun
 
 SLOTS_AT_ONCE = 16_384
-"""Terms of a file whose prefixes are compared in one step."""
+"""The number of terms of a file whose prefixes are compared in one step."""
 TEXTS_AT_ONCE = 1024
-"""Terms decoded in one step."""
+"""The number of terms decoded in one step."""
 _COMPARED_BYTES = 8
-"""The bytes of a prefix compared in all terms of a step at once; the rest is compared in the remaining terms."""
+"""The number of bytes of a prefix compared in all terms of a step at once; the rest is compared in the remaining
+terms."""
 
 
 def terms_of(postings: Postings, kind: str, prefix: str) -> Iterator[list[str]]:
-    """The terms of that kind (types, tags or tag keys) with that prefix, in short steps, some of them empty.
+    """The terms of that kind (types, tags or tag keys) with that prefix, in short steps; a step may return none.
 
-    In no order; a key may repeat.
+    The order is undefined; a key may repeat.
     """
     if isinstance(postings, FilePostings):
         return _of_file(postings, kind, prefix)
@@ -48,7 +49,7 @@ def _beginning(batches: Iterator[Sequence[str]], prefix: str) -> Iterator[list[s
 
 
 def _keys(batches: Iterator[Sequence[str]], prefix: str) -> Iterator[list[str]]:
-    """The keys with that prefix. One with a colon matches no key, thanks to `tag_key`."""
+    """The keys with that prefix. A prefix with a colon matches no key, because of `tag_key`."""
     for tags in batches:
         yield [key for key in {tag_key(tag) for tag in tags if tag.startswith(prefix)} if key.startswith(prefix)]
 
@@ -72,7 +73,7 @@ def _of_file(postings: FilePostings, kind: str, prefix: str) -> Iterator[list[st
 
 
 def type_names(postings: Postings, most: int) -> Iterator[list[str] | None]:
-    """The types that occur, at most that many: steps yield None, the last one yields the types."""
+    """The types that occur, at most that many. Steps yield None; the last one yields the types."""
     found: list[str] = []
     for batch in terms_of(postings, TYPE, ""):
         found += batch
@@ -86,18 +87,18 @@ if TYPE_CHECKING:  # it needs pyarrow, which nothing here does
     from ..frames.columns import Bits, Ints
 
 SPAN = 32_768
-"""Numbers marked at once if postings are arrays."""
+"""The number of sequence numbers marked at once if postings are arrays."""
 SPAN_LISTED = 4_096
-"""The same for lists, whose members are converted one by one."""
+"""The same limit for lists, whose members are converted one by one."""
 LOOKUPS_AT_ONCE = 128
-"""Terms looked up, or sliced, in one step."""
+"""The number of terms looked up or sliced in one step."""
 _FEW = 8
 WORK_AT_ONCE = 8_192
-"""Numbers processed in one step, over all terms."""
+"""The number of postings processed in one step, over all terms."""
 _WORK_OF_A_LOOKUP = 100
 """The fixed cost of a term, in numbers."""
 TYPES_MAX = 4_096
-"""The most types of one piece to count separately."""
+"""The maximum number of types of one piece to count separately."""
 FILES_REMEMBERED = 256
 
 
@@ -210,7 +211,10 @@ def _count_piece(
 
 
 def _by_length(piece: PostingsPiece, types: Sequence[str], events: int | None) -> Iterator[Counted]:
-    """Count by length, as types exclude each other. `events`: the total number; None: only those of these types."""
+    """Count by length, because types are mutually exclusive.
+
+    `events`: the total number; None: only events of these types.
+    """
     postings, low, high = piece
     left = events
     for at in range(0, len(types), LOOKUPS_AT_ONCE):
@@ -274,7 +278,7 @@ def _of_marks(marks: Bits, types: Sequence[tuple[str, Numbers]], low: int, high:
 
 
 def _items_in(postings: Postings, query: Query, partition: int | None) -> Iterator[_Item | None]:
-    """The items that may match there, with None between them now and then."""
+    """The items that may match there, occasionally with None between them."""
     of_partition = () if partition is None else ((PARTITION, str(partition)),)
     known: dict[tuple[str, str], Numbers | None] = {}
 
@@ -300,7 +304,7 @@ def _items_in(postings: Postings, query: Query, partition: int | None) -> Iterat
 
 
 def _next(item: _Item, number: int) -> int:
-    """The first number from there on that may match the item; one above all numbers of the piece if there is none."""
+    """The first number from there on that may match the item; a number above the whole piece if there is none."""
     if item.required:
         return _first_from(item.required[0], number)
     return min(_first_from(each, number) for each in item.types)
@@ -322,7 +326,7 @@ class _Span:
         """The approximate count of numbers processed since this was set to 0."""
 
     def of(self, numbers: Numbers) -> Ints:
-        """Those in the span, relative to its first number."""
+        """The numbers in the span, relative to its first number."""
         found = self._known.get(id(numbers))
         if found is None:
             found = self._known[id(numbers)] = _within(numbers, self._low, self._high)
@@ -355,7 +359,7 @@ def _mark(marks: Bits, item: _Item, span: _Span) -> None:
 
 
 def _within(numbers: Numbers, low: int, high: int) -> Ints:
-    """Those from `low` to `high`, relative to `low`."""
+    """The numbers from `low` to `high`, relative to `low`."""
     values, base = numbers.values, numbers.base
     start = bisect_left(values, low - base)
     end = bisect_right(values, high - base, start)

@@ -1,7 +1,8 @@
 """Ids in immutable, mapped files: sorted hashes with their numbers, behind a filter that says "certainly not there".
 
-Derived from frames, so rebuilt if missing or damaged. Nearly all looked-up ids are new: for these only the filter is
-read, a fifth of the file. The file is in the page cache, not in the memory of the process.
+The files are derived from frames, so they are rebuilt if missing or damaged. Nearly all looked-up ids are new; for
+these, only the filter is read, which is a fifth of the file. The file is in the page cache, not in the memory of the
+process.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _HEADER = struct.Struct("<QQQQ")
 """After the lead: first, last, ids, words of the filter"""
 _FILTER_AT = LEAD_BYTES + _HEADER.size
 IDS_PER_WORD = 4
-"""The most ids that share a word of the filter, which lets through about one new id in a hundred."""
+"""The maximum number of ids that share a word of the filter, which passes about one new id in a hundred."""
 MERGE_PARTS = 16
 """Files are merged in this many ranges of hashes, one after the other."""
 _ONE = np.uint64(1)
@@ -80,7 +81,7 @@ class IdFile:
             slot += 1
 
     def find(self, wanted: Hashes) -> Hits:
-        """As Generation.find."""
+        """See Generation.find."""
         indexes = np.flatnonzero(self._may_have(wanted))
         slots = np.searchsorted(self._hashes, wanted[indexes])
         while len(indexes):
@@ -97,7 +98,7 @@ class IdFile:
         return Generation.of(self.first, self.last, self._hashes, self._offsets)
 
     def between(self, low: int, high: int | None) -> tuple[Hashes, Offsets]:
-        """The hashes from `low` up to `high` (exclusive; None: all from `low` on), ascending, and their offsets."""
+        """The hashes from `low` up to `high` (exclusive; None: no upper bound), ascending, and their offsets."""
         start = int(np.searchsorted(self._hashes, np.uint64(low)))
         end = self.count if high is None else int(np.searchsorted(self._hashes, np.uint64(high)))
         return self._hashes[start:end], self._offsets[start:end]
@@ -141,7 +142,7 @@ def load(path: Path) -> IdFile:
 
 
 def merge_ids(paths: Sequence[Path], directory: Path) -> Path:
-    """Merge files of adjacent ranges, oldest first. Takes about the memory of the result.
+    """Merge files of adjacent ranges, oldest first. This needs about as much memory as the result.
 
     Raises ValueError if one of them is damaged: wrong data must not get a valid checksum.
     """

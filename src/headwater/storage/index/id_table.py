@@ -1,4 +1,4 @@
-"""All ids of a log: tables in memory for the newest (`ids`), mapped files for older ones (`id_files`)."""
+"""All ids of a log: tables in memory for the newest ids (`ids`), mapped files for older ones (`id_files`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from .ids import Generation, IdHashes, as_list, has_any_of_few
 
 
 class IdTable:
-    """All ids of a log: files for older ones, generations for newer ones. The log's committer changes it; maintenance
-    replaces parts by files with the same ids, and drops the oldest."""
+    """All ids of a log: files for older ones, generations for newer ones.
+
+    The log's committer changes it; maintenance replaces parts by files with the same ids, and drops the oldest.
+    """
 
     def __init__(self) -> None:
         self.files: tuple[IdFile, ...] = ()
@@ -22,7 +24,7 @@ class IdTable:
         self.generations: tuple[Generation, ...] = ()
         """Oldest first; ids are entered into the last one."""
         self._replacing = threading.Lock()
-        """Guards replacing the two, never their use."""
+        """Guards the replacement of the two, never their use."""
 
     @property
     def last(self) -> int:
@@ -45,7 +47,7 @@ class IdTable:
         return any(part.has_any(hashes) for part in parts)
 
     def candidates(self, wanted: int) -> Iterator[int]:
-        """The numbers with that hash, the newest part first. A number may come twice."""
+        """The numbers with that hash, the newest part first. A number may occur twice."""
         generations, files = self.generations, self.files
         parts: tuple[Generation | IdFile, ...] = (*reversed(generations), *reversed(files))
         for part in parts:

@@ -2,7 +2,7 @@
 
 Ids go into a generation, an open-addressing table of bounded size. When it is full, another one begins, and maintenance
 replaces it with a mapped file (`id_files`). A hit is a candidate, confirmed by reading the event. Tables are numpy
-arrays: a group of ids is looked up column-wise, few ids one by one over memoryviews, which is faster for few.
+arrays: a group of ids is looked up column-wise. A few ids are looked up one by one over memoryviews, which is faster.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ LOAD_MAX = 0.55
 VECTOR_MIN = 200
 """From this many ids on, numpy is faster than a loop."""
 _VECTOR_ROUNDS = 3
-"""The least rounds of probing; if few ids are left after that, a loop finishes them."""
+"""The minimum number of probing rounds; if few ids are left after that, a loop finishes them."""
 SIEVED_MIN = 4096
-"""From this many ids per look-up on, they are sieved before a full table is probed: one bit test instead of two or
-three table accesses. Of the ids not in the table, one in fifteen is still probed."""
+"""If a look-up has at least this many ids, they are filtered before a full table is probed: one bit test instead of two
+or three table accesses. Of the ids not in the table, one in fifteen is still probed."""
 _SIEVE_BITS = 1 << 21
 _SIEVE_SHIFT = np.uint64(64 - 21)
-"""Leaves the upper bits of a hash; slots use the lower ones."""
+"""Keeps the upper bits of a hash; slots use the lower ones."""
 _BYTE, _BIT, _ONE_BIT = np.uint64(3), np.uint64(7), np.uint8(1)
 _ONE = np.uint64(1)
 _GONE = 0xFFFFFFFF
@@ -58,7 +58,7 @@ class Generation:
     def use(self, hashes: Hashes, offsets: Offsets, count: int) -> None:
         """Use these arrays, with that many entries, as the table."""
         self.table = (hashes, offsets)
-        """Both in one attribute, for threads other than the one that changes them."""
+        """Both are in one attribute, for threads other than the one that changes them."""
         self.hashes, self.offsets = hashes, offsets
         self.slots = len(hashes)
         self.room = int(self.slots * LOAD_MAX) - count
@@ -154,7 +154,7 @@ class Generation:
             free = self.hashes[slots] == 0
             self.hashes[slots[free]] = wanted[free]
             self.offsets[slots[free]] = numbers[free]
-            # Two may have chosen one free slot: the last one gets it, the other goes on.
+            # Two may have chosen one free slot: the last one gets it, and the other continues.
             lost = (~free | (self.offsets[slots] != numbers)).nonzero()[0]
             wanted, numbers = wanted[lost], numbers[lost]
             slots = (slots[lost] + _ONE) & mask
@@ -217,7 +217,7 @@ def are_distinct(hashes: IdHashes) -> bool:
 
 
 def hashes_of(columns: EventColumns, seed: int) -> IdHashes:
-    """As `hash_ids`, for columns; an array for large ones."""
+    """Like `hash_ids`, for columns; returns an array for large ones."""
     if not isinstance(columns, ArrowColumns) or columns.count < ARROW_MIN:
         return hash_ids(columns.sources, columns.ids, seed)
     ids = columns.batch.column("id")

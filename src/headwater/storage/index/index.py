@@ -20,11 +20,12 @@ from .postings import ActivePostings, FilePostings, Postings
 from .runs import RunPostings, SortedRun
 
 PART_EVENTS_MAX = 128 * 1024
-"""The most events of a part in memory (plus one append): then another begins, and a file replaces this one
-(`maintenance.tasks.index_newest`). Bounds a log's memory, and how much is read again after a crash."""
+"""The maximum number of events of a part in memory (plus one append). Then another part begins, and a file replaces
+this one (`maintenance.tasks.index_newest`). This bounds a log's memory, and the amount that is read again after a
+crash."""
 _weight = attrgetter("weight")
 TABLE_EVENTS_MIN = 32 * 1024
-"""A table takes large appends too until it has this many events, so that a mixed log gets few pieces."""
+"""A table also accepts large appends until it has this many events, so that a mixed log has few pieces."""
 
 
 class Index:
@@ -67,14 +68,14 @@ class Index:
         self._tell()
 
     def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
-        """As `apply`, for columns: fast for large Arrow columns."""
+        """Like `apply`, for columns. This is fast for large Arrow columns."""
         if isinstance(columns, ArrowColumns) and columns.count >= ARROW_MIN:
             self._apply_coded(first, columns.type_terms, columns.tag_terms, partitions)
         else:
             self.apply(first, columns.types, columns.tags, partitions)
 
     def apply_run(self, first: int, columns: ArrowColumns, run: SortedRun) -> None:
-        """As `apply_columns`, for a log with one partition and existing postings of these columns."""
+        """Like `apply_columns`, for a log with one partition and existing postings of these columns."""
         with self._lock:
             active = self._coded_for(first) if columns.count >= ARROW_MIN else None
             if is_run := isinstance(active, RunPostings):
@@ -86,7 +87,7 @@ class Index:
             self.apply_columns(first, columns, [])
 
     def apply_frame(self, frame: Frame) -> None:
-        """As `apply`, for a frame of the log."""
+        """Like `apply`, for a frame of the log."""
         if frame.count >= ARROW_MIN:
             self._apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
         else:
@@ -103,14 +104,14 @@ class Index:
         self.backlog.count(sum(map(_weight, self.actives)))
 
     def _table_for(self, first: int) -> ActivePostings:
-        """The postings that take events from that number on, one by one."""
+        """The postings that accept events from that number on, one by one."""
         active = self.actives[-1]
         if isinstance(active, RunPostings) or self._is_over(active, first):
             self._add(active := self._new_active(first))
         return active
 
     def _coded_for(self, first: int) -> ActivePostings | RunPostings:
-        """The postings that take a large append from that number on."""
+        """The postings that accept a large append from that number on."""
         active = self.actives[-1]
         is_begun = isinstance(active, RunPostings) or 0 < active.last - active.first + 1 < TABLE_EVENTS_MIN
         if not is_begun or self._is_over(active, first):

@@ -1,4 +1,4 @@
-"""Loads the index of a log from its files, and finds the frames to read again for the rest.
+"""Loads the index of a log from its files, and finds the frames that must be read again for the rest.
 
 Missing or damaged index files of sealed segments are rebuilt here; deleting them all loses nothing.
 """
@@ -66,7 +66,7 @@ def load_index(directory: Path, frames: SegmentLog, meta: Meta, backlog: LogBack
 
 
 def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[int, list[FilePostings]]:
-    """The number up to which the files cover everything known without a hole, and these files."""
+    """The number up to which the files cover everything known without a gap, and these files."""
     found: dict[str, FilePostings] = {}
     for path in chain(sorted((directory / HISTORY).glob("*.postings")), sorted((directory / INDEX).glob("*.postings"))):
         try:
@@ -91,7 +91,7 @@ def _usable_postings(directory: Path, frames: SegmentLog, meta: Meta) -> tuple[i
 def missing_history(directory: Path, segments: Sequence[Segment], meta: Meta) -> StorageCorrupted | None:
     """The error that loading a log with intact segments would raise for missing postings of trimmed events, or None.
 
-    Changes nothing: the postings that a segment lacks, and would get, are known.
+    Changes nothing: postings that a segment lacks, and that would be built, count as known.
     """
     runs: list[FilePostings | Segment] = [segment for segment in segments[:-1] if segment.events]
     for path in chain((directory / HISTORY).glob("*.postings"), (directory / INDEX).glob("*.postings")):
@@ -106,7 +106,7 @@ def missing_history(directory: Path, segments: Sequence[Segment], meta: Meta) ->
 
 
 def _joined(runs: Iterable[_Run], edge: int, last: int, meta: Meta) -> tuple[int, list[_Run]]:
-    """The number that the runs after `edge` reach without a hole, not above `last`, and these runs."""
+    """The number up to which the runs after `edge` extend without a gap, not above `last`, and these runs."""
     used: list[_Run] = []
     for run in sorted(runs, key=lambda each: (each.first, -each.last)):
         if run.first <= edge + 1 and edge < run.last <= last:
@@ -138,7 +138,7 @@ def _skip_voids(meta: Meta, number: int) -> int:
 
 
 def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto: int) -> None:
-    """Load the ids of the retained events up to that number; the rest comes with the replay."""
+    """Load the ids of the retained events up to that number; the replay adds the rest."""
     edge = _load_id_files(table, index, meta, frames.last)
     for segment in frames.segments:
         if segment.events and segment.last > edge and segment.first <= upto:
@@ -146,7 +146,7 @@ def _load_ids(table: IdTable, index: Path, frames: SegmentLog, meta: Meta, upto:
 
 
 def _load_id_files(table: IdTable, index: Path, meta: Meta, last: int) -> int:
-    """Load the files from the first retained number on without a hole, not above `last`; returns the number they reach.
+    """Load the files from the first retained number on without a gap, up to `last`; returns the last number covered.
 
     The others are unlinked: their content is read again.
     """
@@ -170,7 +170,7 @@ def _load_id_files(table: IdTable, index: Path, meta: Meta, last: int) -> int:
 
 
 def _widest_first(path: Path) -> tuple[int, int]:
-    """A sort key: by first number, and the widest first among equals."""
+    """A sort key: by first number, and among equals the widest first."""
     first, last = range_of(path) or (0, 0)
     return first, -last
 

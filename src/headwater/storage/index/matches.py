@@ -1,7 +1,7 @@
-"""Finds the numbers that match a query: walks over postings, driven by the rarest term; others are bisected.
+"""Finds the numbers that match a query by walks over postings, driven by the rarest term; other terms are bisected.
 
-The cost of walking one item over one range of postings is the count of its rarest term there, whatever the others
-have.
+The cost of walking one item over one range of postings is the count of its rarest term there, whatever the counts of
+the other terms.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from ...core.query import Query, QueryItem
 from .postings import PARTITION, TYPE, Numbers, Postings, tag_terms
 
 LOOKS_MIN = 16
-"""The least numbers each item of a query checks before a pause, so that every page makes progress."""
+"""The minimum number of candidates that each item of a query checks before a pause, so that every page makes
+progress."""
 
 
 LISTED_MAX = 8192
-"""The most numbers to list for one page; larger queries are walked."""
+"""The maximum number of candidates to list for one page; larger queries are walked."""
 
 
 class SkipMarker(int):
-    """A number in a walk that is no match but marks progress: all matches below it have been given."""
+    """A number in a walk that is not a match but marks progress: all matches below it have been returned."""
 
 
 class PostingsPiece(NamedTuple):
@@ -66,7 +67,8 @@ def listed(
 ) -> list[int] | None:
     """The first `count` matches, as from `matching`; None if that takes more than looking up terms.
 
-    It does if an event must have several terms, or there are so many that their numbers are better merged.
+    It takes more if an event must have several terms, or if there are so many terms that merging their numbers is
+    better.
     """
     terms = _single_terms(query, partition)
     if terms is None or len(terms) * count > LISTED_MAX:
@@ -89,7 +91,7 @@ def listed(
 
 
 def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] | None:
-    """The terms if one of them is enough to match; None if an event must have several."""
+    """The terms, if one of them is enough to match; None if an event must have several."""
     if query.items is None or partition is not None:
         return None
     terms: list[tuple[str, str]] = []
@@ -117,7 +119,7 @@ def _is_probed(query: Query, partition: int | None) -> bool:
 def _walk_item(
     piece: PostingsPiece, item: QueryItem, partition: int | None, backwards: bool, pause: int | None
 ) -> Iterator[int] | None:
-    """The matches of one item in one piece; None if there clearly are none."""
+    """The matches of one item in one piece; None if there are clearly none."""
     postings, low, high = piece
     required: list[Numbers] = []
     for kind, tag in tag_terms(item):

@@ -1,4 +1,4 @@
-"""Merges postings files: in arrays at once if they are small enough, else term by term."""
+"""Merges postings files: in arrays at once if they are small enough, otherwise term by term."""
 
 from __future__ import annotations
 

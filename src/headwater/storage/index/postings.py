@@ -1,7 +1,7 @@
 """Postings: the events with a type, a tag, a tag key or a partition. Derived from frames, rebuildable.
 
 `ActivePostings` is the part in memory, for the newest segment; `FilePostings` is an immutable file for older ones.
-Terms are stored as text, not only as hashes, so that conditions stay exact when the events themselves are trimmed.
+Terms are stored as text, not only as hashes, so that conditions stay exact after the events are trimmed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from ..frames.frame import ARROW_MIN, Frame
 
 ASKED_KEYS_MAX = 256
 PART_EVENTS = 512
-"""The events to add before the size of the tag table is checked again."""
+"""The number of events to add before the size of the tag table is checked again."""
 TABLE_TAGS_MAX = 128 * 1024
 """A larger table is split into many: growing moves a whole table in one call, which takes about 5 ms at this size."""
 TABLES = 64
@@ -56,7 +56,7 @@ class Numbers:
         return len(self.values)
 
     def reaches(self, number: int) -> bool:
-        """Whether any number is at least that high."""
+        """Whether any of the numbers is at least that high."""
         return len(self.values) > 0 and self.values[-1] + self.base >= number
 
     def above(self, number: int) -> int:
@@ -64,7 +64,7 @@ class Numbers:
         return bisect_right(self.values, number - self.base)
 
     def some(self, low: int, high: int, count: int, *, backwards: bool = False) -> list[int]:
-        """The lowest `count` of those from `low` to `high`, ascending; backwards the highest, descending."""
+        """The lowest `count` of the numbers from `low` to `high`, ascending; backwards, the highest, descending."""
         values, base = self.values, self.base
         start = bisect_left(values, low - base) if low > base else 0
         end = bisect_right(values, high - base, start)
@@ -142,7 +142,7 @@ class ActivePostings:
             self.last = first + len(types) - 1
 
     def _enter(self, number: int, types: Sequence[str], tags: Sequence[tuple[str, ...]]) -> None:
-        """Add to a single table: nearly always the case, so the loop is short."""
+        """Add to a single table. This is nearly always the case, so the loop is short."""
         type_postings, table, tags_of_keys = self._types, self._tags[0], self._tags_of_keys
         get = table.get
         for type, tags_of_event in zip(types, tags, strict=True):
@@ -191,7 +191,7 @@ class ActivePostings:
             self.apply_coded(frame.first, frame.coded_types(), frame.coded_tags(), frame.partitions())
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
-        """As `apply`, for many events with coded types and tags."""
+        """Like `apply`, for many events with coded types and tags."""
         with self._lock:
             count = len(types.codes)
             for type, numbers in _numbers_of_terms(types, first):
@@ -260,13 +260,13 @@ class ActivePostings:
             yield KEY + key, self._merged(tags)
 
     def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
-        """The types, or the tags, at the time of the call, that many at a time."""
+        """The types, or the tags, at the time of the call, in groups of that size."""
         for names in [list(self._types)] if kind == TYPE else map(list, list(self._tags)):
             for at in range(0, len(names), at_once):
                 yield names[at : at + at_once]
 
     def encoded_terms(self) -> Iterator[tuple[bytes, Sequence[int]]]:
-        """As `terms`, encoded."""
+        """Like `terms`, encoded."""
         for term, numbers in self.terms():
             yield term.encode(), numbers
 
@@ -424,7 +424,7 @@ class FilePostings:
 
 @lru_cache(maxsize=4096)
 def _hashed(kind: str, term: str) -> tuple[bytes, int]:
-    """A term as stored in files, and its hash: looked up in every file in turn."""
+    """A term as stored in files, and its hash; the hash is looked up in every file in turn."""
     text = (kind + term).encode()
     return text, xxhash.xxh3_64_intdigest(text)
 
@@ -450,7 +450,7 @@ def in_order(entry: Entry) -> tuple[int, bytes]:
 
 
 def write_entries(directory: Path, first: int, last: int, entries: Iterable[Entry]) -> Path:
-    """As `write_postings`, for entries already in file order."""
+    """Like `write_postings`, for entries already in file order."""
     hashes, values, texts = array("Q"), array("I"), bytearray()
     text_offsets, offsets = array("I", [0]), array("I", [0])
     for digest, text, numbers in entries:
@@ -471,7 +471,8 @@ class Columns(NamedTuple):
     hashes: Column
     """The hash of each term, 8 bytes, ascending."""
     text_offsets: Column
-    """Where the text of each term begins and the last one ends, 4 bytes each; `offsets` likewise for its numbers."""
+    """The start of the text of each term and the end of the last one, 4 bytes each; `offsets` has the same for its
+    numbers."""
     offsets: Column
     values: Column
     """The numbers of all terms, relative to the first of the range, 4 bytes each."""

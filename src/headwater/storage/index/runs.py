@@ -1,6 +1,6 @@
 """Postings in memory for large appends: a sorted run for each, in the layout of index files, merged as runs accumulate.
 
-A table takes a dictionary entry and a list per tag; a run takes a few arrays for all of them, made in a few calls, at a
+A table needs a dictionary entry and a list per tag. A run needs a few arrays for all tags, made in a few calls, at a
 fifth of the cost and memory. A look-up finds the hash of a term and then compares its text. Small appends stay in
 `ActivePostings`: every look-up would have to search a run for each of them.
 """
@@ -23,13 +23,13 @@ from .merge import Pieces, grouped
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Numbers
 
 MERGED_RUNS = 8
-"""This many runs of the same merge level are merged into one: each number moves only a few times."""
+"""This many runs of the same merge level are merged into one, so that each number moves only a few times."""
 
 Hashes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.integer]
 Rows = npt.NDArray[np.uint32]
 Few = dict[str, Rows]
-"""The rows of terms that are few compared with events, by kind and text."""
+"""The rows of the kinds of terms with few values, by kind and text."""
 
 
 class SortedRun:
@@ -38,8 +38,9 @@ class SortedRun:
     def __init__(
         self, first: int, last: int, few: Few, tags: pa.StringArray, hashes: Hashes, rows: Rows, ends: Rows
     ) -> None:
-        """`few`: the rows of types and partitions. `tags` are in the order of their `hashes`; `ends` delimit the `rows`
-        of each.
+        """`few`: the rows of types and partitions.
+
+        `tags` are in the order of their `hashes`; `ends` delimit the `rows` of each.
         """
         self.first, self.last = first, last
         self._few, self._tags, self._hashes, self._rows, self._ends = few, tags, hashes, rows, ends
@@ -75,7 +76,7 @@ class SortedRun:
 
     @staticmethod
     def of(first: int, types: Coded, tags: Coded, partitions: Sequence[int] | None) -> SortedRun:
-        """The postings of an append whose first event has that number; `partitions` None: there is only one."""
+        """The postings of an append whose first event has that number; `partitions` is None if there is only one."""
         count = len(types.codes)
         every = np.arange(count, dtype=np.uint32)
         assert tags.rows is not None
@@ -137,7 +138,7 @@ class SortedRun:
         return None
 
     def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
-        """The types, or the tags, that many at a time; some may no longer have numbers."""
+        """The types, or the tags, in groups of that size; some may no longer have numbers."""
         if kind == TAG:
             yield from parts_of(self._tags, at_once)
             return
@@ -223,7 +224,7 @@ class RunPostings:
         self.runs: tuple[SortedRun, ...] = ()
         """The postings, ascending and adjacent."""
         self._merges: list[int] = []
-        """How often each run was merged."""
+        """The number of times that each run was merged."""
 
     @property
     def last(self) -> int:
@@ -270,7 +271,7 @@ def _with_kind(kind: str, terms: pa.StringArray) -> npt.NDArray[np.uint8]:
 
 
 def _grouped(codes: Codes, rows: Rows, count: int) -> tuple[Rows, Rows]:
-    """The concatenated rows of `count` codes, and where each code's rows begin; the last entry is the end."""
+    """The concatenated rows of `count` codes, and the start of each code's rows; the last entry is the end."""
     ends = np.zeros(count + 1, np.uint32)
     np.cumsum(np.bincount(codes, minlength=count), out=ends[1:])
     if count <= 0xFFFF:
@@ -286,7 +287,7 @@ def _few(kind: str, terms: Iterable[str], codes: Codes, rows: Rows) -> Few:
 
 @lru_cache(maxsize=4096)
 def _hashed(tag: str) -> tuple[bytes, int]:
-    """An encoded tag and its hash: looked up in every run in turn."""
+    """An encoded tag and its hash; the hash is looked up in every run in turn."""
     text = tag.encode()
     return text, xxhash.xxh3_64_intdigest(text)
 

@@ -1,7 +1,7 @@
 """Verifies the checksums of files other than segments, piece by piece, against the disk.
 
-Every function reads the image, one piece per step, and raises ValueError if the file was changed since it was written,
-Unproved if that is unknown. Files of 0.1.0 without a checksum do not count as damaged.
+Every function reads the image, one piece per step, and raises ValueError if the file has changed since it was written,
+or Unproved if that is unknown. Files of 0.1.0 without a checksum do not count as damaged.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAGICS = {".postings": postings.MAGIC, ".ids": id_files.MAGIC, ".places": place
 _SMALL: Mapping[str, CheckedFile[Any]] = {each.name: each for each in (META_FILE, WRITERS_FILE, MANIFEST_FILE)}
 _UNREAD_BYTES = 4096
 _PLAIN_END = b"ARROW1"
-"""The end of an Arrow file, after which 0.1.0 wrote nothing."""
+"""The last bytes of an Arrow file, after which 0.1.0 wrote nothing."""
 
 
 def _json(image: DiskImage) -> Iterator[None]:
@@ -138,4 +138,4 @@ CHECKS: dict[str, Callable[[DiskImage], Iterator[None]]] = {
     ".sqlite": _state,
     ".witness": _witness,
 }
-"""The verifier of a file, by suffix."""
+"""The verifier of each kind of file, by suffix."""

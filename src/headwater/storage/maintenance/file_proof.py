@@ -22,10 +22,10 @@ from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
 from .checksums import CHECKS, Unproved
 
 NOT_NEXT = "it does not follow the segment before it"
-"""The problem of a segment that shows only beside its neighbour."""
+"""The problem of a segment that is visible only by comparison with its neighbour."""
 _OF_THE_DISK = frozenset({errno.EIO, errno.EUCLEAN, errno.EBADMSG})
 STEP_S = 0.05
-"""A step ends with the first piece or frame after this time."""
+"""A step ends with the first piece or frame that ends after this time."""
 
 
 class FileToProve(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -83,9 +83,10 @@ class FileProver:
         self._running: _Running | None = None
 
     def step(self, file: FileToProve) -> Proof:
-        """Go on with that file, or begin it if the last one was another. Raises OSError except FileNotFoundError.
+        """Continue with that file, or begin it if the last file was a different one.
 
-        A vanished file counts as proved: it was trimmed, merged or replaced. An unreadable one is damaged.
+        Raises OSError except FileNotFoundError. A vanished file counts as proved: it was trimmed, merged or replaced.
+        An unreadable one is damaged.
         """
         cpu, ends_at = time.process_time(), time.monotonic() + STEP_S
         if self._running is None or self._running.file != file:
@@ -156,7 +157,7 @@ class _Running:
                 return
 
     def _frames(self, segment: Segment) -> Iterator[None]:
-        """Verify every frame with the code of `check`; after damage it continues with the next intact frame."""
+        """Verify every frame with the code of `check`; after damage, continue with the next intact frame."""
         image, file, gaps = self.image, self.file, list(self.file.gaps)
         scan, retried = SegmentScan(segment, gaps, ends_at=file.ends_at), -1
         while True:
@@ -191,7 +192,7 @@ class _Running:
         self.after = segment.last, segment.last_crc
 
     def _read_frame(self, offset: int) -> Iterator[None]:
-        """Read the frame at that offset, as far as its header says."""
+        """Read the frame at that offset, to the end given by its header."""
         image = self.image
         yield from image.fill(offset + HEADER_BYTES)
         length = int.from_bytes(image.content[offset + 8 : offset + 16], "little")

@@ -43,7 +43,7 @@ class Stuck(NamedTuple):
 
 
 class Copies(Protocol):
-    """The logs of a following data directory."""
+    """The logs of a data directory that follows a home."""
 
     directory: Path
 
@@ -75,20 +75,20 @@ class Follower:
         self._ends: dict[str, tuple[int, int]] = {}
         """The end of each copy, by key."""
         self.asked_at: float | None = None
-        """When the home was last asked for the content that all copies have by now (by `boot_time_s`), except `stuck`
-        logs; None if they lack something."""
+        """The time (by `boot_time_s`) of the last query whose content all copies now have, except `stuck` logs; None if
+        they lack some of it."""
         self.compared = NO_HISTORY
         """The history of the home in the last comparison of all copies in which none was ahead."""
         self.seen = Term(0, 0)
         """The newest term of the home at the last query."""
         self.ahead = ""
-        """How the copies were ahead of the home at the last query; empty if they were not."""
+        """Which copies were ahead of the home at the last query; empty if none was."""
         self.failure: str | None = None
         """Why the last attempt to follow failed; None if it succeeded."""
         self.stuck: dict[str, Stuck] = {}
         """Logs that cannot be followed, by name: damaged here or at the home, or with an index that falls behind."""
         self.behind: dict[str, int] = {}
-        """How many numbers each log lacks, by name, as of the last query."""
+        """The count of numbers that each log lacks, by name, at the last query."""
         self._unheeded: set[str] = set()
         """Kinds of entries changed in the state but not yet applied to the logs."""
         self._told = ""
@@ -114,7 +114,8 @@ class Follower:
                 raise
 
     def take(self, key: str, content: bytes) -> bool:
-        """Apply a frame that the primary has committed at the home; False: earlier frames are missing, so ask the home.
+        """Apply a frame that the primary has committed at the home; False if earlier frames must be fetched first.
+
         Raises EventLogError, OSError.
         """
         with self.taking:
@@ -137,7 +138,7 @@ class Follower:
             return True
 
     def end(self) -> None:
-        """Apply nothing more, because this server appends from now on."""
+        """Apply no more frames, because this server appends from now on."""
         with self.taking:
             self._has_ended = True
 
@@ -195,11 +196,11 @@ class Follower:
                 log.follow(head, waits_for_index=not takes_over)
             except CopyOutlived as error:
                 log = self._copies.fetch_anew(name, str(error))
-                with suppress(CopyOutlived):  # trimmed since the state was followed: the next round has it
+                with suppress(CopyOutlived):  # trimmed since the state was followed: the next round handles it
                     log.follow(head, waits_for_index=not takes_over)
         except LogNotFound:
             return  # just deleted
-        except StorageCorrupted as error:  # the others go on
+        except StorageCorrupted as error:  # the others continue
             self._stick(name, error)
             return
         self._ends[key] = log.end
@@ -267,7 +268,7 @@ class Follower:
 
 
 def shown(error: Exception) -> str:
-    """Why the home cannot be followed, for any client: it names no path."""
+    """Why the home cannot be followed. The text is safe to show to any client: it names no path."""
     if isinstance(error, DiskFull):
         return f"the disk is full: {error.free_bytes} bytes are free, and {error.needed_bytes} are needed"
     if isinstance(error, StorageUnavailable):

@@ -1,7 +1,7 @@
 """Mends a copy: damaged events are fetched from its home into a file that replaces the damaged one.
 
 The new file must be verified first. It is read back from the disk like every file in the scrub, and must end with the
-checksum that the segment ends with. Until then the damaged one stays.
+same checksum as the segment. Until then the damaged file stays.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..segments.segment import SEGMENT_HEADER_BYTES, Segment
 from .file_proof import FileToProve, Proof
 
 PIECE_BYTES = 1024 * 1024
-"""The bytes to copy at a time."""
+"""The number of bytes to copy at a time."""
 
 
 class HomedFrames(NamedTuple):
@@ -69,7 +69,7 @@ class Mending:
             raise frames.home.away
         frames.wait_for_append()  # the next one goes into another segment
         self._check_room(segment)
-        self._disk.check()  # before emptying a file that another server may own by now
+        self._disk.check()  # before truncating a file that another server may already own
         target = path.with_name(MENDED)
         try:
             self._write(target, frames, segment)
@@ -104,7 +104,10 @@ class Mending:
             raise DiskFull(str(segment.path), standing.free_bytes, segment.allocated)
 
     def _write(self, target: Path, frames: ReplicatedLog, segment: Segment) -> None:
-        """Durably write the file: trusted frames are copied. It has the old one's size, so it can take appends."""
+        """Durably write the file: trusted frames are copied.
+
+        It has the size of the old file, so it can accept appends.
+        """
         with (
             open(segment.path, "rb", buffering=0) as damaged,
             open(target, "w+b", buffering=0, opener=private_opener) as mended,

@@ -1,8 +1,8 @@
 """The scrub: periodically reads every file of a data directory from the disk and verifies it.
 
-A frame is verified on the first read, but its page may be read from the disk again at any later time. So later damage
-would be served silently. The scrub runs in short steps after the jobs of the index, takes at most CORE_SHARE of a core,
-and stores its place, so that a restart does not begin it again.
+A frame is verified on the first read, but its page may be read from the disk again at any later time. Without a scrub,
+later damage would be served silently. The scrub runs in short steps after the jobs of the index, takes at most
+CORE_SHARE of a core, and stores its position, so that a restart does not start it from the beginning.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PLACE_S = 10.0
 """How often the position is stored, in s. At most that much work is repeated after a kill."""
 STATE_KIND, _ASKED = "scrub", "asked"
 RETRY_S = 600.0
-"""The delay after a failure to store the place or to mend a segment."""
+"""The delay after a failure to store the position or to mend a segment."""
 PLACE_NAME = "scrub.json"
 PLACE_FORMAT = 1
 
@@ -62,7 +62,7 @@ class ScrubPlace(msgspec.Struct):
     ended_at: int = 0
     """0 while a pass is running."""
     proved_at: int = 0
-    """When the last completed pass began: every file was proved since then."""
+    """When the last completed pass began: every file has been verified since then."""
     path: str = ""
     """The last proved file, below the data directory."""
     after: tuple[int, int] = (0, 0)
@@ -91,7 +91,7 @@ class Proving(Protocol):
         """Do one step. Raises Closed, StorageUnavailable."""
 
     def rest(self) -> None:
-        """Note that there is nothing to prove for a while."""
+        """Record that there is nothing to verify for a while."""
 
 
 class Scrub:
@@ -131,7 +131,7 @@ class Scrub:
         """The number of damaged places mended from the home since the start."""
         self._suspected: set[Path] = set()
         self._file: FileToProve | None = None
-        """The file being proved."""
+        """The file being verified."""
         self._is_in_turn = False
         """Whether that file is part of the pass."""
         self._next_at = time.monotonic() + SETTLED_S
@@ -188,7 +188,7 @@ class Scrub:
             self._next_at = 0.0
 
     def store(self) -> None:
-        """Store the place. Without it the scrub only begins again, so a failure is just logged."""
+        """Store the position. Without it, the scrub only starts from the beginning, so a failure is only logged."""
         self._stored_at = time.monotonic()
         try:
             _PLACE.write(self._directory, self.place)
@@ -207,7 +207,7 @@ class Scrub:
             return Proof(is_done=True, is_known=False)
 
     def _next(self) -> FileToProve | None:
-        """The next file of the pass; None if none is due."""
+        """The next file of the pass; None if it is not time for one."""
         self._is_in_turn = False
         while self._again:
             if (file := self._described(self._again.pop())) is not None:
@@ -230,7 +230,7 @@ class Scrub:
         return None
 
     def _next_mended(self) -> FileToProve | None:
-        """A replacement for a damaged segment; None if none is due or possible now."""
+        """A replacement for a damaged segment; None if none is needed or possible now."""
         now = time.monotonic()
         for path in [path for path, not_before in self._to_mend.items() if not_before <= now]:
             assert self._mending is not None, "nothing else adds a segment"
@@ -378,7 +378,7 @@ def told(damaged: DamagedFile, *, has_home: bool) -> str:
 
 
 def read_place(directory: Path) -> ScrubPlace:
-    """The place of a data directory; a new one if it is missing or damaged. Raises WrittenByNewer."""
+    """The stored position of a data directory; a new one if it is missing or damaged. Raises WrittenByNewer."""
     try:
         return _PLACE.read(directory)
     except FileNotFoundError:

@@ -40,7 +40,7 @@ class ScrubFiles:
     def behind(self, passed: str) -> Iterator[Path]:
         """The files after that one (a path below the data directory), in order.
 
-        A directory is listed when its turn comes. A file may be gone by then.
+        A directory is listed when its turn comes, so a file may already be gone.
         """
         parts = Path(passed).parts
         logs = sorted(entry.directory for entry in known_logs(self._state).values())
@@ -54,7 +54,7 @@ class ScrubFiles:
         yield from (path for path in (state, witness_path(state)) if (path.name,) > parts and path.exists())
 
     def described(self, path: Path, before: tuple[int, int]) -> FileToProve | None:
-        """The facts for the proof of a file; None if nothing of it can be proved. `before`: see `FileToProve`.
+        """The facts needed to verify a file; None if none of it can be verified. `before`: see `FileToProve`.
 
         Raises StorageCorrupted if META, which the proof of a segment needs, is damaged.
         """

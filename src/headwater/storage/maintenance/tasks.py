@@ -1,7 +1,7 @@
 """Background tasks of a log: sealing, merging postings, retention, freeing disk space.
 
-Each function is one step for one log, called repeatedly by the engine; a step that fails is retried next time. It then
-raises EventLogError or OSError: StorageUnavailable if the worker could not do it.
+Each function is one step for one log, called repeatedly by the engine; a step that fails is retried next time. A
+failing step raises EventLogError or OSError: StorageUnavailable if the worker could not do it.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ logger = logging.getLogger("headwater.storage")
 MERGE_FACTOR = 8
 """This many adjacent postings files of similar size become one."""
 MERGED_NUMBERS_MAX = 50_000_000
-"""The most numbers of a merged file (200 MB), which bounds the time and memory of merging."""
+"""The maximum number of postings in a merged file (200 MB), which bounds the time and memory of merging."""
 FILES_MAX = 24
-"""The most postings files before they are merged."""
+"""The maximum number of postings files before they are merged."""
 ID_MERGE_FACTOR = 4
 ID_FILES_MAX = 6
-"""The same for ids, fewer because each append searches each file."""
+"""The same limit for files of ids. It is lower, because each append searches each file."""
 MERGED_IDS_MAX = 10_000_000
 
 RunJob = Callable[[Job], str]
@@ -118,7 +118,7 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 
 
 def merge_postings(log: StoredLog, run: RunJob) -> None:
-    """Keep the number of postings files small, as a look-up searches each of them.
+    """Keep the number of postings files small, because a look-up searches each of them.
 
     Parts of the newest segment are merged only with each other: sealing uses no file that begins before its segment.
     """
@@ -142,7 +142,7 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
 def _cheapest_to_merge(
     files: Sequence[_Ranged], sizes: Sequence[int], files_max: int, factor: int, size_max: int
 ) -> Sequence[_Ranged]:
-    """The adjacent files of the least total size, if there are too many files; none if they are already too large."""
+    """The adjacent files with the smallest total size, if there are too many files; none if they are too large."""
     if len(files) <= files_max:
         return ()
     candidates = []
@@ -178,7 +178,7 @@ def apply_retention(log: StoredLog, now: int) -> None:
 def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
     """Unlink wholly trimmed segments. First their postings are kept as history, if the log keeps it.
 
-    `flush_state` makes acknowledgements durable, so that no event goes that a consumer could come back to.
+    `flush_state` makes acknowledgements durable, so that no event is removed to which a consumer could return.
     """
     with log.changing():
         if gone := _unused_segments(log):
@@ -200,7 +200,7 @@ def reclaim(log: StoredLog, flush_state: Callable[[], None]) -> None:
 
 
 def _forget_at_home(log: StoredLog, frames: ReplicatedLog, below: int, flush_state: Callable[[], None]) -> None:
-    """Let the home drop frames once it has what must outlive them: their marks, and their postings, if kept."""
+    """Let the home drop frames after it has the data that must outlive them: their marks and any kept postings."""
     takes_postings = frames.home.takes_postings()
     if log.known_from < below:
         if not takes_postings:
@@ -215,7 +215,7 @@ def _forget_at_home(log: StoredLog, frames: ReplicatedLog, below: int, flush_sta
 
 
 def _unused_segments(log: StoredLog) -> list[Segment]:
-    """The segments that may go. Raises StorageCorrupted if the witnesses disagree: then none may.
+    """The segments that may be removed. Raises StorageCorrupted if the witnesses disagree, so that none may be removed.
 
     Index files on disk are not enough: the log must use them, because it keeps the ones in use as history.
     """

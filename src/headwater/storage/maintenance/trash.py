@@ -1,6 +1,6 @@
 """Removes the directories of deleted logs, and of logs whose creation was interrupted, if two witnesses agree.
 
-The state names the directories; and each directory itself must confirm that it is the right one, or be empty.
+The state names the directories, and each directory must itself confirm that it is the right one, or be empty.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Trash:
         """Directories that contradict the state."""
 
     def empty(self) -> None:
-        """Remove the directories of deleted logs, and of one whose creation was interrupted before the state knew it.
+        """Remove the directories of deleted logs, and of a log whose creation was interrupted before the state had it.
 
         No log may be created meanwhile. Raises NotPrimary, StorageUnavailable: the home does not delete a log.
         """
@@ -44,7 +44,7 @@ class Trash:
         used = {entry.directory for entry in known_logs(self._state).values()}
         gone = [each for each, entry in trash.items() if each in used or self.is_gone(each, entry.value)]
         if gone:
-            sync_directory(self._logs)  # it must not come back once the state has forgotten it
+            sync_directory(self._logs)  # it must not reappear after the state has forgotten it
         for each in gone:
             if each not in used:  # else it is a log: its creation was interrupted after the state knew it
                 path = self._logs / each
@@ -68,8 +68,8 @@ class Trash:
 def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
     """Remove a directory of `logs`; returns whether it is gone. A failed removal is retried.
 
-    `name` is that of the deleted log, or empty if it was never finished. META goes last, so that an interrupted removal
-    can resume. Raises StorageCorrupted, StorageUnavailable if the directory is the wrong one.
+    `name` is the name of the deleted log, or empty if its creation was never finished. META is removed last, so that an
+    interrupted removal can resume. Raises StorageCorrupted, StorageUnavailable if the directory is the wrong one.
     """
     path = logs / directory
     called = _DIRECTORY.fullmatch(directory)
@@ -84,7 +84,7 @@ def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
         if each.is_dir():
             shutil.rmtree(each, ignore_errors=True)
     if path.exists() and not segment_paths(path / FRAMES):
-        sync_directory(path)  # META must not be gone before the rest
+        sync_directory(path)  # META must not be removed before the rest
         (path / META_NAME).unlink(missing_ok=True)
         shutil.rmtree(path, ignore_errors=True)
     return not path.exists()

@@ -27,7 +27,7 @@ logger = logging.getLogger("headwater.storage")
 
 
 class Seen(NamedTuple):
-    """The inputs of the tasks. While they are unchanged, only retention has work."""
+    """The inputs of the tasks. While they are unchanged, only retention has work to do."""
 
     head: int
     first_retained: int
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 
 class Attempt(Protocol):
-    """Runs a step of maintenance, and logs a failure."""
+    """Runs a step of maintenance, and logs any failure."""
 
     def __call__(self, what: str, step: Callable[[], None], log: StoredLog) -> bool:
         """Whether it succeeded."""
@@ -67,7 +67,7 @@ class Upkeep:
         self._directory, self._attempt, self._worker, self._flush_state = directory, attempt, worker, flush_state
 
     def tend(self, log: StoredLog, now: int | None) -> None:
-        """Run a round for one log. `now`: the present time in ms if retention is due, else None."""
+        """Run a round for one log. `now`: the present time in ms if retention must run, or None."""
         if now is not None:
             self._try(log, "retention", lambda: tasks.apply_retention(log, now))
             self._try(log, "names of writers", log.release_names)

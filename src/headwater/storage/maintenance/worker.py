@@ -1,7 +1,7 @@
 """The worker process: seals segments, merges postings and verifies files without using the server's core.
 
-One line of JSON in per job, one out per answer. A dead worker is replaced and its job repeated: jobs write whole files
-or none.
+Each job is one line of JSON on input, and each answer one line on output. A dead worker is replaced and its job
+repeated: jobs write whole files or none.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ logger = logging.getLogger("headwater.storage")
 
 JOB_ATTEMPTS = 3
 _prover = FileProver()
-"""The worker's prover, which works on one file over many jobs."""
+"""The worker's verifier, which works on one file over many jobs."""
 
 
 class Job(msgspec.Struct, omit_defaults=True):
@@ -88,7 +88,7 @@ class IndexWorker:
             return Answer("the worker process died repeatedly")
 
     def rest(self) -> None:
-        """End the process, as there is no work for a while; the next job starts another one."""
+        """End the process, because there is no work for a while; the next job starts another one."""
         with self._lock:
             self._end()
 
@@ -122,7 +122,7 @@ class IndexWorker:
         process.wait()
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):  # it did not take the job
+                with contextlib.suppress(BrokenPipeError):  # it did not accept the job
                     pipe.close()
 
 
@@ -156,5 +156,5 @@ def do(job: Job) -> Answer:
         else:
             seal(Path(job.directory), job.segment, job.last, job.parts)
         return Answer()
-    except Exception as error:  # sent to the server, which logs it and goes on
+    except Exception as error:  # sent to the server, which logs it and continues
         return Answer(f"{type(error).__name__}: {error}")

@@ -1,6 +1,6 @@
-"""A cache of decoded frames near the heads of logs: all live readers of a log want the same ones.
+"""A cache of decoded frames near the heads of logs, because all live readers of a log want the same frames.
 
-One cache for all logs of an engine, bounded in bytes: many logs take no more memory than one.
+One cache serves all logs of an engine. It is bounded in bytes, so many logs use no more memory than one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import OrderedDict
 from ...core.event import SequencedEvent
 
 DECODED_BYTES_MAX = 16 * 1024 * 1024
-"""The limit in bytes of encoded frames; decoded they take two or three times as much."""
+"""The limit in bytes of encoded frames; decoded frames take two or three times as much."""
 DECODED_FRAME_BYTES_MAX = 512 * 1024
 """Larger frames are not cached."""
 
@@ -31,7 +31,7 @@ class DecodedFrames:
         return None if found is None else found[1]
 
     def keep(self, log: object, first: int, length: int, events: list[SequencedEvent]) -> None:
-        """Cache the events of a frame of `length` bytes; the oldest entries go."""
+        """Cache the events of a frame of `length` bytes; the oldest entries are dropped."""
         with self._lock:
             if (log, first) not in self._frames:
                 self._frames[log, first] = (length, events)

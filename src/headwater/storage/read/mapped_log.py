@@ -1,6 +1,6 @@
 """A stored log for processes other than its writer: read-only, up to a durable head that the caller passes.
 
-It gives Arrow batches, in place for large frames. It never writes, and never reads beyond the durable head.
+It returns Arrow batches, in place for large frames. It never writes, and never reads beyond the durable head.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from .splits import SPLITS_MAX, Weights
 BATCH_EVENTS = 65_536
 BATCH_BYTES = 4 * 1024 * 1024
 _SEARCHED_BYTES = 64 * 1024 * 1024
-"""The bytes of frames to search at once."""
+"""The number of bytes of frames to search at once."""
 LOOKED_UP, SEARCHED = 4, 1 / 8
 """Read costs relative to an event read sequentially: of an event looked up by postings, and of one that does not match
 a search through types and tags without postings."""
 ESTIMATE_S = 2.0
-"""How long to open postings for an estimate of what a query reads: of a large index not in memory, only some are."""
+"""The time limit for opening postings to estimate the bytes that a query reads: only part of a large index that is not
+in memory is opened."""
 _TICK_NS = 100_000_000
 """Two changes of a directory within this time may have the same timestamp."""
 _Stamp = tuple[int, int]
@@ -75,7 +76,7 @@ class MappedLog:
 
         `distrusted`: events damaged on disk, by `StoredLog.distrusted`; None: as before.
 
-        Raises StorageUnavailable (the log was deleted, say), StorageCorrupted, Closed.
+        Raises StorageUnavailable (for example, the log was deleted), StorageCorrupted, Closed.
         """
         with self._lock:
             self._check_open()
@@ -87,7 +88,10 @@ class MappedLog:
             self._postings.list()
 
     def _distrust(self, ranges: Ranges) -> None:
-        """Set the damaged events. Those trusted again may be in a new file, which is mapped. Scans keep the old map."""
+        """Set the damaged events. Events trusted again may be in a new file, which is mapped.
+
+        Scans keep the old map.
+        """
         for low in [low for low, high in self._distrusted if (low, high) not in ranges]:
             if (first := max((each for each in self._segments if each <= low), default=None)) is not None:
                 self._segments.pop(first).close()
@@ -105,7 +109,10 @@ class MappedLog:
             self._postings.close()
 
     def count(self, after: int, upto: int, partition: int | None = None) -> int:
-        """The number of retained events above `after`, up to `upto` (at most the head). Raises as `scan`."""
+        """The number of retained events above `after`, up to `upto` (at most the head).
+
+        Raises the same errors as `scan`.
+        """
         low, high = self._bounds(after, upto)
         if self._is_everything(partition):
             return _count(low, high, self.meta.gaps)
@@ -121,12 +128,12 @@ class MappedLog:
         partition: int | None = None,
         query: Query = ALL,
     ) -> list[SplitSize]:
-        """Split (after, upto] into pieces of about that many bytes, ascending, without gaps. Raises as `scan`.
+        """Split (after, upto] into pieces of about that many bytes, ascending, without gaps.
 
-        There are at least `splits_min` pieces, if there are as many events, and at least one if `upto` is above
-        `after`. They end at frame ends, except in frames that are large compared with a piece. If few events match a
-        query, pieces are larger: the size then counts the bytes to read, as estimated by postings. Raises TooLarge if
-        SPLITS_MAX pieces are not enough.
+        Raises the same errors as `scan`. There are at least `splits_min` pieces, if there are as many events, and at
+        least one if `upto` is above `after`. They end at frame ends, except in frames that are large compared with a
+        piece. If few events match a query, pieces are larger: the size then counts the bytes to read, as estimated by
+        postings. Raises TooLarge if SPLITS_MAX pieces are not enough.
         """
         if upto <= after:
             return []
@@ -160,7 +167,7 @@ class MappedLog:
 
         They have these columns of `formats.arrow.tables.SCHEMA`, in the requested order; each has at most
         `batch_events` rows and about `batch_bytes` bytes (a function is called before each batch), but at least one
-        row. All events retained at the time of the call are given, even if trimmed during the iteration.
+        row. All events retained at the time of the call are returned, even if they are trimmed during the iteration.
 
         Raises InvalidInput (no such column), Closed; StorageCorrupted and StorageUnavailable, also during the
         iteration.
@@ -177,7 +184,7 @@ class MappedLog:
     def lend(self, after: int, upto: int) -> Lent | None:
         """The segments with the events above `after`, up to `upto` (at most the head), for another process.
 
-        None if there are none, or they cannot be lent. The caller closes it. Raises as `scan`.
+        None if there are none, or they cannot be lent. The caller closes it. Raises the same errors as `scan`.
         """
         low, high = self._bounds(after, upto)
         parts = self._pinned(low, high)
@@ -271,7 +278,7 @@ class MappedLog:
                 raise refusal_of(error, Path(error.filename or self.directory), "the log cannot be read") from error
 
     def _followed(self, low: int, high: int) -> list[Followed]:
-        """As `_pinned`, if the list of files is recent enough. Also raises OSError."""
+        """Like `_pinned`, if the list of files is recent enough. Also raises OSError."""
         found: list[Followed] = []
         gaps, expected = self.meta.gaps, low
         firsts = [first for first in self._paths if first <= self.head]
@@ -348,7 +355,7 @@ def _checked(columns: Sequence[str] | None) -> tuple[str, ...]:
 
 
 def _count(low: int, high: int, gaps: Ranges) -> int:
-    """How many numbers from `low` to `high` are outside all gaps."""
+    """The count of numbers from `low` to `high` that are outside all gaps."""
     count = 0
     for first, last in sorted(gaps):
         if low <= last:

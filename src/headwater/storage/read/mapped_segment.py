@@ -1,7 +1,8 @@
 """A mapped segment that another process writes, with its frames known up to the durable head.
 
-The writer cuts the space allocated behind the last frame, and a restart cuts a torn tail. So only bytes of durable
-frames are read in the map; bytes behind them are read with `pread`, which can come short but cannot fault.
+The writer truncates the space allocated after the last frame, and a restart truncates a torn tail. So only bytes of
+durable frames are read in the map; bytes after them are read with `pread`, which can return fewer bytes but cannot
+fault.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Mapped(Protocol):
     verified: npt.NDArray[np.bool_]
     """Whether each frame has been verified."""
     distrusted: Ranges
-    """Events damaged on disk, whatever the map has. See `segments.segment.Segment`."""
+    """Events damaged on disk, whatever the map contains. See `segments.segment.Segment`."""
 
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """The error for events that are not as they were written."""
@@ -54,7 +55,7 @@ class Followed(NamedTuple):
     offsets: Ints
     last: int
     end: int
-    """Where the last frame ends."""
+    """The end of the last frame."""
 
     def between(self, low: int, high: int) -> tuple[int, int]:
         """The frames with events from `low` to `high`: the first index and the end (exclusive)."""
@@ -71,12 +72,12 @@ class Followed(NamedTuple):
 
     @property
     def lengths(self) -> Ints:
-        """The length of each frame, including accepted damage behind it."""
+        """The length of each frame, including accepted damage after it."""
         return np.diff(self.offsets, append=self.end)
 
     @property
     def counts(self) -> Ints:
-        """The count of each frame, including lost numbers behind it."""
+        """The number of events in each frame, including lost numbers after it."""
         return np.diff(self.firsts, append=self.last + 1)
 
     def frames(self, start: int, end: int) -> Frames:
@@ -84,7 +85,7 @@ class Followed(NamedTuple):
         return self.chosen(np.arange(start, end))
 
     def chosen(self, indices: Ints) -> Frames:
-        """As `frames`, for any of them."""
+        """Like `frames`, for any of them."""
         frames = Frames(self.segment.content, self.offsets[indices])
         verified = self.segment.verified
         if not verified[indices].all():
@@ -116,7 +117,7 @@ class Followed(NamedTuple):
 
 
 class FollowedSegment:
-    """One mapped segment file. Not thread-safe, except for the snapshots it gives out."""
+    """One mapped segment file. Not thread-safe, except for its snapshots."""
 
     def __init__(self, path: Path, log_id: bytes) -> None:
         """Raises FileNotFoundError if it was trimmed, StorageCorrupted, StorageUnavailable."""
@@ -140,7 +141,7 @@ class FollowedSegment:
         self.distrusted: Ranges = ()
 
     def distrust(self, ranges: Ranges) -> None:
-        """Set the events damaged on disk. Snapshots given out no longer read them either."""
+        """Set the events damaged on disk. Existing snapshots no longer read them either."""
         if ranges != self.distrusted:
             self.distrusted = ranges
             self.verified[:] = False
@@ -163,7 +164,7 @@ class FollowedSegment:
             self.last, self.end = int(last.firsts[0] + last.counts[0]) - 1, places.end
 
     def walk(self, upto: int, gaps: Ranges) -> None:
-        """Find the frames up to that durable number by their headers. Raises StorageCorrupted if they end before."""
+        """Find the frames up to that durable number by their headers. Raises StorageCorrupted if they end before it."""
         firsts, offsets, bad = [], [], None
         window, start, length = b"", 0, 0
         while self.last < upto:
@@ -216,7 +217,7 @@ class FollowedSegment:
         if first <= self.last or (first > self.last + 1 and not is_covered(self.last + 1, first - 1, gaps)):
             raise BadFrame(f"it begins with event {first}, after event {self.last}")
         if gaps and is_covered(first, first, gaps):
-            raise BadFrame("its loss was accepted")  # its header may be good, but is not to be trusted
+            raise BadFrame("its loss was accepted")  # its header may be good, but cannot be trusted
         if not count or length < HEADER_BYTES or length & 7 or self.end + length > self._segment.size:
             raise BadFrame(f"length {length} does not fit")
 

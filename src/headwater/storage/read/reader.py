@@ -1,4 +1,4 @@
-"""Reads pages of events: by walking frames without a query, by the index with one."""
+"""Reads pages of events: without a query by walking frames, with a query by the index."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from .frame_cache import DECODED_FRAME_BYTES_MAX, DecodedFrames
 
 _first = attrgetter("first")
 LOOKS_MAX = 2048
-"""The most numbers without a match to check for one page: it takes about as long as reading a page."""
+"""The maximum number of candidates without a match to check for one page: this takes about as long as reading a
+page."""
 _CONFIRMED_TOGETHER = 1024
-"""How many candidates of one frame are checked at once."""
+"""The number of candidates of one frame that are checked at once."""
 
 
 class Bounds(NamedTuple):
-    """The bounds of a page: matching events from `low` to `high`, their count, and about how many payload bytes."""
+    """The bounds of a page: matching events from `low` to `high`, their count, and their approximate payload bytes."""
 
     low: int
     high: int
@@ -46,7 +47,7 @@ class Reader:
     """Reads one log. Safe to call from any thread; it has no state."""
 
     def __init__(self, segments: SegmentLog, index: Index, decoded: DecodedFrames) -> None:
-        """`decoded` has the newest decoded frames of this log and others."""
+        """`decoded` contains the newest decoded frames of this log and others."""
         self._segments, self._index = segments, index
         self._kept = decoded
 

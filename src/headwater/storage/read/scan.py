@@ -15,7 +15,7 @@ from .mapped_segment import Followed
 from .selection import matching_rows
 
 IN_PLACE_BYTES = 256 * 1024
-"""Frames of this size are given out in place; the rows of smaller ones are gathered."""
+"""Frames of this size are returned in place; the rows of smaller ones are gathered."""
 ROWS_MIN = 8192
 """Small batches of fewer rows are joined."""
 _ROW_BYTES = 64
@@ -78,7 +78,7 @@ def batches_of(rows: Rows, names: Sequence[str], limits: Limits) -> Iterator[pa.
 
 
 def runs(part: Followed, low: int, high: int, events_max: int, bytes_max: int) -> Iterator[Frames]:
-    """The frames with events from `low` to `high`, as many at a time as fit, but at least one; large ones alone."""
+    """The frames with events from `low` to `high`, as many at a time as fit, but at least one; large frames alone."""
     start, end = part.between(low, high)
     lengths, counts = part.lengths[start:end], part.counts[start:end]
     sizes, events = np.cumsum(lengths + _ROW_BYTES * counts), np.cumsum(counts)
@@ -108,7 +108,7 @@ def filtered(rows: Rows, query: Query, partition: int | None) -> Rows:
 
 
 def fetched(part: Followed, numbers: Ints) -> Rows:
-    """The events with these numbers, ascending; lost ones are left out."""
+    """The events with these numbers, ascending; lost events are left out."""
     indices = np.maximum(np.searchsorted(part.firsts, numbers, "right") - 1, 0)
     is_next = np.diff(indices, prepend=-1) > 0
     frames = part.chosen(indices[is_next])

@@ -1,7 +1,7 @@
 """Segments lent to another process on this machine: file descriptors, and the offsets of frames.
 
-The borrower maps only the durable part of each file, and verifies every frame before it gives out any of it. Only
-frames can be read this way: no index, no postings. The permission to borrow is decided elsewhere.
+The borrower maps only the durable part of each file, and verifies every frame before it returns any of it. Only frames
+can be read this way: no index, no postings. The permission to borrow is decided elsewhere.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from .mapped_segment import Followed
 from .scan import Limits, Sized, all_batches, put_together
 
 SEGMENTS_MAX = 32
-"""The most segments to lend at once; more may be borrowed after them."""
+"""The maximum number of segments to lend at once; more may be borrowed after them."""
 FRAMES_MAX = 1_000_000
-"""The most frames of a segment to lend. Each takes 16 bytes; the server reads small ones as fast."""
+"""The maximum number of frames of a segment to lend. Each takes 16 bytes; the server reads small frames equally
+fast."""
 CAN_LEND = sys.platform == "linux"
 """Whether the system has memory files and abstract socket names."""
 _INTS = np.dtype("<i8")
@@ -43,7 +44,7 @@ class LentSegment(msgspec.Struct, frozen=True):
     last: int
     """The number of the last readable event."""
     end: int
-    """Where the last readable frame ends."""
+    """The end of the last readable frame."""
     frames: int
     crc_seed: int
 
@@ -188,5 +189,5 @@ def _read_all(descriptor: int, size: int) -> bytes:
     if (there := os.fstat(descriptor).st_size) != size:
         raise ValueError(f"expected {size} bytes of positions, got {there}")
     with open(descriptor, "rb", closefd=False) as file:
-        file.seek(0)  # the writer left it at the end
+        file.seek(0)  # the writer left the offset at the end
         return file.read()

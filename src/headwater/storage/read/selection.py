@@ -1,4 +1,4 @@
-"""Matches many events to a query at a time: over columns of frames, or over the postings of sealed segments.
+"""Matches many events at a time against a query: over columns of frames, or over the postings of sealed segments.
 
 Equivalent to `core.Query.matches` event by event, and to `index.matches` number by number.
 """
@@ -40,7 +40,7 @@ def matching_rows(types: pa.Array, tags: pa.Array, query: Query) -> Bits:
 
 
 class _TypesNamed:
-    """The types of some events, by name: there are few distinct ones."""
+    """The types of some events, by name; there are few distinct types."""
 
     def __init__(self, types: pa.Array) -> None:
         encoded = types.dictionary_encode()
@@ -56,7 +56,7 @@ class _TypesNamed:
 
 
 class _Tagged:
-    """The events with each requested tag, as kind and text. All tags are scanned once, and once per key."""
+    """The events with each requested tag, as kind and text. All tags are scanned once, and again for each key."""
 
     def __init__(self, tags: pa.Array, asked: set[tuple[str, str]]) -> None:
         self._size = len(tags)
@@ -78,7 +78,7 @@ class _Tagged:
             self._rows[kind, tag] = np.searchsorted(offsets - offsets[0], of_tag, "right") - 1
 
     def rows(self, term: tuple[str, str]) -> Bits:
-        """Whether each event has that tag, or one with that key."""
+        """Whether each event has that tag, or a tag with that key."""
         found = np.zeros(self._size, np.bool_)
         found[self._rows[term]] = True
         return found
@@ -155,7 +155,7 @@ class PostingsFiles:
         try:
             stamp = os.stat(self._directory).st_mtime_ns
         except FileNotFoundError:
-            stamp = 0  # the index may be deleted, as it is derived
+            stamp = 0  # the index may be deleted, because it is derived
         with self._lock:
             if stamp != self._stamp:
                 self._ranges, self._stamp = postings_ranges(self._directory), stamp

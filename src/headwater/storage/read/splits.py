@@ -10,7 +10,7 @@ from ..frames.columns import Ints
 from .mapped_segment import Followed
 
 SPLITS_MAX = 100_000
-"""The most pieces per call."""
+"""The maximum number of pieces per call."""
 _COARSE = 4
 """A frame is cut only if a piece has fewer than this many frames of its size."""
 
@@ -32,7 +32,7 @@ class Weights:
         kept = self._firsts <= self._lasts
         self._firsts, self._lasts = self._firsts[kept], self._lasts[kept]
         self._bytes = np.concatenate([[0], np.cumsum(_joined(sizes)[kept])])
-        """The bytes of all frames before each, and of all of them."""
+        """The total bytes of the frames before each frame, and of all of them."""
         self._events = np.concatenate([[0], np.cumsum(self._lasts - self._firsts + 1)])
 
     @property
@@ -50,7 +50,10 @@ class Weights:
         return begin + (end - begin) * (min(number, last) - first + 1) // (last - first + 1)
 
     def borders(self, pieces: int) -> list[int]:
-        """The last numbers of all pieces except the last: pieces of similar bytes, or count if there are too few."""
+        """The last numbers of all pieces except the last.
+
+        Pieces have similar bytes, or similar counts if there are too few bytes.
+        """
         found = self._borders(self._bytes, pieces, cut_above=self.bytes // (_COARSE * pieces))
         return found if len(found) == pieces - 1 else self._borders(self._events, pieces)
 

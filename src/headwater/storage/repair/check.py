@@ -61,7 +61,7 @@ class CheckReport:
 def check_directory(directory: Path, progress: Progress | None = None) -> CheckReport:
     """Check the state and every log of a data directory that is not being served (or of a backup). Changes nothing.
 
-    Raises StorageUnavailable if it is served, or no data directory.
+    Raises StorageUnavailable if it is served, or is not a data directory.
     """
     refuse_partial(directory)
     if not (directory / STATE_NAME).exists() and not (directory / LOGS).exists():
@@ -69,7 +69,7 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
     found_of_backup = _check_manifest(directory)
     with unserved(directory), looking_at_state(directory) as (state, found):
         logs = []
-        if not found.newer:  # else its list of logs is unknown
+        if not found.newer:  # otherwise its list of logs is unknown
             stopped = {} if found.problems else stopped_logs(directory, state)
             paths = unknown_directories(directory, state)
             paths |= {name: [directory / LOGS / entry.directory] for name, entry in known_logs(state).items()}
@@ -131,7 +131,7 @@ def adopt_log(directory: Path, name: str) -> Path:
 
 
 def _mend_writers(directory: Path, meta: Meta) -> None:
-    """Rebuild a missing or damaged table of writers from the existing frames, as far as they go."""
+    """Rebuild a missing or damaged table of writers, as far as the existing frames allow."""
     try:
         read_writers(directory)
     except StorageCorrupted:
@@ -169,7 +169,7 @@ def _damaged(directory: Path, meta: Meta, durable: int) -> Iterator[tuple[int, i
 
 
 def _last_of_history(directory: Path, meta: Meta) -> int:
-    """The number up to which the postings of trimmed events have no hole."""
+    """The number up to which the postings of trimmed events have no gap."""
     last = meta.known_from - 1
     for first, its_last in postings_ranges(directory / HISTORY):
         if first <= last + 1:

@@ -1,7 +1,7 @@
 """Repairs a log written with a wrong clock, whose last events are recorded in the future.
 
-The events stay unchanged. META gets their numbers and the time that they count as from now on, for look-ups by time and
-retention by age: the time of the repair. `recorded_at` goes on from there: it goes back this once.
+The events stay unchanged. META records their numbers and the time of the repair. From now on, look-ups by time and
+retention by age use that time for them. `recorded_at` continues from there: it decreases this one time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Distrusted(NamedTuple):
     recorded_at: int
     """The time of the first of them."""
     taken_as: int
-    """The time they count as. Like `recorded_at`, in ms since 1970 UTC."""
+    """The time that is used for them. Like `recorded_at`, in ms since 1970 UTC."""
 
 
 def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrusted | None:
@@ -58,7 +58,7 @@ def repair_clock(directory: Path, name: str, now: int | None = None) -> Distrust
 
 
 def _found(log_directory: Path, meta: Meta, now: int) -> Distrusted | None:
-    """The events from the first one recorded after `now` to the end: times never go back by themselves."""
+    """The events from the first one recorded after `now` to the end: times never decrease by themselves."""
     first = last = recorded_at = before = 0
     for segment in scanned_segments(log_directory / FRAMES, meta):
         for frame in frames_of(segment):

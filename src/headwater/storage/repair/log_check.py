@@ -77,7 +77,7 @@ def _check_part(path: Path, manifest: BatchManifest | None, problems: list[str],
 
 
 UNFIT_MAX = 1000
-"""The most unfit events of a log to list; all are counted."""
+"""The maximum number of unfit events of a log to list; all are counted."""
 
 
 @dataclass
@@ -87,7 +87,7 @@ class UnfitEvent:
     sequence_number: int
     reason: str
     is_stub: bool
-    """Whether a stub replaces it; else it is delivered without the attribute named in the reason."""
+    """Whether a stub replaces it; otherwise it is delivered without the attribute named in the reason."""
 
 
 Progress = Callable[[str, int, int], None]
@@ -126,7 +126,7 @@ def check_log(
 ) -> LogCheck:
     """Check the log in that directory. `stopped`: why the server does not open it, if known.
 
-    `state` is None if it cannot be used: then the log is checked by itself. Without `compares`, only files that cannot
+    `state` is None if it cannot be used; the log is then checked without it. Without `compares`, only files that cannot
     be rebuilt are verified, by checksums and the order of frames: no index is checked.
     """
     report = LogCheck(name)

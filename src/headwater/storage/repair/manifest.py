@@ -1,6 +1,6 @@
 """The manifest of a backup: its last file, with the size and CRC32C of every other file, and the damage of its logs.
 
-Before format 3 it had no sums. Such a backup is read as before, and its files cannot be verified.
+Before format 3 it had no checksums. Such a backup is read as before, and its files cannot be verified.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..state.files import SHARED_MEMORY, STATE_NAME, changes_path, files_of
 MANIFEST = "BACKUP.json"
 MANIFEST_FORMAT = 3
 FORMAT_SUMMED = 3
-"""From this format on it has sums."""
+"""From this format on, it has checksums."""
 UNPROVED = (
     "the backup was made by an earlier version without file checksums, so missing or changed files cannot be detected"
 )
@@ -37,7 +37,7 @@ class BackupManifest(msgspec.Struct):
     logs: dict[str, int]
     """The head of each log."""
     files: dict[str, FileSum] = {}
-    """The sum of each file, by path in the backup."""
+    """The checksum of each file, by path in the backup."""
     damaged: dict[str, list[str]] = {}
     """The damage of each log at the time of the copy."""
     format: int = MANIFEST_FORMAT
@@ -80,9 +80,9 @@ def write_manifest(directory: Path, manifest: BackupManifest) -> None:
 
 
 def files_in(directory: Path) -> Iterator[str]:
-    """The paths of all files in a directory that belong in a backup: those of the state and the logs.
+    """The paths of all files in a directory that belong in a backup: the files of the state and of the logs.
 
-    Reading a state leaves an empty WAL beside it, which does not count.
+    Reading a state leaves an empty WAL next to it, which does not count.
     """
     state = directory / STATE_NAME
     for path in files_of(state):

@@ -1,1 +1,1 @@
-"""Segment files, the files beside them, and recovery after a crash."""
+"""Segment files, the files next to them, and recovery after a crash."""

@@ -1,4 +1,7 @@
-"""META: the identity of a log directory and the few facts that outlive its frames. One small file, replaced whole."""
+"""META: the identity of a log directory and the few facts that outlive its frames.
+
+It is one small file, always replaced as a whole.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _U32, _U63, _U64 = 2**32 - 1, 2**63 - 1, 2**64 - 1
 
 @dataclass(frozen=True)
 class CleanStop:
-    """The end of the newest segment when the log was closed cleanly: nothing behind it needs a check."""
+    """The end of the newest segment when the log was closed cleanly: nothing after it needs a check."""
 
     head: int
     segment: str
@@ -36,7 +39,7 @@ class CleanStop:
     crc: int
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be."""
+        """Raises ValueError for impossible values."""
         _check_between("clean.head", self.head, 0, _U63)
         _check_between("clean.end", self.end, 0, _U63)
         _check_between("clean.crc", self.crc, 0, _U32)
@@ -55,11 +58,11 @@ class Meta:
     id_seed: int
     created_at: int
     partitions: int
-    """The number of partitions; if more than one, they have postings."""
+    """The number of partitions; if there is more than one, they have postings."""
     format: int = FORMAT
-    """If earlier, the format it was read in; such a format is no longer written."""
+    """If earlier, the format in which it was read; such a format is no longer written."""
     epoch: int = 0
-    """Raised at every open."""
+    """Increased at every opening."""
     first_retained: int = 1
     known_from: int = 1
     """Conditions see every event from this number on."""
@@ -71,10 +74,10 @@ class Meta:
     has_marks: bool = False
     """Whether the log has, or had, marks of exactly-once writers: then their table has a file."""
     distrusted: list[tuple[int, int, int]] = field(default_factory=list)
-    """First and last numbers of events recorded by a wrong clock, ascending, and the time they count as."""
+    """First and last numbers of events recorded by a wrong clock, ascending, and the time that is used for them."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what cannot be."""
+        """Raises ValueError for impossible values."""
         if not self.name:
             raise ValueError("name: it is empty")
         _check_fits("incarnation", self.incarnation, _ID)
@@ -114,7 +117,7 @@ class Meta:
         return origin
 
     def counts_as(self, number: int) -> int | None:
-        """The time that an event recorded by a wrong clock counts as; None if its own time is right."""
+        """The time that is used for an event recorded by a wrong clock; None if its own time is right."""
         return next((taken_as for first, last, taken_as in self.distrusted if first <= number <= last), None)
 
     def changed(self, **changes: object) -> Meta:

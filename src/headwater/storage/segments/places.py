@@ -1,6 +1,6 @@
-"""The file beside a sealed segment that makes opening it read no frame: offsets of frames, hashes of ids.
+"""A file for each sealed segment with offsets of frames and hashes of ids, so that opening a segment reads no frame.
 
-Derived from the segment; rebuilt if missing or damaged.
+It is derived from the segment, and rebuilt if missing or damaged.
 """
 
 from __future__ import annotations

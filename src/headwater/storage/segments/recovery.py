@@ -1,8 +1,8 @@
-"""Opening the segments of a log: trusted after a clean stop; after a crash, every frame of the newest is checked.
+"""Opens the segments of a log.
 
-A bad frame above everything that later frames or the segment's header record as durable is a torn tail: it is cut, and
-the rest of the segment is zeroed. A bad frame at or below that is damage: the log refuses to open unless its loss was
-accepted.
+After a clean stop they are trusted; after a crash, every frame of the newest is checked. A bad frame above everything
+that later frames or the segment's header record as durable is a torn tail: it is truncated, and the rest of the segment
+is zeroed. A bad frame at or below that is damage: the log refuses to open unless its loss was accepted.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def known_durable(state: StateStore, meta: Meta) -> int:
 
 
 def scanned_segments(directory: Path, meta: Meta) -> Iterator[Segment]:
-    """All segments of a log, oldest first, each with its frames up to a bad one or to the start of the next segment.
+    """All segments of a log, oldest first, each with its frames up to a bad frame or to the start of the next segment.
 
     Raises StorageCorrupted, WrittenByNewer.
     """
@@ -117,7 +117,7 @@ def scanned_segments(directory: Path, meta: Meta) -> Iterator[Segment]:
 
 
 def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int) -> None:
-    """Find the offsets of a sealed segment's frames: from the places file, else by checking each frame.
+    """Find the offsets of a sealed segment's frames: from the places file, or by checking each frame.
 
     `last` is the number before the next segment's first. Raises StorageCorrupted.
     """
@@ -217,7 +217,7 @@ def recover(
 
 
 def cut(segment: Segment, log_id: bytes, disk: Disk) -> Segment:
-    """Durably zero everything behind the last frame, before anything is appended."""
+    """Durably zero everything after the last frame, before anything is appended."""
     with open(segment.path, "r+b") as file:
         os.ftruncate(file.fileno(), segment.end)
         try:
@@ -274,14 +274,14 @@ class SegmentScan:
         return True
 
     def known_durable(self, otherwise: int) -> int:
-        """The highest durable number by these frames and by `otherwise`, outside all gaps."""
+        """The highest durable number according to these frames and `otherwise`, outside all gaps."""
         told = max(otherwise, self.durable_upto, self.segment.whole_upto, self.durable_behind())
         if isinstance(self.bad, NotNext):
             told = max(told, self.bad.durable_upto)
         return highest_kept(self._gaps, told)
 
     def durable_behind(self) -> int:
-        """The highest number that good frames behind the bad one record as durable."""
+        """The highest number that good frames after the bad one record as durable."""
         durable, offset = 0, self.segment.end + 8
         while (frame := self._next_good(offset)) is not None:
             durable = max(durable, frame.durable_upto)
@@ -289,7 +289,7 @@ class SegmentScan:
         return durable
 
     def good_frames(self) -> Iterator[Frame]:
-        """Every intact frame of the segment, whatever lies between them."""
+        """All intact frames of the segment, whatever lies between them."""
         offset = SEGMENT_HEADER_BYTES
         while (frame := self._next_good(offset)) is not None:
             yield frame
@@ -314,7 +314,7 @@ class SegmentScan:
         return self.bad_number, behind.first - 1 if behind else max(last, self.bad_number)
 
     def _following(self) -> Frame | None:
-        """The next good frame; one behind a bad frame or zeros only if the loss between was accepted."""
+        """The next good frame; a frame after a bad frame or zeros only if the loss between them was accepted."""
         bad = None
         if self._has_more():
             try:
@@ -370,7 +370,7 @@ class SegmentScan:
 
 
 def _ends_cleanly(segment: Segment, clean: CleanStop | None, gaps: Ranges) -> bool:
-    """Add the frames up to the clean end, by their headers only; returns whether all are there."""
+    """Add the frames up to the clean end, by their headers only; returns whether all of them exist."""
     if clean is None or clean.segment != segment.path.name or any(high >= segment.first for _, high in gaps):
         return False  # headers do not show which frames are lost
     try:

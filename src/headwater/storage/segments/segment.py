@@ -1,6 +1,7 @@
 """One segment file: a header and frames, then zeros. Its name is the number of its first event.
 
-Only the newest segment of a log is written; the others never change. `recovery` recovers the newest after a crash.
+Only the newest segment of a log is written; the others never change. `recovery` recovers the newest segment after a
+crash.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _HEADER = struct.Struct("<8sII16sQIQ8s")
 """magic, version, generation, log id, first number, seed of the frames' checksums, number it was whole up to, spare"""
 _CHECKSUM = struct.Struct("<I")
 _DENSE = 4
-"""Events of a frame are decoded together if at least one in this many is wanted."""
+"""Events of a frame are decoded together if at least one in this many events is wanted."""
 _NO_LIMIT = 1 << 62
 _SPAN = 256
-"""The most wanted events to decode together."""
+"""The maximum number of wanted events to decode together."""
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
 
 
@@ -78,7 +79,7 @@ class Segment:
         self.first = int(path.stem) if first is None else first
         self._log_id = log_id
         self.fd = -1
-        """Open only while the segment is written (the map keeps a descriptor of its own)."""
+        """Open only while the segment is written (the map keeps a separate descriptor)."""
         self.damage: str | None = None
         """The first damage that a read found, and what to do about it."""
         self.is_indexed = False
@@ -89,7 +90,7 @@ class Segment:
         self.map, self.buffer = self._mapped() if image is None else (image.map, image.content)
         self.size = len(self.buffer)
         self.allocated = self.size
-        """The file's allocated bytes; less than its size at opening once the rest was released."""
+        """The file's allocated bytes; less than its size at opening after the rest was released."""
         self.crc_seed, self.whole_upto = self._check_header()
 
     def _mapped(self) -> tuple[mmap.mmap, memoryview]:
@@ -115,7 +116,7 @@ class Segment:
         self.last = self.first - 1
         self.events = 0
         self.end = SEGMENT_HEADER_BYTES
-        """Where the next frame goes."""
+        """The offset of the next frame."""
         self.last_crc = 0
         self.recorded_at = 0
         """The time of the last frame."""
@@ -168,13 +169,13 @@ class Segment:
         self.events = self.last - self.first + 1
 
     def adopt_copied(self, other: Segment) -> None:
-        """Adopt the offsets of another file's frames, of which this file is a copy. The other's do not change."""
+        """Adopt the offsets of the frames of the file copied to this one. The other file's offsets do not change."""
         firsts, offsets = (each[:] if isinstance(each, array) else each for each in (other.firsts, other.offsets))
         self.adopt(firsts, offsets)
         self.events = other.events
 
     def adopt_scanned(self, other: Segment) -> None:
-        """Adopt the offsets found in the same file before it was cut."""
+        """Adopt the offsets found in the same file before it was truncated."""
         self.firsts, self.offsets, self._verified = other.firsts, other.offsets, other._verified
         self.last, self.events, self.end = other.last, other.events, other.end
         self.last_crc, self.recorded_at = other.last_crc, other.recorded_at
@@ -212,7 +213,7 @@ class Segment:
             self.damage = self.damage or str(error)
 
     def _proven(self, index: int) -> Frame:
-        """The frame at that index, verified, including the link to the frame before it. Raises BadFrame."""
+        """The frame at that index, verified together with its link to the frame before it. Raises BadFrame."""
         frame = Frame(self.buffer, self.offsets[index], self.crc_seed)
         frame.verify()
         if frame.first != self.firsts[index]:
@@ -244,7 +245,7 @@ class Segment:
         budget: int,
         event_bytes: int = 0,
     ) -> tuple[int, int, bool]:
-        """Append the events of some of these numbers, ascending or descending, from that position on.
+        """Append the events with some of these numbers, ascending or descending, from that position on.
 
         The first is in this segment, which has none from `below` on. It stops after at least one number, at the latest
         when they leave the segment or payloads have used up the byte budget. Returns the next position, the rest of
@@ -318,7 +319,7 @@ class Segment:
         return pick(self.map, self.offsets[index], numbers, events, budget)
 
     def _pick_together(self, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
-        """The same, decoding many events together, in bounded spans."""
+        """The same, but many events are decoded together, in bounded spans."""
         if len(numbers) < _DENSE or len(numbers) * _DENSE < abs(numbers[-1] - numbers[0]) + 1:
             return self._pick_apart(index, numbers, events, budget)
         frame = self.frame(index)
@@ -357,7 +358,7 @@ class Segment:
         return StorageCorrupted(str(self.path), problem, "restore a backup (headwater restore)")
 
     def give_back_rest(self) -> None:
-        """Release the space allocated behind the last frame, once the segment is no longer written.
+        """Release the space allocated after the last frame, when the segment is no longer written.
 
         A page of zeros stays, because a backup that maps the file right now looks for the end of the frames.
         """
@@ -365,7 +366,7 @@ class Segment:
         try:
             os.truncate(self.fd if self.fd >= 0 else self.path, kept)
             self.allocated = kept
-        except OSError as error:  # it only takes more space than it needs
+        except OSError as error:  # it only occupies more space than it needs
             logger.warning("%s: cannot truncate it to its used part: %s", self.path, error)
 
     def close(self) -> None:
@@ -375,7 +376,7 @@ class Segment:
             self.fd = -1
 
     def _check_header(self) -> tuple[int, int]:
-        """Check the header; returns the seed of the checksums and the number up to which it was whole at first."""
+        """Check the header; returns the seed of the checksums and the number up to which the segment began whole."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
         self._check_size(len(head))
         magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)

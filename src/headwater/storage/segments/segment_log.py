@@ -1,4 +1,4 @@
-"""The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. The embedded default.
+"""The frame log in local files: preallocated segments, `pwritev` and `fdatasync`. It is the embedded default.
 
 Small appends are written and synced in one call if the file system is known to support that.
 
@@ -41,12 +41,12 @@ SEGMENT_BYTES_MIN = 4 * 1024 * 1024
 """The minimum usual size."""
 SEGMENT_BYTES_MAX = 256 * 1024 * 1024
 SEGMENT_EVENTS_MAX = 262_144
-"""Bounds how many events are indexed at once, and checked after a crash."""
+"""Bounds the number of events that are indexed at once, and checked after a crash."""
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
-"""The most to write and sync in one call: the system writes larger amounts in larger pieces."""
+"""The maximum number of bytes to write and sync in one call: the system writes larger amounts in larger pieces."""
 COPIED_BYTES_MIN, COPIED_SHARE, COPIED_BYTES_MAX = 256 * 1024, 8, 16 * 1024 * 1024
-"""A closed newest segment is copied if it has at most one part in COPIED_SHARE of the log's bytes, within these bounds:
-else each unclean end would leave a segment. So even processes that are always killed leave only some dozens of
+"""A closed newest segment is copied if it has at most one part in COPIED_SHARE of the log's bytes, within these bounds;
+otherwise each unclean end would leave a segment. So even processes that are always killed leave only a few dozen
 segments until the log has 128 MiB, and then one per 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"
 """Name prefixes of unfinished files. Each opening uses its own names: another process may still rename its files."""
@@ -56,7 +56,7 @@ _CANNOT_PREPARE = "cannot create the next segment"
 
 
 class SegmentLog(FrameLog):
-    """Frames in a directory. One thread appends; any thread reads what is durable."""
+    """Frames in a directory. One thread appends; any thread reads durable frames."""
 
     def __init__(self, directory: Path, log_id: bytes, segments: Sequence[Segment], *, crc_seed: int, floor: int,
                  term: Term, disk: Disk, room: Room, segment_bytes: int | None = None) -> None:  # fmt: skip
@@ -79,14 +79,14 @@ class SegmentLog(FrameLog):
         self.floor = floor
         """Numbers up to this one are not issued again."""
         self.has_links = True
-        """Whether the file system supports hard links, as far as is known: without them nothing is adopted."""
+        """Whether the file system supports hard links, as far as is known: without them no file is adopted."""
         self._preparing: threading.Thread | None = None
         for name in os.listdir(directory):
             if name.startswith((PREPARED, ADOPTED)) and name.endswith(".tmp"):
                 (directory / name).unlink(missing_ok=True)
         opening = secrets.token_hex(4)
         self.prepared, self._adopted = (directory / f"{name}-{opening}.tmp" for name in (PREPARED, ADOPTED))
-        """The file of the next segment, and that of a staged file being adopted."""
+        """The file of the next segment, and the staged file being adopted."""
 
     @property
     def head(self) -> int:
@@ -153,7 +153,7 @@ class SegmentLog(FrameLog):
             self._prepare_soon()
 
     def _written_durably(self, segment: Segment, buffers: Sequence[bytes]) -> bool:
-        """Write and sync in one call, which releases the interpreter lock once; False if it takes two calls."""
+        """Write and sync in one call, which releases the interpreter lock once; False if two calls are needed."""
         is_small = len(buffers) <= DURABLY_BUFFERS_MAX and sum(map(len, buffers)) <= DURABLY_BYTES_MAX
         if self._writes_durably and is_small:
             self._writes_durably = self._disk.write_durably(segment.fd, buffers, segment.end)
@@ -294,8 +294,8 @@ class SegmentLog(FrameLog):
     def _adopt(self, staged: AdoptedFile) -> None:
         """Make a staged file the newest segment, with all its frames.
 
-        It gets a second name only once all of it is durable, and is never written again under the first: a file with
-        two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: nothing has changed.
+        It gets a second name only after all of it is durable, and is never written again under the first name: a file
+        with two names is not adopted. Raises NotAdopted, DiskFull, StorageUnavailable: nothing has changed.
         """
         self._sync_files()  # only the newest segment may have frames that are not durable
         first, adopted = staged.frames[0][1].first, self._adopted

@@ -1,1 +1,1 @@
-"""Batches staged beside the log until they are committed."""
+"""Batches staged next to the log until they are committed."""

@@ -1,7 +1,7 @@
-"""Adoption of staged segments into the log: they are judged as columns and get the heads that make them frames.
+"""Adopts staged segments into the log: they are judged as columns and get the heads that make them frames.
 
 So the bytes of a large part are written once. It works like any append, except that no frame is encoded: its body is in
-the file. The file is judged as a whole, and enters the log as a whole or not at all.
+the file. The file is judged as a whole, and is added to the log as a whole or not at all.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SegmentColumns(PreparedColumns):
         self.hashes = np.concatenate([np.asarray(hashes_of(each, id_seed), np.uint64) for each in self.parts])
         self.are_distinct = are_distinct(self.hashes)
         self.runs = [SortedRun.of(1, part.type_terms, part.tag_terms, None) for part in self.parts]
-        """Built here, not during judging, which would block other appends."""
+        """Built here, because building it during judging would block other appends."""
         self.held_bytes = self.hashes.nbytes + sum(run.nbytes for run in self.runs)
 
     @property
@@ -90,7 +90,7 @@ def _body(frame: StagedFrame) -> EncodedBody:
 
 
 def takes_segments(log: LocalLog) -> bool:
-    """Whether a log takes segments: it has local files that support hard links, and one partition."""
+    """Whether a log accepts segments: it has local files that support hard links, and one partition."""
     frames = getattr(log, "frames", None)
     if not isinstance(frames, SegmentLog) or isinstance(frames, ReplicatedLog):
         return False

@@ -1,4 +1,4 @@
-"""Staged batches: durable rows of an exactly-once writer beside the log, until the batch is committed.
+"""Staged batches: durable rows of an exactly-once writer, stored next to the log until the batch is committed.
 
     LOG/staged/WRITER/BATCH/PART-ATTEMPT.arrow    the rows of one task, checked, as an Arrow file
     LOG/staged/WRITER/BATCH/PART-ATTEMPT.frames   or, for many rows, a table of files that may become segments
@@ -79,7 +79,10 @@ class _FirstManifest(msgspec.Struct):
 
 
 class Staging:
-    """Stages batches for one log. Keep one instance, as it scans all staged files. Safe to call from any thread."""
+    """Stages batches for one log. Keep one instance, because it scans all staged files.
+
+    Safe to call from any thread.
+    """
 
     def __init__(
         self,
@@ -91,7 +94,7 @@ class Staging:
         disk: Disk | None = None,
         held: SharedBytes | None = None,
     ) -> None:
-        """`held`: the budget for rows gathered in memory (None for the one of the process).
+        """`held`: the budget for rows gathered in memory (None for the budget of the process).
 
         Rows are checked against the settings on arrival; a commit checks them again.
         """
@@ -110,8 +113,8 @@ class Staging:
         """Begin to stage the rows of one task. A batch is committed in the order of the commit's list.
 
         If the batch is already being committed, staged rows are counted and dropped: its rows are fixed.
-        Raises InvalidInput (the batch was given up, say), InvalidEvent (the schema), DiskFull, Overloaded (too much is
-        staged), StorageUnavailable (the log was deleted, say).
+        Raises InvalidInput (for example, the batch was given up), InvalidEvent (the schema), DiskFull, Overloaded (too
+        much is staged), StorageUnavailable (for example, the log was deleted).
         """
         check_writer(writer)
         for name, value in (("batch", batch), ("part", part), ("attempt", attempt)):
@@ -185,7 +188,7 @@ class OpenStage:
             self._file = StagedRows(PartFile(self._temporary), parts, staging.held)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows. Raises as `stage`, and TooLarge (for a single event): then abort it."""
+        """Add rows. Raises the same errors as `stage`, and TooLarge (for a single event). After an error, abort it."""
         from ...formats.arrow.events import appends_of
 
         for columns in appends_of([batch], self._staging.settings):
@@ -196,7 +199,7 @@ class OpenStage:
             self.rows += columns.count
 
     def close(self) -> Staged:
-        """Make the rows durable. Raises DiskFull, StorageUnavailable: then nothing is left."""
+        """Make the rows durable. Raises DiskFull, StorageUnavailable; if it does, nothing is left."""
         if self._file is None:
             return Staged(self.id, self.rows, 0)
         try:
@@ -229,7 +232,7 @@ class OpenStage:
 
     @contextlib.contextmanager
     def _may_be_decided(self) -> Iterator[None]:
-        """If the files are gone, as the batch was committed or discarded meanwhile, only count further rows."""
+        """If the files are gone because the batch was committed or discarded meanwhile, only count further rows."""
         try:
             yield
         except FileNotFoundError:
@@ -257,7 +260,7 @@ def writer_directory(log_directory: Path, writer: str) -> Path:
 
 
 def writer_hash(writer: str) -> str:
-    """The name of a writer's directory."""
+    """The name of the directory of a writer."""
     return hashlib.sha256(writer.encode()).hexdigest()[:32]
 
 
@@ -273,7 +276,7 @@ def read_manifest(directory: Path) -> BatchManifest | None:
 
 
 def write_manifest(log_directory: Path, directory: Path, manifest: BatchManifest) -> None:
-    """Durably freeze the files of a batch. Raises InvalidInput if one is missing."""
+    """Durably fix the files of a batch. Raises InvalidInput if one is missing."""
     with exclusively(log_directory):
         check_stages(directory, manifest.stages)
         MANIFEST_FILE.write(directory, manifest)
@@ -328,7 +331,7 @@ def remove_batch(log_directory: Path, directory: Path) -> None:
 def give_up_batch(log_directory: Path, directory: Path) -> None:
     """Remove a batch and refuse further rows for it: a task of a failed job may still be running.
 
-    The refusal lasts as long as an orphan would, and is not worth a sync.
+    The refusal lasts as long as an orphan would, and does not justify a sync.
     """
     with exclusively(log_directory):
         directory.mkdir(parents=True, exist_ok=True)
@@ -358,7 +361,7 @@ def drop_orphans(log_directory: Path, now: float | None = None) -> None:
     now = time.time() if now is None else now
     with exclusively(log_directory):
         for path in _files(log_directory):
-            with contextlib.suppress(FileNotFoundError):  # just aborted
+            with contextlib.suppress(FileNotFoundError):  # it was just aborted
                 age = now - path.stat().st_mtime
                 is_orphan = age > ORPHAN_AGE_S and not (path.parent / MANIFEST_NAME).exists()
                 if path.suffix == SEGMENT_SUFFIX and has_segments(path.parent, path.name.partition(".")[0]):

@@ -1,10 +1,10 @@
 """Commits staged batches: every row exactly once, across crashes and retries at any moment.
 
-A batch that fits one append and is no segment needs only its mark. Any other batch first gets a durable manifest, which
-fixes its files and their order. So a commit that resumes after an interruption, behind the rows recorded in the log's
-mark, cannot skip rows or append them twice. Only batches that are complete in the log are removed.
+A batch that fits one append and is not a segment needs only its mark. Any other batch first gets a durable manifest,
+which fixes its files and their order. So a commit that resumes after an interruption, behind the rows recorded in the
+log's mark, cannot skip rows or append them twice. Only batches that are complete in the log are removed.
 
-Rows staged as a segment become a segment in place, if the log takes it (`adoption`); else they are appended.
+Rows staged as a segment become a segment in place, if the log accepts it (`adoption`); otherwise they are appended.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from .home import StagedAtHome
 logger = logging.getLogger("headwater.storage")
 
 ADOPTED_BYTES_MIN = 8 * 1024 * 1024
-"""A smaller segment is not worth a file in the log: its rows are appended."""
+"""A smaller segment does not justify a file in the log: its rows are appended."""
 SEGMENTS_MAX = 16_384
-"""A log with more takes rows, which fill segments of up to 256 MiB: each segment costs an open file and a map in this
-process and in the one that serves Flight. Opening the log needs all of them."""
+"""A log with more segments accepts rows, which fill segments of up to 256 MiB: each segment costs an open file and a
+map in this process and in the one that serves Flight. Opening the log needs all of them."""
 
 
 _NOTHING = nullcontext()
@@ -59,15 +59,15 @@ def commit_staged(
     """Append the rows of these stages, in that order, exactly once. `directory` is the log's.
 
     Blocks; one commit of a writer runs at a time, others wait. A batch larger than an append becomes several appends:
-    other events may come between them, and if one is refused, the earlier ones stay. Then the same call resumes where
-    it stopped, or `discard_staged` gives the rest up. With a condition the batch must fit one append.
+    other events may be appended between them, and if one is refused, the earlier ones stay. After that, the same call
+    resumes where it stopped, or `discard_staged` gives up the rest. With a condition the batch must fit one append.
 
     `on_duplicate`: "fail" raises DuplicateEventId if an id is already stored; "skip" leaves such rows out. `step` is
     called after each step, for tests. Batches with segments are committed inside `around_segments`, with others.
 
     Raises InvalidInput (a missing stage), TooLarge (with a condition), StorageCorrupted (a part is damaged: nothing
-    more of the batch is appended), Overloaded (the index does not keep up; repeat the same call later), and as
-    `append_columns`.
+    more of the batch is appended), Overloaded (the index does not keep up; repeat the same call later), and the errors
+    of `append_columns`.
     """
     check_writer(writer)
     _check_arguments(batch, stages, on_duplicate)
@@ -117,7 +117,7 @@ def drop_committed(log: LocalLog, directory: Path) -> None:
     for manifest in sorted(directory.glob(f"{batches.STAGED}/*/*/{batches.MANIFEST_NAME}")):
         try:
             found = batches.read_manifest(manifest.parent)
-        except (StorageCorrupted, StorageUnavailable) as error:  # its commit raises it too; others can go on
+        except (StorageCorrupted, StorageUnavailable) as error:  # its commit raises it too; others can continue
             logger.error("log %s: a staged batch cannot be read: %s", log.name, error)
             continue
         if found is not None and _applied(log, found.writer, found.batch) is not None:
@@ -319,7 +319,7 @@ def _appends(
 
 
 def _behind(pieces: Iterator[reader.Piece], rows: int) -> Iterator[reader.Piece]:
-    """The pieces after that many rows; a segment that is only partly after them is given as rows."""
+    """The pieces after that many rows; a segment that is only partly after them is returned as rows."""
     for piece in pieces:
         count = piece.segment.count if isinstance(piece, reader.SegmentPiece) else piece.num_rows
         if rows >= count:
@@ -334,7 +334,7 @@ def _behind(pieces: Iterator[reader.Piece], rows: int) -> Iterator[reader.Piece]
 
 
 def _is_fit(piece: reader.Piece, log: LocalLog) -> bool:
-    """Whether a piece is a segment worth a file in the log, with events that the log accepts now."""
+    """Whether a piece is a segment large enough for a file in the log, with events that the log accepts now."""
     if not isinstance(piece, reader.SegmentPiece) or piece.segment.end < ADOPTED_BYTES_MIN:
         return False
     if log.statistics.segments >= SEGMENTS_MAX:
@@ -343,7 +343,7 @@ def _is_fit(piece: reader.Piece, log: LocalLog) -> bool:
 
 
 def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventColumns]:
-    """The same, preparing the next while one is written. Both count as waiting appends."""
+    """The same, but the next piece is prepared while one is written. Both count as waiting appends."""
     ahead = log.waiting.part()
 
     def prepare() -> EventColumns | None:
@@ -355,7 +355,7 @@ def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventC
         try:
             columns = prepare()
             while columns is not None:
-                ahead.give(held_bytes(columns))  # the log counts it from here on
+                ahead.give(held_bytes(columns))  # from here on, the log counts it
                 following = pool.submit(prepare)
                 yield columns
                 columns = following.result()
@@ -367,7 +367,7 @@ def _prepared(log: LocalLog, appends: Iterator[EventColumns]) -> Iterator[EventC
 def _append(
     log: LocalLog, manifest: batches.BatchManifest, columns: EventColumns, mark: Mark, condition: AppendCondition | None
 ) -> None:
-    """Append the rows of one mark. Raises what the log raises."""
+    """Append the rows of one mark. Raises the errors of the log."""
     for attempt in range(APPEND_NEW_ATTEMPTS):
         new = columns
         if manifest.on_duplicate == "skip" and columns.count:
@@ -381,7 +381,7 @@ def _append(
         except DuplicateEventId:
             if manifest.on_duplicate == "fail" or attempt == APPEND_NEW_ATTEMPTS - 1:
                 raise
-            continue  # another append came between
+            continue  # another append intervened
         if result.was_stored and mark.is_last:  # the events were stored, by their ids, but the mark was not
             log.append_columns(EventColumns.none(), mark=mark)
         return
@@ -401,7 +401,10 @@ def _append_segment(
     total: int,
     step: Callable[[str], None],
 ) -> None:
-    """Add a segment to the log, up to that many rows of the batch; as rows if it is refused. Raises as `_append`."""
+    """Add a segment to the log, up to that many rows of the batch; as rows if it is refused.
+
+    Raises the same errors as `_append`.
+    """
     from ...formats.arrow.events import appends_of
 
     mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
@@ -430,7 +433,7 @@ _turns_lock = threading.Lock()
 
 @contextmanager
 def _one_at_a_time(directory: Path, writer: str) -> Iterator[None]:
-    """Exclude other threads; other processes never commit, as only the one that serves the log does."""
+    """Exclude other threads. Other processes never commit: only the process that serves the log does."""
     with _turns_lock:
         turn = _turns.setdefault((directory, writer), _Turn())
     with turn.lock:

@@ -1,7 +1,7 @@
-"""Staged batches of a log with a home: the home stores a batch from the begin of its commit to the end.
+"""Staged batches of a log with a home: the home stores a batch from the beginning of its commit to the end.
 
 The rows of a batch that takes several appends are fixed when its commit begins. If that server is lost midway, the next
-primary finishes the commit with the same rows: they are at the home before the first one is in the log. Batches that
+primary finishes the commit with the same rows: they are at the home before the first row is in the log. Batches that
 fit one append are only on the server where they were staged, and must be staged again if it is lost.
 """
 
@@ -61,7 +61,7 @@ class StagedAtHome:
             self._home.keep_batch(self._key, _name(folder), manifest_bytes(manifest), parts)
 
     def fetch(self, folder: Path) -> bool:
-        """Fetch a batch as its begun commit has it; returns whether there is such a commit.
+        """Fetch a batch in the form fixed by its begun commit; returns whether there is such a commit.
 
         Raises StorageUnavailable, DiskFull.
         """
@@ -79,7 +79,7 @@ class StagedAtHome:
                         file.write(piece)
                     file.flush()
                     os.fsync(file.fileno())
-            with (folder / MANIFEST_NAME).open("xb") as file:  # last: without it the batch does not count
+            with (folder / MANIFEST_NAME).open("xb") as file:  # last, because without it the batch does not count
                 file.write(found.manifest)
                 file.flush()
                 os.fsync(file.fileno())
@@ -94,7 +94,7 @@ class StagedAtHome:
         return sorted(int(name.removeprefix(prefix)) for name in self._home.batches(self._key, prefix))
 
     def folders(self) -> list[Path]:
-        """Where the batches of all writers are staged whose commit has begun. Raises StorageUnavailable."""
+        """The directories of the batches of all writers whose commit has begun. Raises StorageUnavailable."""
         names = self._home.batches(self._key, "")
         return [self._directory / STAGED / name for name in sorted(names) if not name.startswith(f"{HISTORY}/")]
 
@@ -111,7 +111,7 @@ class StagedAtHome:
 
 
 def keep_begun(log: LocalLog, directory: Path) -> None:
-    """Store at the home the batches of a log whose commit has begun in its directory, and which the home lacks.
+    """Store at the home the batches of a log whose commit has begun in its directory and which the home lacks.
 
     Raises StorageUnavailable, NotPrimary, StorageCorrupted.
     """

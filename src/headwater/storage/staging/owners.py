@@ -2,9 +2,9 @@
 
     LOG/writers/WRITER    {"writer": ..., "user": ...} with a checksum (`checked_file`)
 
-WRITER is the hash under which the writer's batches are staged (`batches`). A name without an owner, as without
-configured users or in a log of an older version, goes to the next user who stages or commits under it. `server.bulk`
-decides when to check owners; any process may claim a name.
+WRITER is the hash under which the writer's batches are staged (`batches`). A name may have no owner, because no users
+were configured or an older version wrote the log. It is assigned to the next user who stages or commits under it.
+`server.bulk` decides when to check owners; any process may claim a name.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def owner_of(log_directory: Path, writer: str) -> str | None:
 def claim(log_directory: Path, writer: str, user: str) -> str | None:
     """Durably claim a name without an owner for that user; returns the owner. An empty user name claims nothing.
 
-    Raises StorageCorrupted, DiskFull, StorageUnavailable (the log was deleted, say).
+    Raises StorageCorrupted, DiskFull, StorageUnavailable (for example, the log was deleted).
     """
     path = _path(log_directory, writer)
     if (found := _read(path)) is not None or not user:
@@ -53,14 +53,14 @@ def claim(log_directory: Path, writer: str, user: str) -> str | None:
 
 
 def release(log_directory: Path, writer: str) -> None:
-    """Free the name, once nothing is staged under it."""
+    """Free the name after nothing is staged under it any more."""
     with exclusively(log_directory):
         if not writer_directory(log_directory, writer).exists():
             _path(log_directory, writer).unlink(missing_ok=True)
 
 
 def release_unknown(log_directory: Path, is_known: Callable[[str], bool]) -> None:
-    """If there are more names than a log may know writers, free those of unknown writers."""
+    """If there are more names than the number of writers that a log may have, free the names of unknown writers."""
     directory = log_directory / OWNERS
     if not directory.exists() or len(names := os.listdir(directory)) <= WRITERS_MAX:
         return

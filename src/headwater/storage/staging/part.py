@@ -22,7 +22,7 @@ PART_MAGIC = b"HWSTAGE1"
 STAGE_AGAIN = "discard the batch and stage it again (rows already in the log must come in the same order)"
 _TRAILER_BYTES = len(PART_MAGIC) + 4
 _PIECE_BYTES = 1024 * 1024
-"""The bytes to verify at once: other threads run in between."""
+"""The number of bytes to verify at once: other threads run in between."""
 
 
 class PartFile(SummedFile):
@@ -50,7 +50,7 @@ class PartFile(SummedFile):
 def check_part(path: Path, *, may_be_plain: bool = False) -> None:
     """Verify every byte. Raises StorageCorrupted if the part is damaged.
 
-    `may_be_plain`: accept a part without a checksum, for a commit begun by 0.1.0 that must go on.
+    `may_be_plain`: accept a part without a checksum, for a commit begun by 0.1.0 that must continue.
     """
     with _mapped(path) as content:
         if _is_plain(content):
@@ -65,7 +65,7 @@ def check_part(path: Path, *, may_be_plain: bool = False) -> None:
 
 
 def is_plain(path: Path) -> bool:
-    """Whether it has no checksum: 0.1.0 staged it, or it was cut."""
+    """Whether it has no checksum: 0.1.0 staged it, or it was truncated."""
     with _mapped(path) as content:
         return _is_plain(content)
 

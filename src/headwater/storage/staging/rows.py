@@ -1,4 +1,4 @@
-"""Gathers the rows of a staged part and writes them: few as an Arrow file, many as segments."""
+"""Gathers the rows of a staged part and writes them: a few rows as an Arrow file, many as segments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .part import PartFile
 from .segments import SegmentsPart
 
 PIECES_MAX = 128
-"""This many pieces are copied into one. Each takes about 10 KiB besides its rows, and may have a single row."""
+"""This many pieces are copied into one. Each takes about 10 KiB in addition to its rows, and may have a single row."""
 TOUCH_S = 60.0
 """How often files are touched while rows are gathered, so that they do not look abandoned."""
 HELD = SharedBytes(128 * MIB)
-"""The default memory budget of all parts being staged, in addition to the minimum of each; beyond it frames get
+"""The default memory budget of all parts being staged, in addition to the minimum of each; beyond it, frames become
 smaller. In the Flight process it is part of the total budget."""
 HELD_BYTES_MIN = 1024 * 1024
-"""Each part may always hold this much, so that frames are not tiny."""
+"""The bytes that each part may always hold, so that frames are not tiny."""
 
 
 class StagedRows:
@@ -32,7 +32,7 @@ class StagedRows:
         self._sink: pa.ipc.RecordBatchFileWriter | None = None
         self._joined: list[pa.RecordBatch] = []
         self._pieces: list[EventColumns] = []
-        """The pieces after those."""
+        """The pieces after those already written."""
         self._held_events = self._held_bytes = 0
         self._touched_at = time.monotonic()
         self._are_gated = True

@@ -1,4 +1,6 @@
-"""A large staged part as segment files: the bodies of frames, with room for the heads, which only the log can write.
+"""A large staged part as segment files: the bodies of frames, with room for the heads.
+
+Only the log can write the heads.
 
     PART-ATTEMPT.frames             the table: the files, their frames, and the checksum of each body
     PART-ATTEMPT.TOKEN.N.segment    a header of zeros, and frames whose heads are zeros
@@ -31,11 +33,11 @@ TABLE_SUFFIX = ".frames"
 SEGMENT_SUFFIX = ".segment"
 TABLE_FORMAT = 1
 FRAME_BYTES = 16 * 1024 * 1024
-"""Rows are gathered into frames of this size. A smaller part is no segment."""
+"""Rows are gathered into frames of this size. A smaller part does not become a segment."""
 FRAME_EVENTS_MAX = 65_536
 STAGED_SEGMENT_EVENTS_MAX = 131_072
 STAGED_SEGMENT_BYTES_MAX = 48 * 1024 * 1024
-"""Bounds how much is judged at once, which blocks other appends: a larger part has several files."""
+"""Bounds the amount that is judged at once, because judging blocks other appends: a larger part has several files."""
 
 
 class StagedFrame(msgspec.Struct, array_like=True, frozen=True):
@@ -48,7 +50,7 @@ class StagedFrame(msgspec.Struct, array_like=True, frozen=True):
     crc: int
     """CRC32C of the bytes after its head."""
     bytes: int
-    """The size of its events towards byte bounds."""
+    """The size of its events as counted for byte limits."""
     payload_max: int
     """Bytes of data and envelope of the largest event."""
     directory: list[int]
@@ -98,7 +100,7 @@ class SegmentsPart:
         return bool(self._table.segments)
 
     def write(self, batches: Sequence[pa.RecordBatch], weight: int, *, are_gated: bool) -> None:
-        """Add a frame with the events of these batches; `weight` is their size towards byte bounds."""
+        """Add a frame with the events of these batches; `weight` is their size as counted for byte limits."""
         self._table.is_gated &= are_gated
         body = encode_body(batches, self._table.room)
         if not self._fits(body, weight):
@@ -134,7 +136,7 @@ class SegmentsPart:
         sync_directory(self._directory)  # before the table: its files must exist
         _table_file(self._id).write(self._directory, self._table)
         for path in self._directory.glob(f"{self._id}.*{SEGMENT_SUFFIX}"):
-            if path.name not in names:  # an earlier one under that name
+            if path.name not in names:  # an earlier table under that name
                 path.unlink()
         return sum(segment.end for segment in self._table.segments)
 
@@ -146,7 +148,7 @@ class SegmentsPart:
         is_kept = self._is_kept()
         for segment in self._table.segments:
             self._unfinished(segment).unlink(missing_ok=True)
-            if not is_kept:  # there was no room for the table, say
+            if not is_kept:  # for example, there was no room for the table
                 (self._directory / segment.name).unlink(missing_ok=True)
 
     def _is_kept(self) -> bool:

@@ -1,7 +1,8 @@
 """A thread that makes changes one after the other, for callers with a timeout.
 
-A commit elsewhere can take as long as the other side does not answer. After the timeout, a change that has not begun is
-cancelled; for one that has, the caller learns that the outcome is unknown. It then goes on, and others wait for it.
+A commit at another server can take as long as that server does not answer. After the timeout, a change that has not
+begun is cancelled. For a change that has begun, the caller learns that the outcome is unknown. The change then
+continues, and others wait for it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class Patient:
     """Makes changes until `close`. Safe to call from any thread."""
 
     def __init__(self, name: str) -> None:
-        """`name`: the name of the changed thing in errors."""
+        """`name`: the name used in errors for the changed object."""
         self._name = name
         self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._is_closed = False
@@ -36,8 +37,9 @@ class Patient:
         self._thread.start()
 
     def do(self, change: Callable[[], _R], patience_s: float) -> _R:
-        """Return or raise what the change does. After `patience_s`, raises StorageUnavailable: nothing was changed; or
-        OutcomeUnknown. Raises Closed.
+        """Return the result of the change, or raise its error.
+
+        After `patience_s`, raises StorageUnavailable: nothing was changed; or OutcomeUnknown. Raises Closed.
         """
         if threading.current_thread() is self._thread:
             return change()

@@ -1,6 +1,7 @@
 """Checks the state of a data directory without changing anything.
 
-It checks a copy: SQLite cannot open a WAL on a read-only medium, and recovers one elsewhere by writing.
+It checks a copy: SQLite cannot open a WAL on a read-only medium, and on any other medium it recovers the WAL by
+writing.
 """
 
 from __future__ import annotations

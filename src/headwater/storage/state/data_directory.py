@@ -33,9 +33,9 @@ from .remote import RemoteState
 PARTIAL = "BACKUP.partial"
 """Marks an unfinished backup or restored directory, which must not be used as a data directory."""
 STARTING_S = 5.0
-"""How long a command waits for a server that has the directory but does not answer, as it starts or stops."""
+"""How long a command waits for a server that has the directory but does not answer because it starts or stops."""
 _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
-"""Found in the first page of a state file; `entry` in the first versions."""
+"""Found in the first page of a state file; the first versions used `entry`."""
 _LOOKED_AT = 64 * 1024
 _OURS = frozenset(
     {LOGS, LOCK, BACKUP_LOCK, UNFINISHED, ACCEPTED, "BACKUP.partial", "BACKUP.json", "HELD", "LEASE",
@@ -50,9 +50,9 @@ _OURS_LEFT = re.compile(
 def open_state(directory: Path, *, is_locked: bool = False) -> JournalState | RemoteState:
     """Open the state of a data directory, creating it if missing. The caller closes it.
 
-    The directory is locked while the state is open, unless the caller has locked it (`is_locked`). If a server has it,
-    calls go to that server. Raises StorageUnavailable, StorageCorrupted: the state lacks confirmed changes, or is gone
-    although there are logs.
+    The directory is locked while the state is open, unless the caller has locked it (`is_locked`). If a server has
+    locked it, calls are sent to that server. Raises StorageUnavailable, StorageCorrupted: the state lacks confirmed
+    changes, or is gone although there are logs.
     """
     refuse_foreign(directory)
     refuse_missing(directory)
@@ -94,10 +94,10 @@ def refuse_missing(directory: Path) -> None:
 
 
 def lock_directory(directory: Path) -> HeldLock:
-    """Lock a data directory for this process; the caller closes the lock. Raises StorageUnavailable if another process
-    has it, or the folder belongs to other programs.
+    """Lock a data directory for this process; the caller closes the lock.
 
-    Until that is checked, no file is created and no mode is changed.
+    Raises StorageUnavailable if another process has it, or the folder belongs to other programs. Until that is checked,
+    no file is created and no mode is changed.
     """
     refuse_foreign(directory)
     refuse_partial(directory)
@@ -167,7 +167,7 @@ def _is_marked(directory: Path) -> bool:
 
 
 def is_empty(directory: Path) -> bool:
-    """Whether it is empty or no directory. Raises OSError."""
+    """Whether it is empty or not a directory. Raises OSError."""
     return foreign_name(directory) is None
 
 

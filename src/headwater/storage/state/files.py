@@ -26,7 +26,7 @@ PLAIN_SCHEMA_VERSION = 1
 ACCEPTED = "state.accepted"
 """The directory of a new state that will replace a damaged one: see `loss`."""
 _DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_FORMAT)
-"""SQLITE_ERROR is a missing table or column: all statements are ours, so the schema is at fault."""
+"""SQLITE_ERROR is a missing table or column: all statements are our own, so the schema is at fault."""
 
 
 SHARED_MEMORY = ".sqlite-shm"
@@ -39,7 +39,7 @@ def witness_path(path: Path) -> Path:
 
 
 def changes_path(path: Path) -> Path:
-    """The path of a state's WAL, where SQLite stores changes before its main file has them."""
+    """The path of a state's WAL, where SQLite stores changes before it writes them to its main file."""
     return Path(f"{path}-wal")
 
 
@@ -59,9 +59,9 @@ class Proven(NamedTuple):
     version: int
     """The version of the schema; 0 if there is no state yet."""
     serial: int = 0
-    """The serial number of the last change; 0 in a schema without them."""
+    """The serial number of the last change; 0 in a schema without serial numbers."""
     journal: int = 0
-    """The journal that it is the image of; 0 if none."""
+    """The journal whose image it is; 0 if there is none."""
 
 
 def prove(path: Path, *, has_journal: bool = False) -> Proven:
@@ -124,7 +124,7 @@ def _prove_plain(path: Path, connection: sqlite3.Connection) -> int:
 
 
 def is_plain(connection: sqlite3.Connection) -> bool:
-    """Whether it is a state of 0.1.0. Raises sqlite3.Error."""
+    """Whether it is a state written by 0.1.0. Raises sqlite3.Error."""
     return _tables(connection) == ["entry"]
 
 
@@ -138,7 +138,7 @@ def begin(connection: sqlite3.Connection, witness: Path) -> None:
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("BEGIN IMMEDIATE")
     try:
-        if "entries" not in _tables(connection):  # else another process has done it
+        if "entries" not in _tables(connection):  # otherwise another process has done it
             plain = plain_entries(connection) if is_plain(connection) else []
             connection.execute("DROP TABLE IF EXISTS entry")
             had_users = any(row[0] == USER_KIND for row in plain)

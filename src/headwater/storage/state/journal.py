@@ -54,11 +54,11 @@ logger = logging.getLogger("headwater.storage")
 JOURNAL = "journal"
 """The directory, in the data directory."""
 UNFINISHED = "journal.new"
-"""A journal being created."""
+"""A journal that is being created."""
 NAME = "$state"
 """The name of the log in its META: no other log can have this name."""
 SEGMENT_BYTES = 1024 * 1024
-"""Small, so that little is checked after a crash."""
+"""The size is small, so that little is checked after a crash."""
 
 
 class RecordType(StrEnum):
@@ -96,7 +96,7 @@ class JournalSnapshot(msgspec.Struct, array_like=True, frozen=True):
 
 Record = EntryRecord | HadUsers | JournalSnapshot
 _Content = bytes
-"""The type of a frame's content, as the journal has its own `bytes`."""
+"""The type of a frame's content, because the journal has its own `bytes`."""
 _PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
 _TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, JournalSnapshot: RecordType.SNAPSHOT}
 _RECORDS: dict[str, type[Record]] = {
@@ -159,7 +159,7 @@ class Journal:
 
     @property
     def first(self) -> int:
-        """The first retained number: the records from there on make the whole state."""
+        """The first retained number: the records from there on form the whole state."""
         return self.meta.first_retained
 
     @property
@@ -169,7 +169,7 @@ class Journal:
 
     @property
     def home(self) -> Home | None:
-        """The home it is committed at; None: its own files."""
+        """The home at which it is committed; None if it is committed in its own files."""
         return None if self._homed is None else self._homed.home
 
     def append(self, records: Sequence[Record], *, is_durable: bool, are_copies: bool = False) -> int:
@@ -194,7 +194,7 @@ class Journal:
         self._disk.check()
 
     def sync(self) -> None:
-        """Make everything appended durable. Raises what `append` does."""
+        """Make everything appended durable. Raises the errors of `append`."""
         if self._synced < self.head:
             with _as_state():
                 self.frames.sync()
@@ -211,7 +211,10 @@ class Journal:
         return isinstance(self.frames, ReplicatedLog) and self.frames.is_following
 
     def follow(self, head: Head) -> Iterator[list[Written]]:
-        """Fetch what its home has, up to `head`: yields the records of each step. Raises as `ReplicatedLog.follow`."""
+        """Fetch the records of its home, up to `head`: yields the records of each step.
+
+        Raises the same errors as `ReplicatedLog.follow`.
+        """
         assert isinstance(self.frames, ReplicatedLog)
         for _ in self.frames.follow(head):
             yield self._news()
@@ -301,7 +304,7 @@ def _local_frames(directory: Path, meta: Meta, confirmed: int, term: Term, disk:
 
 
 def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: Room) -> tuple[Meta, ReplicatedLog]:
-    """The copy, caught up with the home, and its META, as the home may have forgotten more."""
+    """The copy, caught up with the home, and its META, because the home may have forgotten more records."""
     frames, log_id = directory / FRAMES, bytes.fromhex(meta.segments_id)
     segments = open_copy(
         frames, frames, log_id, clean=None, first_retained=meta.first_retained, gaps=meta.gaps, disk=disk,
@@ -311,7 +314,7 @@ def _copied_frames(directory: Path, meta: Meta, homed: Homed, disk: Disk, room: 
                     disk=disk, room=room, segment_bytes=SEGMENT_BYTES)  # fmt: skip
     try:
         copy.catch_up()
-    except HomeWentBack:  # the follower reports it, and goes on with the copy
+    except HomeWentBack:  # the follower reports it, and continues with the copy
         if not homed.is_following:
             raise
     meta = meta.changed(epoch=homed.home.term.number)
@@ -330,7 +333,7 @@ class _AllRoom(Room):
 def make_copy(directory: Path, home: Home, clock: Callable[[], int]) -> None:
     """Durably create an empty copy of a home's journal, or none at all. Raises OSError.
 
-    The directory is marked as a copy first, so that it is never taken for complete data.
+    The directory is marked as a copy first, so that it is never mistaken for complete data.
     """
     mark_copy(directory.parent, home.incarnation)
     unfinished = directory.with_name(UNFINISHED)
@@ -425,7 +428,7 @@ def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
         try:
             for frame in SegmentScan(Segment(path, id_in(path)), ()).good_frames():
                 if following is not None and frame.first >= int(following.stem):
-                    break  # a suspended process wrote it after others had gone on
+                    break  # a suspended process wrote it after others had continued
                 expected = found[-1].number + 1 if found else frame.first
                 if frame.first > expected:
                     lost.append(f"records {expected} to {frame.first - 1} of the journal")
@@ -438,7 +441,7 @@ def salvaged(directory: Path) -> tuple[list[Written], list[str]]:
 
 
 def name_of(incarnation: str) -> int:
-    """The name of a journal in its image: some bits of its incarnation, signed, never 0."""
+    """The identifier of a journal in its image: some bits of its incarnation, signed, never 0."""
     return int.from_bytes(bytes.fromhex(incarnation)[:4], "little", signed=True) or 1
 
 

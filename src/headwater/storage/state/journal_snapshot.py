@@ -1,8 +1,8 @@
-"""Snapshots, which let the journal forget its beginning: taken a few entries at a time while changes go on.
+"""Snapshots, which let the journal forget its beginning. They are taken a few entries at a time while changes continue.
 
 All entries are copied to the journal's end, in key order. After the last one, the copies and all changes since the
 first copy are the whole state: each entry was copied in its turn, and any later change follows; an entry created or
-removed meanwhile has its change there. So callers wait for one step at most.
+removed meanwhile has its change there. So callers wait for at most one step.
 
 Before anything is unlinked, the journal is read again from there: it must yield exactly the entries of the image.
 """
@@ -41,7 +41,10 @@ class Proof(NamedTuple):
 
 
 class Snapshotting:
-    """Takes snapshots of one journal, step by step. Call all but `prove` under the lock of its state."""
+    """Takes snapshots of one journal, step by step.
+
+    All methods except `prove` must be called under the lock of its state.
+    """
 
     def __init__(self, journal: Journal, image: SqliteState) -> None:
         """A snapshot interrupted by closing the journal begins again."""
@@ -52,11 +55,11 @@ class Snapshotting:
         """Kind and key of the last copied entry."""
         self._begin_above = GROWTH_BYTES_MIN + 2 * image.file_bytes
         self.to_prove: Proof | None = None
-        """Set once all is copied: `prove` and `forget` come next."""
+        """Set after everything is copied: `prove` and `forget` are the next steps."""
 
     @property
     def is_due(self) -> bool:
-        """Whether a step is due."""
+        """Whether a step must be taken."""
         return self.to_prove is None and (self._first > 0 or self._journal.bytes > self._begin_above)
 
     def step(self) -> None:
@@ -78,7 +81,7 @@ class Snapshotting:
         self._first = 0
 
     def prove(self) -> None:
-        """Verify the snapshot while others go on. Raises StorageCorrupted if it differs from the image."""
+        """Verify the snapshot while others continue. Raises StorageCorrupted if it differs from the image."""
         assert self.to_prove is not None
         first, end, digest, entries = self.to_prove
         try:
@@ -106,7 +109,7 @@ def record_of(entry: Entry) -> EntryRecord:
 
 
 def entry_of(record: EntryRecord) -> Entry:
-    """The entry of the state in a record; version 0: it is gone."""
+    """The entry of the state in a record; version 0 means that it is gone."""
     return record.kind, record.key, record.value, record.version
 
 

@@ -1,9 +1,9 @@
-"""The state store over a journal: each change is first a frame of the journal, and a moment later in its SQLite image.
+"""The state store over a journal.
 
-Reads combine the changes that the image lacks with the image. A durable change takes one write and one sync of a
-preallocated file; the image takes many changes in one transaction, only the last one per entry. It is never ahead of
-the durable part of the journal, and can be rebuilt from it at any time: `recovery` does so if one of the two is damaged
-or behind.
+Each change is written first to the journal as a frame, and a moment later to its SQLite image. Reads combine the
+changes that the image lacks with the image. A durable change takes one write and one sync of a preallocated file; the
+image takes many changes in one transaction, only the last one per entry. It is never ahead of the durable part of the
+journal, and can be rebuilt from it at any time: `recovery` does so if one of the two is damaged or behind.
 """
 
 from __future__ import annotations
@@ -28,17 +28,20 @@ from .sqlite_state import SqliteState
 logger = logging.getLogger("headwater.storage")
 
 PENDING_MAX = 512
-"""The most entries waiting for the image: applying them takes about 10 ms, and others wait meanwhile."""
+"""The maximum number of entries waiting for the image: applying them takes about 10 ms, and others wait meanwhile."""
 PENDING_BYTES_MAX = 4 * 1024 * 1024
-"""The most bytes of values in all waiting changes."""
+"""The maximum number of bytes of values in all waiting changes."""
 STEPS_MAX = 256
-"""The most steps of a snapshot in one round of maintenance."""
+"""The maximum number of steps of a snapshot in one round of maintenance."""
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
 def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
-    """A method that writes the journal. After an error other than those of the core, the content on disk is unknown."""
+    """A method that writes the journal.
+
+    After an error that is not an error of the core, the content on disk is unknown.
+    """
 
     @wraps(method)
     def safe(self: JournalState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -57,7 +60,7 @@ def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Con
 
 
 def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Concatenate[JournalState, _P], _R]:
-    """A `_change` with a caller who waits: for a journal with a home, at most the home's patience."""
+    """A `_change` whose caller waits: for a journal with a home, at most for the home's patience."""
     change = _change(method)
 
     @wraps(method)
@@ -66,10 +69,10 @@ def _patient_change(method: Callable[Concatenate[JournalState, _P], _R]) -> Call
         if self._patient is None or home is None or self.journal.is_following:
             return change(self, *args, **kwargs)
         if kwargs.get("is_durable", True) and (away := home.away) is not None:
-            raise away  # send nothing more to a home that has not answered yet
+            raise away  # send no more to a home that has not answered yet
         try:
             return self._patient.do(lambda: change(self, *args, **kwargs), home.patience_s)
-        except Closed as error:  # closed meanwhile, as by an engine that lost its lock
+        except Closed as error:  # closed meanwhile, for example by an engine that lost its lock
             raise StorageUnavailable(f"{self.journal.directory}: the state is closed") from error
 
     return patient
@@ -81,7 +84,10 @@ class JournalState(StateStore):
     def __init__(
         self, journal: Journal, image: SqliteState, fatal: Callable[[str], None], lock: HeldLock | None = None
     ) -> None:
-        """Take over both, with equal content. `fatal` ends the process after a failed write. `lock` is closed last."""
+        """Take over the journal and the image, which have equal content. `fatal` ends the process after a failed write.
+
+        `lock` is closed last.
+        """
         self.journal, self.image = journal, image
         self._fatal, self._held = fatal, lock
         self._changing = threading.RLock()
@@ -89,7 +95,7 @@ class JournalState(StateStore):
         self._patient = None if journal.home is None else Patient(NAME)
         """Makes the changes if the journal has a home."""
         self._lock = threading.Lock()
-        """Held briefly: makes the waiting changes and the image consistent."""
+        """Held briefly; keeps the waiting changes and the image consistent."""
         self._pending: dict[tuple[str, str], EntryRecord] = {}
         self._is_applied = True
         """Whether the image has all changes."""
@@ -167,7 +173,8 @@ class JournalState(StateStore):
     def follow(self, head: Head, kinds: set[str]) -> None:
         """Apply the changes of another server, up to `head` of the journal at its home.
 
-        `kinds` gets the kinds of changed entries, even if it fails midway. Raises what `ReplicatedLog.follow` does.
+        `kinds` receives the kinds of changed entries, even if it fails midway. Raises the errors of
+        `ReplicatedLog.follow`.
         """
         has_news = False
         for written in self.journal.follow(head):
@@ -178,7 +185,7 @@ class JournalState(StateStore):
 
     @_change
     def take(self, content: bytes, kinds: set[str]) -> bool:
-        """As `follow`, for one frame committed at the home; False: see `ReplicatedLog.take`."""
+        """Like `follow`, for one frame committed at the home; False: see `ReplicatedLog.take`."""
         written = self.journal.take(content)
         if written is None:
             return False
@@ -186,7 +193,7 @@ class JournalState(StateStore):
         return True
 
     def _take_up(self, written: Iterable[Written], kinds: set[str]) -> None:
-        """Apply records that the journal reads only once: each must get into the state, whatever fails here."""
+        """Apply records that the journal reads only once: each must be added to the state, whatever fails here."""
         records: list[Record] = []
         for number, record in written:
             records.append(record)
@@ -206,7 +213,7 @@ class JournalState(StateStore):
 
     @_change
     def apply(self) -> None:
-        """Bring the image up to date. Changes it cannot take now wait."""
+        """Bring the image up to date. Changes that it cannot accept now wait."""
         self._apply(self.journal.head)
 
     def _apply(self, upto: int) -> None:
@@ -227,7 +234,7 @@ class JournalState(StateStore):
         self._pending_bytes, self._is_applied, self._has_warned = 0, True, False
 
     def maintain(self, may_unlink: bool) -> None:
-        """The work of each second: bring the image up to date, keep the journal short.
+        """The work done every second: bring the image up to date and keep the journal short.
 
         `may_unlink`: no backup is being taken. Raises StorageCorrupted, StorageUnavailable, DiskFull.
         """
@@ -270,7 +277,7 @@ class JournalState(StateStore):
 
     @_change
     def _step(self) -> bool:
-        """Copy some more entries if a snapshot is due; returns whether to go on."""
+        """Copy some more entries if a snapshot must be taken; returns whether to continue."""
         if not self._snapshotting.is_due:
             return False
         self.apply()
@@ -296,7 +303,7 @@ class JournalState(StateStore):
         try:
             if self._is_applied and self.image.digest == snapshot.digest:
                 self.journal.forget(snapshot.first)
-        except EventLogError as error:  # it only stays longer than needed
+        except EventLogError as error:  # the old part only stays longer than needed
             logger.warning("%s: its start is kept until the next snapshot: %s", self.journal.directory, error)
 
     def _write(self, records: Sequence[Record], is_durable: bool = True) -> None:
@@ -309,7 +316,7 @@ class JournalState(StateStore):
         self._apply_if_much()
 
     def _take(self, records: Sequence[Record]) -> None:
-        """Show records that are in the journal to readers from now on."""
+        """Make records that are in the journal visible to readers."""
         self._is_applied = False
         with self._lock:
             for record in records:
@@ -320,7 +327,7 @@ class JournalState(StateStore):
                     self._had_users = record.had_users
 
     def _apply_if_much(self) -> None:
-        """Apply the waiting changes if there are many, to bound them."""
+        """Apply the waiting changes if there are many, to bound their number."""
         is_much = len(self._pending) > PENDING_MAX or self._pending_bytes > PENDING_BYTES_MAX
-        if is_much and not self._has_warned:  # else `maintain` tries again, once a second
+        if is_much and not self._has_warned:  # otherwise `maintain` tries again, once a second
             self.apply()

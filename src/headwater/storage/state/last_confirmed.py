@@ -1,7 +1,7 @@
 """The witness: the last confirmed change of the state, recorded outside the state's own store.
 
-A store that reads its own log after a crash stops where the log is damaged, and takes the part before that as complete.
-Nothing in the store contradicts it. So there is a second file, with two slots that are written in turn:
+A store that reads its own log after a crash stops where the log is damaged, and treats the part before that as
+complete. Nothing in the store contradicts it. So there is a second file, with two slots that are written in turn:
 
     0  magic "HWITNESS" | 8  serial, u64 | 16  flags, u32 | 20  CRC32C of the 20 bytes before
 
@@ -41,7 +41,7 @@ class LastConfirmed:
     """The witness of one state, open for writing. Call it only under the lock of that state."""
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError, StorageCorrupted: it is missing, or neither slot can be read."""
+        """Raises OSError, and StorageCorrupted if it is missing or neither slot can be read."""
         self.path = path
         read_witness(path)
         slots = read_slots(path)

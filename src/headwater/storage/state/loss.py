@@ -1,8 +1,8 @@
-"""Accepts the loss of a damaged state: rebuilds it from the sound entries. It can be interrupted and repeated anywhere.
+"""Accepts the loss of a damaged state: rebuilds it from the sound entries.
 
-The new state is made in a separate directory, which is renamed when complete. Until then the state is unchanged, and a
-repetition starts over; from then on the new state replaces the old one in idempotent steps. In between the state cannot
-be opened (`data_directory.refuse_missing`).
+It can be interrupted at any point and repeated. The new state is made in a separate directory, which is renamed when
+complete. Until then the state is unchanged, and a repetition starts over. From then on, the new state replaces the old
+one in idempotent steps. During these steps the state cannot be opened (`data_directory.refuse_missing`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from .sqlite_state import SqliteState
 
 UNFINISHED = "state.new"
 _OLD, _TOLD = "old", "told.json"
-"""In the directory of the new state: the files of the old one, and the report."""
+"""The names, in the directory of the new state, of the files of the old one and of the report."""
 _DONE = "accepted"
-"""The name of that directory beside the old files when only the report is left in it."""
+"""The name of that directory next to the old files when only the report is left in it."""
 
 
 class _Told(msgspec.Struct):
@@ -46,12 +46,12 @@ class _Told(msgspec.Struct):
 
 
 def accept_state_loss(directory: Path) -> list[str]:
-    """Rebuild the state from all intact entries. Returns what is given up. The old files are kept beside it.
+    """Rebuild the state from all intact entries. Returns a list of what is given up. The old files are kept next to it.
 
     The fact that there were users is kept: without a user, every request is refused. New logs do not reissue numbers
     of a deleted log with the same name: they begin above all of them, as after a restore.
-    An interrupted call is finished. Raises StorageUnavailable (no data directory, or WrittenByNewer: nothing of it is
-    lost), DiskFull: the state is unchanged, or this must be repeated.
+    If an earlier call was interrupted, it is completed. Raises StorageUnavailable (no data directory, or
+    WrittenByNewer: nothing of it is lost), DiskFull: the state is unchanged, or this must be repeated.
     """
     refuse_foreign(directory)
     if not any((directory / name).exists() for name in (STATE_NAME, JOURNAL, LOGS, ACCEPTED)):
@@ -96,7 +96,7 @@ def _put_in_place(directory: Path, new: Path) -> _Told:
     told = json_decoder(_Told).decode((new / _TOLD).read_bytes())
     if (new / _OLD).exists():
         os.rename(new / _OLD, directory / told.aside)
-        sync_directory(directory)  # before any part of the old state goes
+        sync_directory(directory)  # before any part of the old state is removed
     if (new / STATE_NAME).exists():
         shutil.rmtree(directory / JOURNAL, ignore_errors=True)  # the next start makes one from the new state
         for old in files_of(path)[1:4]:  # they belong to the old file
@@ -106,7 +106,7 @@ def _put_in_place(directory: Path, new: Path) -> _Told:
     if witness_path(new / STATE_NAME).exists():
         os.replace(witness_path(new / STATE_NAME), witness_path(path))
     sync_directory(directory)
-    os.rename(new, directory / told.aside / _DONE)  # one step: with it, all is done
+    os.rename(new, directory / told.aside / _DONE)  # a single step: after it, everything is done
     sync_directory(directory)
     return told
 
@@ -190,7 +190,7 @@ def _without(entries: Iterable[Entry], kind: str, key: str) -> Iterator[Entry]:
 
 
 def _confirmed(path: Path) -> tuple[int, bool]:
-    """The last confirmed change, and whether there were users; if unknown, there were."""
+    """The last confirmed change, and whether there were users; if that is unknown, True."""
     try:
         return read_witness(witness_path(path))
     except StorageCorrupted:

@@ -1,10 +1,10 @@
 """Opens the state of a data directory: a journal and an image in SQLite, each of which can be rebuilt from the other.
 
-The witness has the last confirmed change. A copy that is intact up to it is the state, and the other one is updated, or
-rebuilt if it is damaged, missing or behind; its old files are set aside. If neither reaches that change, nothing is
-guessed: the state is refused.
+The witness records the last confirmed change. A copy that is intact up to that change is the state, and the other one
+is updated, or rebuilt if it is damaged, missing or behind; its old files are set aside. If neither reaches that change,
+the state is refused, without guessing.
 
-A directory of an earlier version, and a backup, have no journal: it is made from the image, whole or not at all.
+A directory of an earlier version and a backup have no journal: it is made from the image, completely or not at all.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class _Opening:
         return journal, image
 
     def _renew_witness(self) -> None:
-        """Make the witness of a copy readable; its content does not matter, as the home is the real witness."""
+        """Make the witness of a copy readable; its content does not matter, because the home is the real witness."""
         try:
             read_witness(witness_path(self._image_path))
         except StorageCorrupted:
@@ -187,7 +187,7 @@ class _Opening:
             raise
 
     def _image_from(self, journal: Journal, problems: Sequence[str]) -> SqliteState:
-        """An image rebuilt from the journal, which has everything."""
+        """An image rebuilt from the journal, which contains everything."""
         unfinished = self._directory / UNFINISHED_IMAGE
         make_state(unfinished, (), journal.first - 1, had_users=False)
         with closing(SqliteState(unfinished, has_journal=True)) as image:
@@ -203,7 +203,7 @@ class _Opening:
         return SqliteState(self._image_path, has_journal=True)
 
     def _journal_anew(self, proven: Proven, problems: Sequence[str]) -> tuple[Journal, SqliteState]:
-        """A journal rebuilt from the image, which has everything confirmed."""
+        """A journal rebuilt from the image, which contains everything confirmed."""
         aside = self._aside([self._journal_path])
         self.mended.append(
             f"{'; '.join(problems)}: rebuilding it from {STATE_NAME}, which has every confirmed change{aside}"
@@ -214,7 +214,7 @@ class _Opening:
         with ExitStack() as opened:
             opened.callback(image.close)
             incarnation = uuid.uuid4().hex
-            image.belong_to(name_of(incarnation))  # first: an earlier version must not write it beside a journal
+            image.belong_to(name_of(incarnation))  # first: an earlier version must not write it once there is a journal
             image.apply((), image.serial, image.had_users(), is_durable=True)
             make_journal(self._journal_path, image.serial, _all_of(image), self._clock, incarnation)
             journal = Journal(self._journal_path, confirmed=image.serial, disk=self._disk, clock=self._clock)

@@ -1,7 +1,7 @@
 """The socket in a data directory through which commands reach the state while a server has it.
 
 Only one process writes a data directory, so commands send it their calls. Only the directory's owner can use
-DIR/state.sock, and a user who may write the directory may do everything anyway. One call is one connection: name and
+DIR/state.sock, and a user who may write the directory may do everything anyway. Each call uses one connection: name and
 arguments, then the answer, each as MessagePack after its length. Calls are answered one after the other.
 """
 
@@ -82,7 +82,7 @@ class StateSocket:
     def close(self) -> None:
         """Remove the socket and wait for the call being answered."""
         with contextlib.suppress(FileNotFoundError):
-            if self._path.stat().st_ino == self._inode:  # else the process that now has the directory owns it
+            if self._path.stat().st_ino == self._inode:  # otherwise the process that now has the directory owns it
                 self._path.unlink()
         self._is_closing.set()
         self._waking.send(b"\0")
@@ -125,7 +125,7 @@ class StateSocket:
             result = getattr(self._state, call.name)(*call.positional, **call.named)
         except EventLogError as error:
             return _refused(error)
-        except Exception as error:  # whatever the call contains, the server goes on
+        except Exception as error:  # whatever the call contains, the server continues
             return _refused(
                 StorageUnavailable(f"the server cannot take the call: {error}; use the same version as the server")
             )

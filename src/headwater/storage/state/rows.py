@@ -21,7 +21,7 @@ import google_crc32c
 GUARDED_VERSION = 2
 """From this version on, rows have guards."""
 SCHEMA_VERSION = 3
-"""From this version on, it is the image of a journal, if there is one: older code must not write it."""
+"""From this version on, the state is the image of a journal, if there is one: older code must not write it."""
 ENTRIES = (
     "CREATE TABLE entries (kind TEXT NOT NULL, key TEXT NOT NULL, value BLOB NOT NULL, version INTEGER NOT NULL, "
     "guard INTEGER NOT NULL, PRIMARY KEY (kind, key)) WITHOUT ROWID"
@@ -58,7 +58,7 @@ class Summary(NamedTuple):
 
 
 class Examined(NamedTuple):
-    """The result of examining a state: with problems, none of it may be used."""
+    """The result of examining a state. If there are problems, none of it may be used."""
 
     summary: Summary
     rows: int
@@ -93,7 +93,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def journal_of(connection: sqlite3.Connection) -> int:
-    """PRAGMA application_id: the journal that it is the image of; 0 if none."""
+    """PRAGMA application_id: the journal whose image it is; 0 if there is none."""
     (journal,) = connection.execute("PRAGMA application_id").fetchone()
     return int(journal)
 
@@ -106,7 +106,7 @@ def read_only(path: Path) -> sqlite3.Connection:
 
 
 def examine(connection: sqlite3.Connection) -> Examined:
-    """Check everything in one snapshot: pages, schema, every row, the summary. Raises sqlite3.Error."""
+    """Check everything in one snapshot: pages, schema, every row and the summary. Raises sqlite3.Error."""
     connection.execute("BEGIN")
     try:
         problems = [str(problem) for (problem,) in connection.execute(f"PRAGMA quick_check({PROBLEMS_MAX})")]

@@ -1,7 +1,7 @@
 """The state store in SQLite: consumers, users, settings and other small durable data.
 
-WAL mode, so that another process (the command line) may read and write beside the server. The content is verified at
-opening (`storage.state.rows`, `storage.state.last_confirmed`), and each row again on every read.
+It uses WAL mode, so that another process (the command line) may read and write at the same time as the server. The
+content is verified at opening (`storage.state.rows`, `storage.state.last_confirmed`), and each row again on every read.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SUM_UP = """
 UPDATE summary SET serial = ?, digest = ?, had_users = ?, crc = ?
 WHERE id = 1 AND serial = ? AND digest = ? AND had_users = ? AND crc = ?
 """
-"""By its key: a search for the row would cost more than the change."""
+"""By its key, because a search for the row would cost more than the change."""
 _FIND = "SELECT value, version, guard FROM entries WHERE kind = ? AND key = ?"
 _ITEMS = """
 SELECT kind, key, value, version, guard FROM entries WHERE kind = ? AND substr(key, 1, ?) = ? ORDER BY key
@@ -61,7 +61,7 @@ _R = TypeVar("_R")
 
 
 def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Concatenate[SqliteState, _P], _R]:
-    """A method of the state, run one at a time, with errors of SQLite and the system turned into errors of the core."""
+    """A method of the state. One runs at a time, and errors of SQLite and the system become errors of the core."""
 
     @wraps(method)
     def safe(self: SqliteState, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -77,10 +77,10 @@ def _safely(method: Callable[Concatenate[SqliteState, _P], _R]) -> Callable[Conc
 
 
 class SqliteState(StateStore):
-    """A StateStore in one SQLite file, with its witness beside it. Safe to call from any thread."""
+    """A StateStore in one SQLite file, with its witness next to it. Safe to call from any thread."""
 
     def __init__(self, path: Path, *, has_journal: bool = False, proven: Proven | None = None) -> None:
-        """Open it, create it, or upgrade one of 0.1.0.
+        """Open it, create it, or upgrade a state of 0.1.0.
 
         `has_journal`: it may lack the last confirmed changes, because it follows a journal. `proven`: the result of
         `prove`.
@@ -94,7 +94,7 @@ class SqliteState(StateStore):
         self._has_changed = self._is_closed = False
         version = (proven or prove(path, has_journal=has_journal)).version
         with translating(path), ExitStack() as opened:  # an unusable one is not left open
-            make_file(path)  # before SQLite would, which asks only the umask; its other files get the mode of this one
+            make_file(path)  # before SQLite creates it with only the umask; its other files get the mode of this one
             for each in files_of(path):
                 tighten(each)
             self._connection = sqlite3.connect(
@@ -204,9 +204,9 @@ class SqliteState(StateStore):
 
     @_safely
     def apply(self, entries: Iterable[Entry], serial: int, had_users: bool, *, is_durable: bool = False) -> None:
-        """Apply these entries as one change with that number; those of version 0 are deleted.
+        """Apply these entries as one change with that number; entries of version 0 are deleted.
 
-        The number is that of a journal, which already has the change: this confirms nothing.
+        The number comes from a journal, which already has the change, so the witness is not updated.
         """
         with _Change(self, is_durable, confirms=False):
             change = 0
@@ -227,7 +227,7 @@ class SqliteState(StateStore):
     def belong_to(self, journal: int) -> None:
         """Make it the image of that journal (32 bits, signed; 0: none), durably with the next change.
 
-        Versions that do not know journals leave it alone.
+        Versions without journals do not use it.
         """
         if schema_version(self._connection) < SCHEMA_VERSION:
             self._connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
@@ -247,7 +247,7 @@ class SqliteState(StateStore):
 
     @_safely
     def copy_to(self, path: Path) -> None:
-        """Make a consistent, verified copy in another file, with its own witness, while others go on."""
+        """Make a consistent, verified copy in another file, with its own witness, while others continue."""
         copy_state(self.path, path)
 
     def close(self) -> None:
@@ -321,7 +321,7 @@ class _Change:
             if not kind:
                 state._cursor.execute("COMMIT")
         finally:
-            if state._connection.in_transaction:  # out of space, SQLite has ended it itself
+            if state._connection.in_transaction:  # if space runs out, SQLite has ended it itself
                 state._cursor.execute("ROLLBACK")
                 kind = kind or BaseException
             if kind:
@@ -332,7 +332,7 @@ class _Change:
 
 
 def copy_state(source: Path, target: Path, *, has_journal: bool = False) -> None:
-    """Make a consistent, verified copy in another file, with its own witness, while others go on.
+    """Make a consistent, verified copy in another file, with its own witness, while others continue.
 
     `has_journal`: the copy may lack the last confirmed changes, as its source may.
     The source stays unchanged, even one of 0.1.0; the copy has the newest schema. Raises StorageUnavailable,
