@@ -117,7 +117,7 @@ FUTOIN = Protocol(
     '200 and `{"e": "SecurityError"}`; `UnknownInterface` for an unknown function',
     '200 and `{"e": "Unauthorized"}`',
     "Only the user who registered a consumer can poll it. Opening a WebSocket needs no credentials: each message has "
-    "its own, or those of the opening request count.",
+    "its own, or uses the credentials of the opening request.",
     (
         Row("GET of a definition (`...-iface.json`)", NOTHING),
         Row("futoin.evt.gen ping", ANY_USER),
@@ -180,7 +180,7 @@ AMQP = Protocol(
     "SASL outcome 1 (auth), or the connection is closed before its open",
     "the link is detached with `amqp:unauthorized-access`; a message to the anonymous relay is rejected with it; "
     "`$management` answers 403",
-    "`$management` and `$events` check the user's present rights. The types of entities are without `io.headwater.`.",
+    "`$management` and `$events` check the user's present rights. Entity types are shown without `io.headwater.`.",
     (
         Row("login (SASL)", ANY_USER),
         Row("attach a producer", TO_APPEND),
@@ -190,7 +190,11 @@ AMQP = Protocol(
         Row("attach a consumer of a group", TO_READ, "moves the group's position"),
         Row("attach a durable subscription", TO_READ),
         Row("attach a receiver to $info", TO_READ),
-        Row("attach a receiver to $events", ANY_USER, "for logs that the user may read; all else needs `manage:*`"),
+        Row(
+            "attach a receiver to $events",
+            ANY_USER,
+            "for logs that the user may read; everything else needs `manage:*`",
+        ),
         Row("attach a pair to $management", ANY_USER),
         Row("attach a receiver to a reply node", ANY_USER),
         Row("attach a sender to a temporary queue", ANY_USER),
@@ -248,7 +252,7 @@ FLIGHT = Protocol(
     "`UNAUTHENTICATED` with `extra_info` whose `error` is `unauthenticated`",
     "`PERMISSION_DENIED` (pyarrow: `FlightUnauthorizedError`) with `extra_info` whose `error` is `forbidden`, the "
     "right and the log",
-    "A handshake and `get_schema` have only the text of the error, because pyarrow drops `extra_info` there.",
+    "For a handshake and `get_schema`, only the text of the error is available, because pyarrow drops `extra_info`.",
     (
         Row("handshake", ANY_USER),
         Row("list_actions", NOTHING),
@@ -320,12 +324,12 @@ CONSOLE = Protocol(
         Row(
             "GET /console/history",
             ANY_USER,
-            "series of a log: `read`; of the server and durable links: `manage:*`; without `series`, lists yours",
+            "series of a log need `read`, of the server and durable links `manage:*`; without `series`, lists yours",
         ),
         Row(
             "GET /console/stream",
             ANY_USER,
-            "with `log`: `read`; events of logs that the user may read; all else needs `manage:*`",
+            "with `log`: `read`; events of logs that the user may read; everything else needs `manage:*`",
         ),
     ),
 )
@@ -335,17 +339,17 @@ PROTOCOLS = (HTTP, FUTOIN, CNE, AMQP, MANAGEMENT, CONSOLE, FLIGHT)
 _OPENING = """\
 # Rights
 
-The right that each call needs if there are [users](../guides/operations.md#users-and-rights), and the answer without
-it. Rights apply to the log of the call and do not include each other; `manage:*` manages all logs and the server. A
-refused call changes nothing. A login while [too many logins wait](../guides/operations.md#failed-logins)
-is not refused, but must be retried.
+This page lists the right that each call needs if there are [users](../guides/operations.md#users-and-rights), and the
+answer to a call without that right. Rights apply to the log of the call and do not include each other; `manage:*`
+allows managing all logs and the server. A refused call changes nothing. A login that cannot be checked because
+[too many logins are waiting](../guides/operations.md#failed-logins) is not refused, but must be retried.
 
-`manage:*` also reads and manages the log `$system`, to which only the server appends.
+`manage:*` also allows reading and managing the log `$system`, to which only the server appends.
 
-A [token of an issuer](../guides/operations.md#tokens-of-an-issuer) has the rights of its claim `oidc.rights_claim`
-(grants, or roles by `oidc.roles`); without the claim, those of any user. When it expires, its connections end and calls
-with it are refused. Where only the user's name is known (`$management`, Flight sessions), and valid tokens of that name
-have different rights, only the rights common to all count.
+A [token of an issuer](../guides/operations.md#tokens-of-an-issuer) has the rights in its claim
+`oidc.rights_claim` (grants, or roles defined by `oidc.roles`). Without the claim, it has the rights of any user. When
+it expires, its connections end and calls with it are refused. If only the user's name is known (`$management`, Flight
+sessions), and valid tokens with that name have different rights, only the rights common to all of them apply.
 """
 
 
