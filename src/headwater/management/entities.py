@@ -68,7 +68,7 @@ class EntityType:
 
 COMMON = (
     Attribute.text("name", "unique within the type"),
-    Attribute.text("identity", "unique among all entities: the last word of its type, a slash, its name"),
+    Attribute.text("identity", "unique among all entities: the last word of its type, a slash, and its name"),
     Attribute.text("type", "its type"),
 )
 
@@ -106,42 +106,44 @@ SERVER = EntityType(
         _text("product", "Headwater"),
         _text("version", "its version"),
         _text("containerId", "its AMQP container id"),
-        _time("startedAt", "when its AMQP side started"),
+        _time("startedAt", "when its AMQP front end started"),
         _number("logs", "number of logs"),
         _text("unready", "why it is not ready; or null"),
-        Attribute("troubles", Kind.STRINGS, "problems for an operator, while the server serves"),
-        _number("diskBytes", "size of the data's file system; null in memory"),
-        _number("diskFreeBytes", "its free space"),
+        Attribute("troubles", Kind.STRINGS, "problems for an operator, while the server is running"),
+        _number("diskBytes", "size of the file system of the data directory; null if storage is in memory"),
+        _number("diskFreeBytes", "free space on this file system"),
         _number("diskReserveBytes", "free space below which appends are refused"),
         _number("connections", "current AMQP connections"),
-        _number("connectionsMax", "their maximum"),
-        _number("httpConnectionsMax", "maximum of HTTP connections"),
+        _number("connectionsMax", "maximum number of AMQP connections"),
+        _number("httpConnectionsMax", "maximum number of HTTP connections"),
         _number("connectionsTaken", "accepted AMQP connections"),
-        _number("connectionsRefused", "refused ones: too many, or the server was stopping"),
+        _number(
+            "connectionsRefused", "AMQP connections refused because there were too many or the server was shutting down"
+        ),
         _number("faults", "connections ended by a protocol error of the peer"),
         _number("linksAttached", "accepted attaches"),
         _number("linksRefused", "refused attaches"),
         _number("messagesReceived", "messages from producers"),
         _number("messagesRejected", "rejected messages from producers"),
         _number("messagesSent", "messages to consumers"),
-        _number("messagesSentAgain", "those sent again after their receiver released them"),
+        _number("messagesSentAgain", "messages sent again after their receiver released them"),
     ),
 )
 HOME_SERVER = EntityType(
     "io.headwater.homeServer",
-    "a server of this server's home, as it last reported. Its name is the server's, with a number if another server "
-    "was started under that name",
+    "a server of this server's home, as it last reported. Its name is the name of the server, with a number if "
+    "another server was started with that name",
     _READ_ONLY,
     (
         _text("server", "its host and port"),
         _map("addresses", "its addresses for clients, by protocol"),
         _text("role", "`primary`, `following`, `taking over`, `stepping down`, `went back`, `starting` or `stopped`"),
-        _number("term", "the term in which it appends, or null"),
-        _time("since", "when it became the primary; null if it is not, or unknown"),
+        _number("term", "the term in which it appends; or null"),
+        _time("since", "when it became the primary; null if it is not the primary, or if this is unknown"),
         _text("why", "why it became the primary; or null"),
         _number("lag", "events missing from its copy at its last check; null before the first"),
-        _number("lagMs", "how long its copy has been behind at most; null if it never was complete"),
-        _text("ahead", "events that only its copy has; null if none"),
+        _number("lagMs", "how long its copy has been behind, at most; null if the copy was never complete"),
+        _text("ahead", "events that only its copy contains; null if none"),
         _text("version", "its version"),
         _number("heardMs", "time since it last reported to the home"),
         _flag("runs", "whether it reported recently enough"),
@@ -174,13 +176,13 @@ LOG = EntityType(
         ),
         _number("eventBytesMax", "largest event", is_initial=True, is_changeable=True),
         _number(
-            "idHorizon", "ids are unique among this many newest events; null: all retained",
+            "idHorizon", "ids are unique among this number of newest events; null: among all retained events",
             is_initial=True, is_changeable=True, is_removable=True,
         ),
         _flag("keepsHistory", "append conditions still consider trimmed events", is_initial=True, is_changeable=True),
         _number(
-            "consumerAgeMsMax", "consumers silent for this long are unregistered; null: never", is_initial=True,
-            is_changeable=True, is_removable=True,
+            "consumerAgeMsMax", "consumers that are inactive for this long are unregistered; null: never",
+            is_initial=True, is_changeable=True, is_removable=True,
         ),
         _text(
             "defaultStart", "start of AMQP receivers without a position: `latest` or `earliest`",
@@ -190,12 +192,12 @@ LOG = EntityType(
         _number("firstRetained", "the first readable event"),
         _number("events", "retained events"),
         _number("bytes", "bytes of events on the disk"),
-        _number("allocatedBytes", "bytes of files, with preallocated space"),
+        _number("allocatedBytes", "bytes of files, including preallocated space"),
         _number("appends", "successful appends since it was opened"),
         _number("eventsAppended", "their events"),
         _number("bytesAppended", "their bytes"),
         _number("commits", "group commits, each with one sync"),
-        _number("conditionsFailed", "appends with a failed condition"),
+        _number("conditionsFailed", "appends whose condition failed"),
         _number("duplicates", "appends with an existing id"),
         _number("refused", "other refused appends"),
         _number("eventsRead", "events read"),
@@ -211,12 +213,12 @@ PARTITION = EntityType(
     _READ_ONLY,
     (
         _text("log", "the log"),
-        _number("number", "from 0 on"),
+        _number("number", "its number, from 0"),
         _number("events", "retained events"),
         _number("first", "its first retained event; null if none"),
         _number("last", "its last event; null if none"),
-        _time("firstAt", "when the first was recorded"),
-        _time("lastAt", "when the last was recorded"),
+        _time("firstAt", "when the first event was recorded"),
+        _time("lastAt", "when the last event was recorded"),
     ),
 )
 CONNECTION = EntityType(
@@ -239,10 +241,10 @@ CONNECTION = EntityType(
         _number("links", "current links"),
         _number("bytesReceived", "bytes received"),
         _number("bytesSent", "bytes sent"),
-        _number("bytesHeld", "bytes from producers, not durable yet"),
+        _number("bytesHeld", "bytes from producers that are not durable yet"),
         _number("frameBytesMax", "the peer's maximum frame size"),
         _number("idleTimeoutMs", "the peer's idle time-out; null if none"),
-        _text("product", "the peer's product, as it says"),
+        _text("product", "the peer's product, as stated by the peer"),
         _map("properties", "strings and numbers of the peer's open properties"),
     ),
 )
@@ -269,13 +271,13 @@ LINK = EntityType(
         _text("role", "the peer's role: `sender` or `receiver`"),
         _text("address", "the peer's target or source"),
         _text("log", "its log; null if none"),
-        _number("handle", "our handle"),
+        _number("handle", "the server's handle"),
         _number("credit", "remaining link credit"),
         _number("deliveries", "messages since the attach"),
-        _number("unsettled", "receivers: unsettled messages; else null"),
-        _number("unsettledMax", "receivers: their maximum"),
+        _number("unsettled", "receivers: unsettled messages; otherwise null"),
+        _number("unsettledMax", "receivers: maximum number of unsettled messages"),
         _time("attachedAt", "when it was attached"),
-        _time("messageAt", "the last message; null if none"),
+        _time("messageAt", "time of the last message; null if none"),
         _text(
             "waitsFor",
             "what the next message waits for. Receivers: `outcomes` (unsettled messages), `credit`, `window` (of the "
@@ -284,12 +286,12 @@ LINK = EntityType(
         ),
         _time(
             "waitsSince",
-            "since when, at the earliest: the last message, or the last outcome for `outcomes`",
+            "since when it has been waiting, at the earliest: the last message, or the last outcome for `outcomes`",
         ),
         _flag("isAttached", "whether both sides are attached"),
         _number(
             "partition",
-            "receivers: its only partition; null: all, or all that its group assigned",
+            "receivers: its only partition; null: all partitions, or all that its group assigned",
         ),
         _text("group", "receivers: the consumer group; null if none"),
         _number("epoch", "members of a group: the epoch under which they own the partition"),
@@ -306,7 +308,7 @@ DURABLE_LINK = EntityType(
     _CLOSED,
     (
         _text("log", "the log"),
-        _text("container", "the peer's container id; with users, after its user and `@`"),
+        _text("container", "the peer's container id; if there are users, preceded by its user and `@`"),
         _text("linkName", "the link's name, chosen by the peer"),
         _number("position", "everything up to this number is processed"),
         _number("lag", "events in the log after this position"),
@@ -326,12 +328,12 @@ CLIENT = EntityType(
         _text("protocol", "`http`, `websocket` or `flight`"),
         _text("peer", "the peer's address"),
         _number("port", "the peer's port; null for Flight"),
-        _text("user", "the user of the last request; or empty"),
+        _text("user", "the user of the last request; empty if none"),
         _time("openedAt", "when it was accepted; for Flight, the first request"),
-        _time("seenAt", "for Flight, the last request, listed for an hour; else null"),
+        _time("seenAt", "for Flight, the last request, which is listed for an hour; otherwise null"),
         _text("tls", "the TLS version; null without TLS, and for Flight"),
         _text("request", "method and path of the last request; null if none, and for Flight"),
-        _flag("isAnswering", "whether it is still being answered, as a subscription is; null for Flight"),
+        _flag("isAnswering", "whether it is still being answered, such as a subscription; null for Flight"),
     ),
 )
 READER = EntityType(
@@ -349,7 +351,7 @@ READER = EntityType(
         _number("partition", "its only partition; null: all"),
         _time("startedAt", "when it started"),
         _number("events", "events sent to it"),
-        _number("position", "all matching events up to this number are sent; null for Flight, as are both lags"),
+        _number("position", "all matching events up to this number were sent; null for Flight, like both lags"),
         _number("lag", "events in the log after this position"),
         _number("lagMs", "age of the first event after this position; 0 if none"),
         _time("sentAt", "when events were last sent; null: never"),
@@ -357,13 +359,13 @@ READER = EntityType(
             "waitsFor",
             "what the next event waits for: `reading` (the peer does not read), `answers` (to FutoIn pushes), `events`",
         ),
-        _time("waitsSince", "since when"),
+        _time("waitsSince", "since when it has been waiting"),
     ),
 )
 REFUSAL = EntityType(
     "io.headwater.refusal",
-    "recent refusals of one peer and user for one reason: a number from 1. The newest 1,000 are kept for an hour, 16 "
-    "per peer",
+    "recent refusals of one peer and user for one reason: a number from 1. The newest 1,000 are kept for an hour, at "
+    "most 16 per peer",
     _READ_ONLY,
     (
         _text("kind", "`connection`, `login` or `access`"),
@@ -371,14 +373,14 @@ REFUSAL = EntityType(
             "reason",
             "connections: `limit`, `stopping`; logins: `missing`, `wrong`, `hasty`, `unchecked`; accesses: `forbidden`",
         ),
-        _text("protocol", "connections: `amqp` or `http`; else null"),
+        _text("protocol", "connections: `amqp` or `http`; otherwise null"),
         _text("user", "the given name, or the user who lacks a right; null beyond the distinguished users"),
         _text("peer", "the peer's address; null for accesses"),
-        _text("right", "accesses: the right last lacked"),
-        _text("log", "accesses: on this log, or `*`"),
-        _number("count", "how often"),
-        _time("firstAt", "when first"),
-        _time("lastAt", "when last"),
+        _text("right", "accesses: the right that was last missing"),
+        _text("log", "accesses: the log, or `*`"),
+        _number("count", "number of refusals"),
+        _time("firstAt", "time of the first one"),
+        _time("lastAt", "time of the last one"),
     ),
 )
 CONSUMER = EntityType(
@@ -388,11 +390,11 @@ CONSUMER = EntityType(
     {CREATE: (DROPS_AT_MOST,), READ: (), UPDATE: (DROPS_AT_MOST,), DELETE: (DROPS_AT_MOST,)},
     (
         _text("log", "the log"),
-        _text("owner", "a user, a container, `spark`"),
+        _text("owner", "a user, a container or `spark`"),
         _text("component", "its name, unique per owner"),
         _number(
-            "acknowledged", "everything up to this number is acknowledged; UPDATE moves it; the default of CREATE is "
-            "the head", is_initial=True, is_changeable=True,
+            "acknowledged", "everything up to this number is acknowledged; UPDATE moves it; CREATE uses the head by "
+            "default", is_initial=True, is_changeable=True,
         ),
         _number("lag", "events in the log after this position", is_fleeting=True),
         _number(
@@ -411,8 +413,8 @@ CONSUMER_GROUP = EntityType(
         _text("log", "the log"),
         _text("group", "the group's name"),
         Attribute(
-            "positions", Kind.MAP, "by partition, as are the next four: everything up to this number is processed; "
-            "UPDATE moves the given ones of a group without members", is_changeable=True,
+            "positions", Kind.MAP, "by partition, like the next four: everything up to this number is processed; "
+            "UPDATE moves the given positions of a group without members", is_changeable=True,
         ),
         _map("lags", "events after this position", is_fleeting=True),
         _map("lagsMs", "age of the first event after this position; 0 if none", is_fleeting=True),
@@ -427,12 +429,12 @@ STREAM = EntityType(
     _CLOSED,
     (
         _text("log", "the log"),
-        _text("owner", "the user who runs it; `spark` without users"),
+        _text("owner", "the user who runs it; `spark` if there are no users"),
         _text("stream", "its name"),
         _number("position", "everything up to this number is processed"),
         _number("lag", "events in the log after this position"),
         _number("lagMs", "age of the first event after this position; 0 if none"),
-        _time("seenAt", "its last report; it is removed seven days later, by DELETE, or by a restart"),
+        _time("seenAt", "time of its last report; it is removed seven days later, by DELETE, or by a restart"),
     ),
 )
 USER = EntityType(
@@ -441,11 +443,11 @@ USER = EntityType(
     {CREATE: (), READ: (), UPDATE: (), DELETE: ()},
     (
         Attribute(
-            "grants", Kind.STRINGS, "as `RIGHT[,RIGHT...]:PATTERN`", is_initial=True,
+            "grants", Kind.STRINGS, "rights as `RIGHT[,RIGHT...]:PATTERN`", is_initial=True,
             is_changeable=True,
         ),
         _text(
-            "password", "8 to 1024 characters, kept as a hash", is_initial=True, is_changeable=True,
+            "password", "8 to 1024 characters, stored as a hash", is_initial=True, is_changeable=True,
             is_removable=True, is_secret=True,
         ),
         _flag("hasPassword", "whether it has a password"),
@@ -456,12 +458,12 @@ USER = EntityType(
 )  # fmt: skip
 TOKEN = EntityType(
     "io.headwater.token",
-    "a token of a user: `USER/LABEL`; without a label, `unnamed-` and the start of its hash",
+    "a token of a user: `USER/LABEL`; if it has no label, `unnamed-` and the start of its hash",
     {CREATE: (), READ: (), DELETE: ()},
     (
         _text("user", "the user it belongs to"),
         _text("label", "1 to 64 letters, digits, dots, dashes and underscores"),
-        _text("secret", "the token, only in the answer to CREATE; the server keeps a hash"),
+        _text("secret", "the token, only in the answer to CREATE; the server stores a hash"),
         _number(
             "lifetimeMs", "from 1,000 to ten years; null: until it is deleted",
             is_initial=True, is_removable=True,
@@ -485,7 +487,7 @@ SUBSCRIPTION = EntityType(
         _text("location", "its URI in the HTTP API"),
         _time("createdAt", "when it was created"),
         _text("mode", "`structured` or `binary`"),
-        _number("start", "it receives later events"),
+        _number("start", "it receives events after this number"),
         _text("standing", "delivery status; `none` without a webhook"),
         _number("delivered", "events delivered since the server started"),
         _number("failures", "consecutive failed attempts"),
@@ -493,13 +495,13 @@ SUBSCRIPTION = EntityType(
         _time("failingSince", "when the first of these attempts failed; null if none"),
         _text(
             "lastAnswer",
-            "the last call: `answered 204`, or why there was no answer; null if none",
+            "result of the last call: `answered 204`, or why there was no answer; null if none",
         ),
-        _time("answeredAt", "and when"),
+        _time("answeredAt", "time of the last call"),
         _number("waiting", "events queued in memory; more may be in the log"),
-        _number("position", "the endpoint has all matching events up to this number; null without a webhook"),
+        _number("position", "the endpoint has received all matching events up to this number; null without a webhook"),
         _number("lag", "events in the log after this position; null without a webhook"),
-        _number("deadLetters", "undeliverable events, kept"),
+        _number("deadLetters", "undeliverable events that are kept"),
     ),
 )
 

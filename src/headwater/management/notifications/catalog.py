@@ -120,11 +120,11 @@ _INTERVAL = _number("intervalMs", "the counting interval, about 1,000 ms")
 _PEER = _text("peer", "the peer's address")
 _CONTAINER = _text("container", "the peer's container id")
 _USER = _perhaps(_text("user", "the authenticated user, if users are configured"))
-_CONDITION = _perhaps(_text("condition", "the AMQP error condition, after an error"))
+_CONDITION = _perhaps(_text("condition", "the AMQP error condition, if there was an error"))
 _DESCRIPTION = _perhaps(_text("description", "its description"))
 _PORT = _perhaps(_number("port", "the peer's port"))
 _MECHANISM = _text("mechanism", "the SASL mechanism; empty without SASL")
-_TLS = _perhaps(_text("tls", "the TLS version, with TLS"))
+_TLS = _perhaps(_text("tls", "the TLS version, if TLS is used"))
 _CONNECTION = (
     _text("protocol", "`amqp`"),
     _text("identity", "the connection's entity (`connection/7`)"),
@@ -137,10 +137,10 @@ _CONNECTION = (
 )
 _LINK = (
     _perhaps(_text("log", "the log, if the address names one")),
-    _text("address", "the address as given; empty for a sender that names one in each message"),
+    _text("address", "the address as given; empty for a sender that gives an address in each message"),
     _text("link", "the link's name"),
     _text("role", "the peer's role: `sender` or `receiver`"),
-    _perhaps(_text("identity", "the link's entity (`link/7/1/3`), once attached")),
+    _perhaps(_text("identity", "the link's entity (`link/7/1/3`), after it was attached")),
     _CONTAINER,
     _PEER,
     _PORT,
@@ -152,20 +152,20 @@ _OWNED = (
     _LOG,
     _text("group", "the consumer group"),
     _number("partition", "the partition"),
-    _number("epoch", "the recorded epoch; 0: none; an ulong from 2^63"),
+    _number("epoch", "the recorded epoch; 0: none; an ulong if it is 2^63 or higher"),
     _CONTAINER,
     _text("link", "the owner's link"),
 )
 _CONSUMER = (
     _LOG,
-    _text("owner", "a user, a container, `spark`"),
+    _text("owner", "a user, a container or `spark`"),
     _text("component", "the consumer's name, unique per owner"),
     _number("acknowledged", "the last event that it has acknowledged"),
 )
 _DAMAGED = (
     _text("path", "the file, relative to the data directory"),
     _text("problem", "the fault"),
-    _perhaps(_number("first", "first damaged event of a segment")),
+    _perhaps(_number("first", "first damaged event, if the file is a segment")),
     _perhaps(_number("last", "its last damaged event")),
 )
 _LAG = (
@@ -241,9 +241,9 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
             "Something blocked the event loop, and so all clients, for over 100 ms of CPU time. At most once a second.",
-            _number("heldMs", "how long, at least"),
-            _text("room", "the part of the server that did (`amqp`, `dcb`, ...), or `unknown`"),
-            _text("kind", "what it did, such as a method and route, or `receiver of orders`"),
+            _number("heldMs", "how long the event loop was blocked, at least"),
+            _text("room", "the part of the server that blocked it (`amqp`, `dcb`, ...), or `unknown`"),
+            _text("kind", "what that part did, such as a method and route, or `receiver of orders`"),
             _perhaps(_text("where", "the running line of code")),
             _number("untold", "unreported blocks since the last report"),
         ),
@@ -265,7 +265,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.HOME_WENT_BACK,
             Scope.SERVER,
-            "The shared home lost events, or may have: appends are refused until an operator accepts it.",
+            "The shared home lost events, or may have lost some: appends are refused until an operator accepts this.",
             _text("why", "the missing events, as far as known"),
         ),
         _entry(
@@ -355,13 +355,13 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _text(
                 "reason",
                 "`limit`; `handshake` (TLS took too long while others waited); over AMQP also `stopping`, `login`, "
-                "`timeout`, `fault`, `origin` (a PROXY header from no server of the home)",
+                "`timeout`, `fault`, `origin` (a PROXY header that no server of the home sent)",
             ),
             _DESCRIPTION,
             _perhaps(
                 _number(
                     "count",
-                    "refusals combined into this event: those above ten per second",
+                    "refusals combined into this event, if there are more than ten per second",
                 )
             ),
         ),
@@ -394,7 +394,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.PARTITION_RELEASED,
             Scope.LOG,
-            "A partition lost its owner, which left or had to leave.",
+            "A partition lost its owner, which left or was removed.",
             *_OWNED,
         ),
         _entry(
@@ -404,7 +404,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             _LOG,
             _text("group", "the consumer group"),
             _number("partition", "the partition"),
-            _number("epoch", "the epoch; an ulong from 2^63"),
+            _number("epoch", "the epoch; an ulong if it is 2^63 or higher"),
         ),
         _entry(
             NotificationType.CONSUMER_REGISTERED,
@@ -417,7 +417,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_MOVED,
             Scope.LOG,
-            "The position of a consumer was set, forward or back.",
+            "The position of a consumer was moved, forwards or backwards.",
             *_CONSUMER,
             _number("previous", "its previous position"),
             _BY,
@@ -425,9 +425,9 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
         _entry(
             NotificationType.CONSUMER_UNREGISTERED,
             Scope.LOG,
-            "A consumer was unregistered by a request, or was silent for too long.",
+            "A consumer was unregistered, by a request or because it was inactive for too long.",
             *_CONSUMER,
-            _perhaps(_number("silentMs", "how long it was silent, if that was the reason")),
+            _perhaps(_number("silentMs", "how long it was inactive, if that was the reason")),
             _BY,
         ),
         _entry(
@@ -451,7 +451,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A log refused appends in this second: overload, full disk, duplicate id.",
             _LOG,
             _COUNT,
-            _number("duplicates", "those with a duplicate id"),
+            _number("duplicates", "how many had a duplicate id"),
             _INTERVAL,
         ),
         _entry(
