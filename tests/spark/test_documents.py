@@ -27,7 +27,7 @@ def test_every_option_is_documented_and_none_that_is_not_there() -> None:
 def test_documented_defaults_are_those_of_the_code() -> None:
     address, options, said = address_of({}), ReadOptions(address_of({}), ("a",), ()), documented()
 
-    assert said["url"] == f"variable `HEADWATER_FLIGHT_URL`, else `{DEFAULT_URL}"
+    assert said["url"] == f"variable `HEADWATER_FLIGHT_URL`, otherwise `{DEFAULT_URL}"
     assert said["timeout"] == f"{address.timeout_s:.0f}s"
     assert said["retries"] == str(address.retries)
     assert (said["splitBytes"], said["maxTriggerDelay"]) == (f"{SPLIT_BYTES >> 20}m", f"{TRIGGER_DELAY_MS // 60_000}m")

@@ -15,8 +15,8 @@ class AmqpSettings:
     read_port: int | None = setting(
         None, whole_number(0, 65535), "TCP port of AMQP for receivers only; also served by replicas"
     )
-    """TCP port where a server of a [shared home](../guides/high-availability.md#reading-over-amqp), also a replica,
-    serves AMQP receivers without a group or a durable position. 0 = any free port.
+    """TCP port on which a server of a [shared home](../guides/high-availability.md#reading-over-amqp), including a
+    replica, serves AMQP receivers without a group or a durable position. 0 = any free port.
     """
     connections_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of connections; further ones are refused"
@@ -61,8 +61,8 @@ class AmqpSettings:
         duration_ms(1000, 315_360_000_000),
         "delete a durable subscription that had no receiver for this long; not set: never",
     )
-    """Durable subscriptions without a receiver for this long are forgotten, whatever their expiry policy. Time
-    while the server is down does not count. Not set: never.
+    """Durable subscriptions that have had no receiver for this long are forgotten, whatever their expiry policy.
+    The time while the server is down does not count. Not set: never.
     """
     listener_events_max: int = setting(
         10_000,

@@ -32,7 +32,7 @@ class Settings:
     log: str = setting("cne", log_name, "log for the events; created on first use")
     """Log that holds the events of the [notification API](notifications.md); created when first needed."""
     cluster: str = setting("", name, "this server's cluster, for `.` in a resource address")
-    """Name of the server's own cluster, for `.` in a resource address; not set, `.` is every name."""
+    """Name of the server's own cluster, for `.` in a resource address. If it is not set, `.` matches every name."""
     site: str = setting("", name, "this server's site")
     """Name of the server's own site, likewise."""
     node: str = setting("", name, "this server's node")
@@ -44,7 +44,9 @@ class Settings:
     hosts: tuple[str, ...] = setting(
         (LOOPBACK,), hosts, "allowed hosts of webhooks: loopback, addresses, networks, names with *, or * for any"
     )
-    """Where webhooks may be: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for everywhere."""
+    """Allowed hosts of webhooks: `loopback`, addresses, networks (`10.0.0.0/8`), names with `*`, or `*` for all
+    hosts.
+    """
     delivery_mode: str = setting(
         "structured",
         one_of("structured", "binary", "starlingx"),
@@ -59,8 +61,8 @@ class Settings:
     webhook_ca: Path | None = setting(
         None, path, "file with the CA certificates (PEM) to verify webhooks; default: the system's"
     )
-    """File with the authorities (PEM) that sign webhooks' certificates, instead of the system's. It is read again
-    when changed, as are `cne.webhook_certificate` and `cne.webhook_key`.
+    """File with the authorities (PEM) that sign webhooks' certificates, instead of the system's. It is reloaded
+    when it changes, like `cne.webhook_certificate` and `cne.webhook_key`.
     """
     webhook_certificate: Path | None = setting(
         None, path, "file with the client certificate chain (PEM) for webhooks; requires its key"
@@ -68,11 +70,11 @@ class Settings:
     """File with the certificate chain (PEM) for webhooks that request a client certificate."""
     webhook_key: Path | None = setting(None, path, "file with the private key (PEM) of cne.webhook_certificate")
     public_reads: bool = setting(False, boolean, "allow reading without credentials even if there are users")
-    """Let everyone read subscriptions, publishers and current states, even if users are configured."""
+    """Allow everyone to read subscriptions, publishers and current states, even if users are configured."""
     client_certificates: bool = setting(
         False, boolean, "require a verified client certificate for calls that change something"
     )
-    """Accept changes only from clients authenticated by a certificate of `tls.client_ca`."""
+    """Accept changes only from clients that are authenticated by a certificate of `tls.client_ca`."""
     timeout_ms: int = setting(2000, duration_ms(10, 60_000), "time limit for a webhook's answer")
     queue_events_max: int = setting(
         1000, whole_number(1, 100_000), "events queued in memory per endpoint; further ones are read from the log"
@@ -102,8 +104,8 @@ class Settings:
     states_max: int = setting(
         20_000, whole_number(1, 1_000_000), "maximum number of resource addresses with a current state"
     )
-    """How many resource addresses have a current state. Events of others are still delivered, but their
-    `CurrentState` is 503.
+    """Maximum number of resource addresses with a current state. Events of other addresses are still delivered, but
+    `CurrentState` answers 503 for them.
     """
 
     @property

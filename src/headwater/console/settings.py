@@ -14,4 +14,4 @@ class ConsoleSettings:
     enabled: bool = setting(True, boolean, "serve the console at /console")
     """Serve the [console](../guides/console.md) at `/console`."""
     read_only: bool = setting(False, boolean, "make the console read-only")
-    """Refuse (403) requests of the console's pages that change something."""
+    """Refuse (403) all requests by the console's pages that make changes."""

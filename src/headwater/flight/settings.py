@@ -21,7 +21,7 @@ class FlightSettings:
         one_of("first_client", "at_once"),
         "when to start the bulk process: with the first_client, or at_once",
     )
-    """When its process starts: with the `first_client`, or `at_once`. The port is held until then."""
+    """When the process starts: with the `first_client`, or `at_once`. The server listens on the port in both cases."""
     streams_max: int = setting(
         64, whole_number(1, 10_000), "maximum number of concurrent reads and writes; clients retry refused ones"
     )

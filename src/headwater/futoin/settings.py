@@ -35,20 +35,20 @@ class Settings:
     without_other: Sequence[str] = setting(
         (), texts, "patterns of logs; skip their events if the type is not valid in FutoIn and has no alias"
     )
-    """Patterns of logs whose events FutoIn clients do not get if the type neither fits nor has an alias; elsewhere
-    they come as `OTHER`.
+    """Patterns of logs whose events are not sent to FutoIn clients if the type is not valid in FutoIn and has no
+    alias; in other logs they are sent as `OTHER`.
     """
     allow_reliable: bool = setting(True, boolean, "allow reliable consumers; if false, only LIVE")
-    """Whether clients can be reliable consumers; else only `LIVE`, and others get a `SecurityError`."""
+    """Whether clients can be reliable consumers. If not, only `LIVE` is allowed, and others get a `SecurityError`."""
     allow_polling: bool = setting(True, boolean, "allow polling; if false, events are only pushed")
-    """Whether events can be polled; else pollEvents is a `SecurityError`."""
+    """Whether events can be polled. If not, pollEvents is refused with a `SecurityError`."""
     max_chunk_events: int = setting(PAGE_EVENTS, whole_number(1, PAGE_EVENTS), "maximum number of events per message")
     """Maximum number of events in one message, polled or pushed."""
     reliable_group_events: int = setting(
         100, whole_number(1, PAGE_EVENTS), "maximum number of unacknowledged events pushed to a reliable consumer"
     )
-    """Maximum number of events pushed to a reliable consumer at once, which answers after processing all, within 5
-    seconds in FutoIn's own library. Halved after a failure.
+    """Maximum number of events pushed to a reliable consumer at once. The consumer answers after it has processed
+    all of them, within 5 seconds in FutoIn's own library. Halved after a failure.
     """
     answer_s: float = 30.0
     """How long to wait for the answer to a push before it is sent again."""

@@ -102,14 +102,14 @@ class Http:
     `X-Forwarded-Proto` are trusted, or `*` alone for all.
     """
     hosts: tuple[str, ...] = setting((), host_names, "additional Host names for a server on loopback or without users")
-    """Additional host names, without ports, of a server on loopback or without users; others get 421.
-    [Why](../guides/operations.md#web-pages).
+    """Additional host names, without ports, of a server on loopback or without users; requests for other host names
+    get 421. [Why](../guides/operations.md#web-pages).
     """
     origins: tuple[str, ...] = setting(
         (), origins, "additional origins of web pages that may send requests, such as https://app.example.org"
     )
     """Other origins of web pages that may send requests and read the answers (CORS): `https://app.example.org`,
-    with a port unless it is the scheme's own; `null`; or `*`, which needs users.
+    with a port unless it is the default port of the scheme; `null`; or `*`, which requires users.
     [Why](../guides/operations.md#web-pages).
     """
     metrics_need_right: bool = setting(
@@ -138,24 +138,24 @@ class Limits:
     writers_max: int = setting(
         10_000, whole_number(1, 1_000_000), "maximum number of exactly-once writers per log; further ones are refused"
     )
-    """Unfinished [exactly-once writers](flight.md#writing) per log. More are refused, unless one has been silent
-    for 7 days, which is then forgotten. The server warns from 80 % on.
+    """Unfinished [exactly-once writers](flight.md#writing) per log. Further writers are refused, unless an existing
+    one has been inactive for 7 days; that one is then forgotten. The server logs a warning at 80 %.
     """
     writer_unfinished_ms: int = setting(
         30 * 86_400_000,
         duration_ms(3_600_000, 10**12),
         "minimum time to remember a writer with an unfinished batch",
     )
-    """How long a log at least remembers a writer with an incomplete newest batch. A forgotten writer's batch starts
-    again from its beginning.
+    """Minimum time that a log remembers a writer whose newest batch is incomplete. The batch of a forgotten writer
+    starts again from its beginning.
     """
     unindexed_bytes_max: int = setting(
         64 * MIB,
         byte_count(MIB, 64 * GIB),
         "maximum bytes of unindexed events of all logs; above it, bulk loads get 503",
     )
-    """Memory for index entries of all logs that are not in a file yet; a start reads as much again. [Bulk loads
-    slow down at half of it, and get 503 at the limit; other appends get 503 at 1.25
+    """Memory for index entries of all logs that are not yet in a file; a start reads the same amount again. [Bulk
+    loads slow down at half of it, and get 503 at the limit; other appends get 503 at 1.25
     times](../guides/operations.md#when-the-index-falls-behind).
     """
     disk_reserve_bytes: int | None = setting(
@@ -163,22 +163,22 @@ class Limits:
         byte_count(0, 2**60),
         "free disk space below which appends are refused (default: 256 MiB, at most a tenth)",
     )
-    """Free disk space, besides missing ballast, below which appends are refused. Reads, trims and acknowledgements
-    go on. Default: 256 MiB, at most a tenth of the file system.
+    """Free disk space, in addition to missing ballast, below which appends are refused. Reads, trims and
+    acknowledgements continue. Default: 256 MiB, at most a tenth of the file system.
     """
     disk_ballast_bytes: int = setting(
         16 * MIB,
         byte_count(0, GIB),
         "preallocated space released when the disk is full, for trims, stops and starts; 0 = none",
     )
-    """Ballast files, released 1 MiB at a time when the disk is full, so that trims, deletions, stops and starts
-    still work. 0: none.
+    """Size of the ballast files, which are released 1 MiB at a time when the disk is full, so that trims,
+    deletions, shutdowns and starts still work. 0: no ballast.
     """
     clock_patience_ms: int = setting(
         3_600_000, duration_ms(0, 10**12), "how long a clock that jumped ahead must be stable before it is trusted"
     )
-    """How long a clock that jumped ahead must be stable before it is trusted; until then events get the time before
-    the jump. `headwater clock --accept` trusts it at once.
+    """How long a clock that jumped ahead must be stable before it is trusted; until then events get the trusted
+    time. `headwater clock --accept` trusts it at once.
     """
     scrub_ms: int = setting(
         7 * 86_400_000, duration_ms(0, 10**12), "how often all files are verified on the disk; 0 = only on request"
@@ -206,8 +206,8 @@ class Management:
     lag_events: int = setting(
         100_000, whole_number(0, 10**18), "report a consumer as lagging above this number of events; 0 = never"
     )
-    """A reader with a position (a consumer, a group, a link) this many numbers behind is reported as lagging. 0:
-    never.
+    """A reader with a position (a consumer, a group, a link) that is at least this many numbers behind is reported
+    as lagging. 0: never.
     """
     lag_ms: int = setting(
         0, duration_ms(0, 10**15), "report a consumer as lagging if its next event is older than this; 0 = never"
@@ -222,11 +222,11 @@ class Replica:
     stale_ms_max: int = setting(
         30_000, duration_ms(1_000, 10**12), "how long a replica serves reads after it last caught up with its home"
     )
-    """How long a replica serves reads, and admits removed users, without news of its home; afterwards it answers
-    503.
+    """How long a replica serves reads, and accepts removed users, without contact with its home; after that it
+    answers 503.
     """
     forward: bool = setting(True, boolean, "a replica forwards to the primary what only the primary can do")
-    """Whether a replica forwards to the primary what only that can do: [HTTP requests and
+    """Whether a replica forwards requests that only the primary can handle: [HTTP requests and
     WebSockets](../guides/high-availability.md#forwarding), and [AMQP
     connections](../guides/high-availability.md#amqp). `false`: it answers 421, or `amqp:connection:redirect`, with
     that address.
@@ -245,7 +245,7 @@ class Config:
         None, text, "PostgreSQL database shared by several servers: postgresql://USER@HOST/DATABASE"
     )
     """Address of a [home in PostgreSQL](../guides/high-availability.md), which several servers share. The data
-    directory is a copy then. Keep the password in `PGPASSFILE` or `PGPASSWORD` rather than in the address.
+    directory is then a copy. Keep the password in `PGPASSFILE` or `PGPASSWORD` rather than in the address.
     """
     advertise: tuple[str, ...] = setting(
         (), texts, "addresses of this server for clients, announced to the other servers: http=URL,amqp=URL,flight=URL"
@@ -256,12 +256,12 @@ class Config:
     home_lease_ms: int = setting(
         5_000, duration_ms(1_000, 600_000), "how long a server stays the primary of its home without renewing its lease"
     )
-    """How long a server stays the primary of its home without a sign of life, and so about how
-    long appends fail after it dies. The same on all servers of a home.
+    """How long a server remains the primary of its home without renewing its lease. Appends fail for about this
+    time after the primary dies. Must be the same on all servers of a home.
     """
     host: str = setting("127.0.0.1", text, "name or address to listen on, for all ports")
     insecure: bool = setting(False, boolean, "allow requests without credentials on an address that is not loopback")
-    """Allow everything to everyone on an address that is not loopback, if there are no users."""
+    """Allow all requests without credentials on an address that is not loopback, if there are no users."""
     log_level: str = setting("info", one_of("debug", "info", "warning", "error"), "lowest level logged to stderr")
     """Lowest level logged to stderr: `debug`, `info`, `warning` or `error`."""
     http: Http = field(default_factory=Http)

@@ -28,7 +28,7 @@ class Tls:
     """TLS of every listening port; set both or none."""
 
     certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
-    """File with the certificate chain (PEM). With `tls.key`, turns TLS on (1.2 and newer). SIGHUP
+    """File with the certificate chain (PEM). Together with `tls.key`, this enables TLS (1.2 and newer). SIGHUP
     [reloads](../guides/operations.md#tls) the files of this section.
     """
     key: Path | None = setting(None, path, "file with the private key (PEM)")

@@ -86,25 +86,27 @@ class Oidc:
 
     issuer: str | None = setting(None, _url, "URL of the issuer whose tokens are accepted; requires the extra [oidc]")
     """URL of the issuer whose [tokens log in](../guides/operations.md#tokens-of-an-issuer), as in their `iss`. Its
-    keys are found by `ISSUER/.well-known/openid-configuration`. Needs the extra `[oidc]`.
+    keys are found through `ISSUER/.well-known/openid-configuration`. Requires the extra `[oidc]`.
     """
     audience: str | None = setting(None, _text, "required value of the aud claim; required with oidc.issuer")
-    """What the claim `aud` of a token must be, or contain. Required: a token for another service must not log in
-    here.
+    """The value that the claim `aud` of a token must equal or contain. Required, so that a token for another
+    service cannot be used here.
     """
     keys_url: str | None = setting(
         None, _url, "URL of the issuer's keys (JWKS), if its discovery document does not have it"
     )
-    """Where the issuer's keys are (JWKS). Default: from its discovery document."""
+    """URL of the issuer's keys (JWKS). Default: the URL in its discovery document."""
     user_claim: str = setting("sub", text, "claim with the user name")
-    """Claim with the user's name: `sub`, or such as `preferred_username` or `azp`, if `sub` is no valid user name."""
+    """Claim with the user's name: `sub`, or a claim such as `preferred_username` or `azp` if `sub` is not a valid
+    user name.
+    """
     rights_claim: str = setting("headwater", text, "claim with the user's grants or roles")
     """Claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
-    `realm_access.roles` is the claim `roles` in `realm_access`, unless a claim has that whole name.
+    `realm_access.roles` is the claim `roles` in `realm_access`, unless there is a claim with that whole name.
     """
     roles: tuple[str, ...] = setting((), roles, "grants for values of oidc.rights_claim: ROLE=GRANT")
-    """Grants of roles: `writers=read,append:orders-*`; repeat a role for each grant. With any role, values of the
-    claim are roles, and unknown ones are ignored; without, they are grants.
+    """Grants of roles: `writers=read,append:orders-*`; repeat a role for each grant. If any role is set, values of
+    the claim are roles, and unknown roles are ignored; otherwise they are grants.
     """
     algorithms: tuple[str, ...] = setting(
         ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"accepted signature algorithms, from {', '.join(ALGORITHMS)}"
@@ -113,6 +115,6 @@ class Oidc:
     keys_age_ms: int = setting(
         3_600_000, duration_ms(10_000, 7 * 86_400_000), "maximum age of keys before they are fetched again"
     )
-    """Age at which keys are fetched again; also when a token names an unknown key. If the issuer does not answer,
-    the last keys stay in use.
+    """Age at which keys are fetched again. They are also fetched when a token names an unknown key. If the issuer
+    does not answer, the last keys remain in use.
     """
