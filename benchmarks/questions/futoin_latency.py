@@ -1,4 +1,4 @@
-"""How long does an event take from the begin of its addition until it is pushed, at 25 events a second?
+"""How long does it take from the start of an event's addition until it is pushed, at 25 events a second?
 
 Adder and consumer are two WebSockets of one process, so that one clock measures both ends.
 """

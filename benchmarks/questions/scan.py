@@ -1,4 +1,4 @@
-"""How many events a second does a full scan read, every event whole, as a Python object?
+"""How many events a second does a full scan read, with each complete event as a Python object?
 
 One caller in this process, from the first to the last event of a full log; number and payload bytes are checked. The
 page cache is warm.

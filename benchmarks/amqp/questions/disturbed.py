@@ -1,4 +1,4 @@
-"""Does a receiver that gives no credit, stops reading its socket, or gives every message back, slow the others down?
+"""Does a receiver that grants no credit, stops reading its socket, or releases every message slow the others down?
 
 20 connections send 256 B unsettled at 1,000 messages a second together, each at its own times, whatever the answers do;
 the latency is from when a message was due to its outcome. One more connection is attached to the same log from its
@@ -19,7 +19,7 @@ from ..brokers.broker import Broker
 from ..brokers.headwater import Headwater
 from ..load import Load, measured
 
-TITLE = "Others' latency beside a receiver that does not read, or gives everything back"
+TITLE = "Latency of other clients while a receiver does not read, or releases everything"
 SENDERS, RATE, SECONDS = 20, 1_000, 10
 STOCK, STOCK_SIZE = 50_000, 1024
 RETURNING, RETURNED = 8, 10

@@ -1,4 +1,4 @@
-"""How many events a second go into the log in batches of 1000, eight of them unanswered at a time?
+"""How many events a second are appended in batches of 1000, with eight unanswered batches at a time?
 
 An event has 256 bytes that do not compress, an id of 36 characters (which `eventsourcing` does not have) and two tags.
 """

@@ -1,4 +1,4 @@
-"""How many commands a second - read two tags, append under a condition - do 1 and 8 clients get through?
+"""How many commands a second (read two tags, append with a condition) do 1 and 8 clients achieve?
 
 A command reads the 20 events of two accounts drawn at random, and appends one event of both unless something was
 appended to either meanwhile; then it begins again. A home's server reads in its own copy, so that only the append goes

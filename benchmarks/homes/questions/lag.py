@@ -1,4 +1,4 @@
-"""How far is a replica behind: when does a subscriber there have an event whose append the primary has answered?
+"""How far is a replica behind: when does a subscriber there receive an event that the primary has acknowledged?
 
 Single appends at an even pace, over HTTP, by one client; a subscription with Server-Sent Events at the replica. Zero
 where the subscriber was quicker than the answer.

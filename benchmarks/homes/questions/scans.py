@@ -1,4 +1,4 @@
-"""What do three replicas that are scanned over Arrow Flight cost the primary: CPU time of its process for each append?
+"""How much CPU time for each append do three replicas that are scanned over Arrow Flight cost the primary's process?
 
 Single appends at an even pace, over HTTP, while each replica is read from the first event to the last, again and
 again, by a process of its own; and the same while nobody reads. All of it is on the same cores, so that what is

@@ -1,4 +1,4 @@
-"""How many single appends a second do 1, 8 and 64 clients get through, each committed before it is answered?
+"""How many single appends a second do 1, 8 and 64 clients achieve, if each is committed before it is acknowledged?
 
 With no way to the database, and with one that takes 1 and 5 ms to and fro. A home commits together whatever waits; the
 recorder of `eventsourcing` commits each append by itself, on a connection of its own. Beside them, with no way at all:

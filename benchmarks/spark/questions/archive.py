@@ -1,4 +1,4 @@
-"""How many events a second does the archive pipeline put into its Delta table, end to end?
+"""How many events a second does the archive pipeline write to its Delta table, end to end?
 
 From the registration of the archiver to its last acknowledgement: streaming read, Parquet files with zstd, their
 inspection and sync, the commits, the acknowledgements. Beside it, the same read written to zstd Parquet files and

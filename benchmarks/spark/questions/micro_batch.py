@@ -1,4 +1,4 @@
-"""How long does a micro-batch take at 1,000 events a second, and how long is an event on its way?
+"""How long does a micro-batch take at 1,000 events a second, and what is the latency of an event?
 
 A producer appends 20 events every 20 ms over Flight; the query follows the log with no trigger interval, so that a
 batch begins when the one before has ended. The first quarter of each stream is not looked at. An event is on its way

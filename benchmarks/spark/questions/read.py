@@ -1,4 +1,4 @@
-"""How many events a second does Spark read from a log, beside its own Parquet reader, Kafka, and a row-wise source?
+"""How many events a second does Spark read from a log, from Parquet, from Kafka, and from a row-wise source?
 
 The same events everywhere, in the same session, on the same cores, in four splits, files or partitions. Parquet has
 the columns of the log; in Kafka the id is the key, and the type and the tags are headers, which are read too.
