@@ -57,7 +57,7 @@ class Origin(NamedTuple):
 class Head(dict[bytes, bytes]):
     """The header fields that distinguish a page from a program; repeated fields are joined by commas.
 
-    Do not change it: what was once asked of it is kept, as clients send the same head again and again.
+    Do not change it: its answers are cached, because clients send the same head repeatedly.
     """
 
     @cached_property
