@@ -39,7 +39,7 @@ def test_what_counts_as_the_bare_name() -> None:
     ]
     others = [
         "pip install headwater-*.whl",
-        'pip install "$(echo ./headwater-0.2.0.dev0-*.whl)[spark]"',
+        'pip install "$(echo ./headwater-0.2.0-*.whl)[spark]"',
         "pip install '.[spark]'",
         WARNINGS[0],
     ]
