@@ -34,7 +34,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
     check_is_served(link)
     if isinstance(link, Receiver):
         if link.remote.target is None and container.nodes.suspended.holds(key := transport.key(link)):
-            link.remote.target = Target(address=container.nodes.suspended.address(key))  # the target it had (2.6.3)
+            link.remote.target = Target(address=container.nodes.suspended.address(key))  # its earlier target (2.6.3)
         if not isinstance(link.remote.target, Target):
             raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not supported")
         await _attach_sender(container, management, transport, link, link.remote.target)
@@ -49,7 +49,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
 
 
 def check_is_served(link: Link) -> None:
-    """Refuse requests that clients make of other servers, and that this one does not support.
+    """Refuse requests that other servers support and this one does not.
 
     Raises ConnectionFault for `$cbs`, because clients wait for it for minutes if only its links are refused; LinkFault
     for a shared subscription, before any of it is remembered.
@@ -71,7 +71,7 @@ async def _attach_again(container: Container, transport: Transport, link: Sender
     assert link.remote is not None
     node, source = await find_terminus(container.nodes, transport, link)
     if not link.is_waiting:
-        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+        return  # the peer has changed its mind in the meantime, made a mistake, or disconnected
     link.remote.source = source  # so that later reads of the link find its source
     transport.steal(link)
     await attach_consumer(transport, link, source, node)
@@ -110,7 +110,7 @@ async def attach_reader(container: Container, transport: Transport, link: Sender
     address = parse_address(source.address or "")
     node = await container.nodes.node(transport, address.log, Right.READ)
     if not link.is_waiting:
-        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+        return  # the peer has changed its mind in the meantime, made a mistake, or disconnected
     transport.steal(link)
     if address.is_info:
         InfoSource.attach(transport, link, node)

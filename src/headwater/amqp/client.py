@@ -1,4 +1,5 @@
-"""A small blocking AMQP client on the same engine, for programs, tests and demonstrations without another library.
+"""A small blocking AMQP client on the same engine, for programs, tests and demonstrations that use no other AMQP
+library.
 
     with Client("amqp://localhost") as client:
         sender = client.sender("orders")
@@ -48,7 +49,7 @@ READ_BYTES = 256 * 1024
 
 
 class Delivery(NamedTuple):
-    """A received message, with the means to settle it."""
+    """A received message, with methods that settle it."""
 
     message: Message
     received: Received
@@ -61,7 +62,7 @@ class Delivery(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """The answer of a management node."""
+    """The response of a management node."""
 
     status: int
     """As in HTTP; 200 to 299 is success."""
@@ -126,7 +127,7 @@ class Client(Closing):
     ) -> Receiver:
         """Attach a link from an address; `fields` belong to the attach, `source` to its source. Raises AmqpError.
 
-        Without `waits`, it does not wait for the answer to the attach.
+        If `waits` is false, it does not wait for the answer to the attach.
         """
         filters = None if filter is None else {Symbol(key): value for key, value in filter.items()}
         terminus = Source(address=address, filter=filters, **(source or {}))
@@ -177,7 +178,9 @@ class Client(Closing):
             self._socket.sendall(data)
 
     def pump(self, timeout_s: float) -> bool:
-        """Write, read once, handle the input; returns whether there was any. Raises AmqpError if the peer closes."""
+        """Write, read once, and handle the input. Returns whether any input arrived. Raises AmqpError if the peer
+        closes.
+        """
         self.flush()
         self._socket.settimeout(max(timeout_s, 0.0001))
         try:
@@ -250,7 +253,7 @@ class Sender:
         self._client = client
         self._tags = itertools.count(1)
         self.states: dict[int, Any] = {}
-        """Outcomes not yet asked for, by delivery."""
+        """Outcomes that the caller has not requested yet, by delivery."""
         self.error: AmqpError | None = None
         self.link: SendingLink = client.session.attach_sender(name, target=Target(address=address), **fields)
         client.adopt(self.link, self)
@@ -266,7 +269,7 @@ class Sender:
         return state
 
     def send_all(self, messages: Sequence[Message | bytes], *, is_settled: bool = False) -> list[Any]:
-        """Send as credit allows, and wait for the outcomes; returns them in the order of the messages."""
+        """Send as credit allows, and wait for the outcomes. Returns them in the order of the messages."""
         tags = []
         for message in messages:
             encoded = message if isinstance(message, bytes) else encode_message(message)
@@ -300,7 +303,7 @@ class Sender:
 
 
 class Receiver:
-    """A link that receives messages; it renews credit as messages are taken."""
+    """A link that receives messages. It renews credit as the caller takes messages."""
 
     def __init__(
         self, client: Client, source: Source, name: str, credit: int, fields: Mapping[str, Any], waits: bool
@@ -328,7 +331,9 @@ class Receiver:
             raise self.error
 
     def take(self, count: int, timeout_s: float = 10.0) -> list[Delivery]:
-        """Return `count` deliveries, or those that arrive in time. Raises AmqpError if the link is detached first."""
+        """Return `count` deliveries, or fewer if no more arrive before the timeout. Raises AmqpError if the link is
+        detached first.
+        """
         until = time.monotonic() + timeout_s
         while len(self._received) < count and (left := until - time.monotonic()) > 0:
             if self.error is not None:
@@ -340,7 +345,7 @@ class Receiver:
         return [Delivery(decode_message(each.payload or b""), each, self) for each in taken]
 
     def __iter__(self) -> Iterator[Delivery]:
-        """Iterate over deliveries without end; each is accepted when the next is requested."""
+        """Iterate over deliveries forever. Each one is accepted when the next one is requested."""
         while True:
             for delivery in self.take(1, self._client.timeout_s):
                 yield delivery

@@ -23,11 +23,11 @@ from .streams.node import EventLogNode
 from .streams.nodes import Nodes
 
 SURPLUS_MAX = 16
-"""Connections above the limit that may log in: administrators are served, all others are disconnected."""
+"""How many connections above the limit may log in. Administrators are served; all others are disconnected."""
 SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
-"""How many of these may come from one place."""
+"""How many of these may come from one address."""
 MEMORY_BYTES = 2**30
-"""The memory budget of a container that was given none."""
+"""The memory budget of a container that was created without one."""
 
 
 class Container:
@@ -65,7 +65,7 @@ class Container:
         self.statistics = self.shared.statistics
         self._refused = RefusedConnections(self.shared.bus, PROTOCOL)
         self._surplus: dict[Transport, str] = {}
-        """Connections above the limit, with their places."""
+        """Connections above the limit, with their addresses."""
         self.nodes = Nodes(store, self.shared, self._on_log_closed, remembers=remembers)
         self.connections: set[Transport] = set()
         self.numbered: dict[int, Transport] = {}
@@ -97,7 +97,9 @@ class Container:
         return self.shared.settings.connections_max + SURPLUS_MAX - len(self.connections)
 
     def has_room(self, place: str, opening: int = 0) -> bool:
-        """Whether one more from that place is admitted beside the `opening` ones, or may at least log in."""
+        """Whether one more connection from that address is admitted in addition to the `opening` ones, or may at least
+        log in.
+        """
         if not self._is_full(opening):
             return True
         if self.shared.guard.is_open or len(self._surplus) >= SURPLUS_MAX:
@@ -105,12 +107,12 @@ class Container:
         return Counter(self._surplus.values())[place] < SURPLUS_OF_PLACE_MAX
 
     def refuse(self, place: str, reason: str, description: str | None = None) -> None:
-        """Count and report a connection from that place that is refused before it opens."""
+        """Count and report a connection from that address that is refused before it opens."""
         self.statistics.connections_refused += 1
         self._refused.tell(place, reason, description)
 
     def sent_away(self, transport: Transport) -> ConnectionFault | None:
-        """See Owner: above the limit only administrators are served."""
+        """See Owner. Above the limit, only administrators are served."""
         if transport in self._surplus and (transport.user is None or not transport.user.may(Right.MANAGE, "*")):
             self.statistics.connections_refused += 1
             most = self.shared.settings.connections_max
@@ -136,7 +138,9 @@ class Container:
         self.nodes.tick(now)
 
     async def finish(self) -> None:
-        """Admit nothing more; wait until accepted messages are on disk and answered, and listeners are served."""
+        """Admit no more connections. Wait until accepted messages are on disk and acknowledged, and listeners have been
+        served.
+        """
         self.is_stopping = True
         for transport in tuple(self.connections):
             transport.stop_reading()

@@ -20,7 +20,7 @@ from .protocol.types import Symbol
 
 
 class MessageFault(Exception):
-    """A received message is invalid: its delivery is rejected with this condition and description."""
+    """A received message is invalid. Its delivery is rejected with this condition and description."""
 
     def __init__(self, condition: Symbol, description: str) -> None:
         self.condition, self.description = condition, description
@@ -54,7 +54,7 @@ def refusal_of(error: core.EventLogError | MessageFault | InvalidFilter | AmqpEr
 
 
 def link_fault(error: core.EventLogError) -> LinkFault:
-    """The fault for an error of the log, with which a link is refused or a delivery rejected."""
+    """The fault for an error of the log, which refuses a link or rejects a delivery."""
     refusal = refusal_of(error)
     return LinkFault(refusal.condition, refusal.description, refusal.info or None)
 
@@ -62,7 +62,7 @@ def link_fault(error: core.EventLogError) -> LinkFault:
 class _Row(NamedTuple):
     condition: Symbol
     info: tuple[str, ...] = ()
-    """Attributes of the error that are useful to programs."""
+    """Attributes of the error that programs can use."""
     detail: Callable[[Any], str] = str
 
 

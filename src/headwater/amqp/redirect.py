@@ -1,9 +1,8 @@
 """What a server that is not the primary serves over AMQP, and where it redirects the rest (part 2, 2.8.16, 2.8.18).
 
 Its read-only port serves receivers without state beyond the connection, so no server has to coordinate them. It answers
-everything else with the primary's address: `amqp:link:redirect` at this port, `amqp:connection:redirect` at the port of
-the primary's AMQP, where it does not forward connections.
-"""
+everything else with the primary's address: `amqp:link:redirect` at this port, `amqp:connection:redirect` at the
+primary's AMQP port, if this server does not forward connections."""
 
 from __future__ import annotations
 
@@ -32,12 +31,12 @@ HOSTNAME, NETWORK_HOST, PORT, ADDRESS = (Symbol(name) for name in ("hostname", "
 
 
 class Elsewhere(NamedTuple):
-    """What a server knows of the primary, and of itself."""
+    """What a server knows about the primary and about itself."""
 
     primary: Callable[[], str | None]
-    """The URL of the primary's AMQP; None if there is no primary, or it advertises none."""
+    """The URL of the primary's AMQP port. None if there is no primary, or it advertises no URL."""
     stale: Callable[[str | None], str | None]
-    """Why this server cannot serve reads now, or reads of that log; None if it can."""
+    """Why this server currently cannot serve reads, or reads of that log; None if it can."""
 
 
 async def attach_reading(container: Container, elsewhere: Elsewhere, transport: Transport, link: Link) -> None:
@@ -86,7 +85,7 @@ def address_asked(link: Link) -> str | None:
 
 
 def link_redirect(elsewhere: Elsewhere, why: str, asked: str | None) -> LinkFault:
-    """The fault that redirects a link; if the target is unknown, it only says why the link is refused here."""
+    """The fault that redirects a link. If the target is unknown, it only gives the reason for the refusal."""
     url = elsewhere.primary()
     if url is None:
         return LinkFault(conditions.NOT_ALLOWED, f"{why}; {unknown()}")
@@ -95,7 +94,7 @@ def link_redirect(elsewhere: Elsewhere, why: str, asked: str | None) -> LinkFaul
 
 
 def connection_redirect(url: str | None) -> ConnectionFault:
-    """The fault that redirects a connection away from a replica."""
+    """The fault that redirects a connection to a server other than this replica."""
     why = "this server is a replica, not the primary"
     if url is None:
         return ConnectionFault(conditions.CONNECTION_FORCED, f"{why}; {unknown()}")

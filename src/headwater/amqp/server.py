@@ -1,4 +1,4 @@
-"""AMQP over TCP and TLS: accepts connections, sends heartbeats, and closes connections in order."""
+"""AMQP over TCP and TLS: accepts connections, sends heartbeats, and closes connections gracefully."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .protocol.conditions import ConnectionFault
 _logger = logging.getLogger("headwater.amqp")
 
 BACKLOG = 2048
-"""Connections that may wait to be accepted. asyncio calls listen again, with 100 unless this is given."""
+"""How many connections may wait to be accepted. asyncio calls listen again, with 100 unless this is given."""
 FINISH_S = 5.0
-"""How long messages from producers may take to reach the disk when the server stops."""
+"""How long producers' messages may take to reach the disk when the server stops."""
 
 
 class AmqpReception(Reception):
-    """What the event loop calls before it opens a connection."""
+    """The function that the event loop calls before it opens a connection."""
 
     def __init__(self, container: Container, attach: Attach) -> None:
-        """`attach` answers the attaches of peers."""
+        """`attach` answers the peers' attaches."""
         super().__init__(self.transport)
         self.container, self._attach = container, attach
 
@@ -46,7 +46,7 @@ class AmqpReception(Reception):
 
     def refuse(self, place: str, reason: str) -> bytes:
         self.container.refuse(place, reason)
-        return b""  # a peer that begins with SASL would understand no other header
+        return b""  # a peer that begins with SASL would not understand another header
 
     def tick(self, now: float) -> None:
         """Handle the passage of time."""
@@ -54,7 +54,7 @@ class AmqpReception(Reception):
 
 
 class AmqpServer:
-    """One container on some bound sockets, from `start` to `stop`."""
+    """One container on several bound sockets, from `start` to `stop`."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class AmqpServer:
         tls: ssl.SSLContext | None,
         threads: Threads | None = None,
     ) -> None:
-        """`reception` opens the connections to its container; `threads` keeps the ticks going."""
+        """`reception` opens the connections to its container; `threads` keeps the tick task running."""
         self._threads = threads or Threads()
         self._reception, self._container = reception, reception.container
         self._sockets, self._tls = sockets, tls
@@ -105,7 +105,7 @@ class AmqpServer:
             connection.abort()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FINISH_S):
-                await self._container.empty.wait()  # what they leave behind is remembered, too
+                await self._container.empty.wait()  # the state that they leave is stored, too
         self._container.shared.lingering.close()
         if self._ticking is not None:
             self._ticking.cancel()

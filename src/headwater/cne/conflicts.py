@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 REMEMBERED_S = 60.0
 REMEMBERED_MAX = 1000
-"""The most 409s of all addresses together; the oldest is dropped first."""
+"""The maximum number of 409s of all addresses together. The oldest is dropped first."""
 
 
 @dataclass(slots=True)
@@ -36,13 +36,13 @@ class Conflicts:
         self._all.append(_Conflict(owner, origins(endpoint), time.monotonic()))
 
     def settle(self, owner: str, endpoint: str) -> None:
-        """A subscription of that endpoint was created: earlier 409s of its host and port must not delete it."""
+        """A subscription of that endpoint was created. Earlier 409s of its host and port must not delete it."""
         origin = origins(endpoint)
         for each in self._of(owner):
             each.is_used = each.is_used or each.origin == origin
 
     def callers(self, owner: str) -> set[tuple[str, ...]]:
-        """The origins of the endpoints of the owner's 409s, used ones included."""
+        """The origins of the endpoints of the owner's 409s, including used ones."""
         return {each.origin for each in self._of(owner)}
 
     def take(self, owner: str) -> tuple[str, ...] | None:

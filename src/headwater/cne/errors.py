@@ -64,7 +64,7 @@ _STATUS: dict[type, int] = {
     TooMany: 429,
     StatesFull: 503,
 }
-"""The status of the service's errors; all other errors have the same status as in every front end."""
+"""The status for each of the service's errors. All other errors have the same status in every front end."""
 _HIDDEN = (core.StorageCorrupted, core.StorageUnavailable, core.DiskFull)
 
 

@@ -48,7 +48,9 @@ class Exchange(http.Exchange):
         return f"{self.scope.get('scheme', 'http')}://{self._place()}{self.base}{rest}"
 
     def _place(self) -> str:
-        """The requested host and port, normalised because others follow the URI; else where the request arrived."""
+        """The requested host and port, normalised because other clients follow the URI; otherwise the address at which
+        the request arrived.
+        """
         authority = authority_of(self.header(b"host") or b"")
         if authority is not None and _PLAIN_HOST.fullmatch(authority.name):
             return _authority(authority.name, authority.port)
@@ -57,7 +59,7 @@ class Exchange(http.Exchange):
 
 
 async def answer_infos(exchange: Exchange, records: Iterable[Record]) -> None:
-    """Answer with the present list of subscriptions or publishers."""
+    """Answer with the current list of subscriptions or publishers."""
     texts = (msgspec.json.encode(record.info(exchange.dialect)) for record in list(records))
     await answer_array(exchange, in_slices(texts))
 

@@ -57,12 +57,12 @@ class FeedPositions(msgspec.Struct):
 
 
 class Checkpoint(NamedTuple):
-    """What was read back after a restart."""
+    """The state that was read back after a restart."""
 
     position: int
     """Every event up to it has been processed."""
     positions: FeedPositions
-    """As last written, for a log of this name."""
+    """As it was last written, for a log of this name."""
     states: list[tuple[str, SequencedEvent, bool]]
     """Addresses with their current events, in order of number; False: stored under its earlier name."""
     endpoints: dict[str, Kept]
@@ -76,7 +76,7 @@ class Checkpoints:
         self._log, self._state = log, state
         self._state_kind = f"cne/state/{log.name}"
         self._early: set[str] = set()
-        """Addresses under which earlier versions stored one event that is still there."""
+        """Addresses under which earlier versions stored one event, and where that entry still exists."""
 
     def read(self) -> Checkpoint:
         """Register the feed in its log, and read the last checkpoint. Raises EventLogError.
@@ -107,7 +107,7 @@ class Checkpoints:
     ) -> None:
         """Save the changes (None: deleted), and acknowledge them. Raises EventLogError.
 
-        `endpoints` come encoded, because they may change meanwhile.
+        `endpoints` are encoded, because they may change in the meantime.
         """
         for key, event in states.items():
             self._put(self._state_kind, _name(key), None if event is None else envelope.encode_event(event))
@@ -141,7 +141,7 @@ PIECE_EVENTS = 100
 PARSED_MAX, PARSED_BYTES_MAX = 1024, 16 * 1024 * 1024
 ANNOUNCED_MAX, ANNOUNCED_BYTES_MAX = 2048, 16 * 1024 * 1024
 TURN_EVENTS = 20
-"""The most events per step; then others on the loop get their turn."""
+"""The maximum number of events per step, after which other tasks on the loop get their turn."""
 DATA_BYTES_FACTOR = 4
 """Data larger than the largest delivery by this factor is not read at all."""
 
@@ -168,7 +168,7 @@ class Feed(Upstream):
         self.position = 0
         self.endpoints: dict[str, Endpoint] = {}
         self._active: dict[str, Endpoint] = {}
-        """All endpoints except suspended ones, which cost nothing while events arrive."""
+        """All endpoints except suspended ones, which have no cost while events arrive."""
         self._delivery, self._settings, self._bus = delivery, settings, bus
         self._checkpoints = Checkpoints(log, state)
         self._routes = Routes(self._active)
@@ -264,7 +264,9 @@ class Feed(Upstream):
             saver.cancel()
 
     async def caught_up(self) -> None:
-        """Wait until the states include everything now in the log; with a timeout, in case the feed lags."""
+        """Wait until the states include everything that is now in the log. There is a timeout, in case the feed
+        lags.
+        """
         number = self.log.head()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
@@ -273,7 +275,7 @@ class Feed(Upstream):
                     await self._moved.wait()
 
     async def close(self) -> None:
-        """Let every endpoint finish its present work within a short time, and save their positions."""
+        """Let every endpoint finish its current work within a short time, and save their positions."""
         try:
             await stop_all(list(self.endpoints.values()), GRACE_S)
             if not self.log.is_closed:
@@ -325,7 +327,7 @@ class Feed(Upstream):
         return [endpoint for uri, endpoint in self.endpoints.items() if uri not in self._active]
 
     async def save(self) -> None:
-        """Save what changed since the last time, and acknowledge it to the log."""
+        """Save everything that has changed since the last call, and acknowledge it to the log."""
         async with self._saving:
             keys, uris, positions = self.states.unsaved, self._unsaved, self._present_positions()
             if not keys and not uris and positions == self._saved:
@@ -351,7 +353,7 @@ class Feed(Upstream):
         kept, behind = kept or Kept(uri=uri), self._positions.behind.pop(uri, None)
         known = [number for number in (behind, kept.cursor) if number is not None]
         cursor = max(*known, start) if known else max(self._positions.position, start)
-        if kept.is_suspended and kept.suspended_at == 0:  # suspended by an earlier version
+        if kept.is_suspended and kept.suspended_at == 0:  # an earlier version suspended it
             kept.suspend(cursor)
             self._unsaved.add(uri)
         made = Endpoint(uri, self, self._delivery, self._settings, self._bus, self._queued, cursor=cursor, kept=kept)
@@ -382,7 +384,9 @@ class Feed(Upstream):
         return min(TURN_EVENTS, len(events) - taken), None
 
     def _take(self, event: SequencedEvent, stored: Stored | None) -> None:
-        """Take one event without a pause: no task may see the position while only some queues have the event."""
+        """Process one event without yielding, because no task may see the position while only some queues have the
+        event.
+        """
         number = event.sequence_number
         if stored is not None:
             self.states.apply(stored)
@@ -441,7 +445,7 @@ class Feed(Upstream):
     def _present_positions(self) -> FeedPositions:
         lagging = {
             uri: endpoint.cursor
-            for uri, endpoint in self._active.items()  # that of suspended ones is in their own record
+            for uri, endpoint in self._active.items()  # the position of suspended endpoints is in their own record
             if not endpoint.is_current or endpoint.cursor > self.position
         }
         return FeedPositions(self.position, lagging)

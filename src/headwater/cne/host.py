@@ -37,7 +37,7 @@ class Host(http.Host):
         return await self._user(exchange, Right.READ)
 
     async def owner(self, exchange: Exchange, right: Right) -> str:
-        """The owner to record for a change: the user, or the certificate, or else the address.
+        """The owner to record for a change: the user, the certificate, or otherwise the address.
 
         Raises Unauthenticated, Forbidden.
         """
@@ -51,8 +51,8 @@ class Host(http.Host):
     async def check_own(self, exchange: Exchange, record: Record, owner: str) -> None:
         """Raises Forbidden if a user known by name changes another owner's record.
 
-        Users who may manage the log may do so; addresses prove nothing, so callers known only by one are not checked.
-        """
+        Users who may manage the log may do so; addresses prove nothing, so callers that are known only by an address
+        are not checked."""
         if record.owner == owner or is_address(owner):
             return
         user = await self.user(exchange)

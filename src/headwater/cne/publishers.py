@@ -30,7 +30,7 @@ _logger = logging.getLogger("headwater.cne.events")
 BATCH_EVENTS_MAX = 1000
 DIARY_BYTES_MAX = 2000
 ANNOUNCED_BYTES_MAX = 16 * 1024
-"""Only for events up to this size the feed keeps the parsed notification until it finds them in the log."""
+"""For events up to this size, the feed keeps the parsed notification until it finds them in the log."""
 _WIDEST_NUMBER = 10**18 - 1
 _SENT = b'{"status":"Event sent"}'
 
@@ -43,7 +43,7 @@ class Given(NamedTuple):
     content_type: str
     tags: tuple[str, ...] = ()
     where: str = ""
-    """Its path in the body, if that holds several."""
+    """Its path in the body, if the body contains several events."""
 
 
 async def create_publisher(host: Host, exchange: Exchange) -> None:
@@ -80,7 +80,7 @@ async def delete_publisher(host: Host, exchange: Exchange) -> None:
 
 
 async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
-    """DELETE /publishers: the caller's own, see `selection`."""
+    """DELETE /publishers: deletes the caller's own; see `selection`."""
     owner = await host.owner(exchange, Right.APPEND)
     found = await chosen(exchange, owner, list(host.service.publishers.by_id.values()))
     await host.service.publishers.remove(each.id for each in found)
@@ -170,7 +170,7 @@ def _given(members: Members, original: bytes, exchange: Exchange, is_strict: boo
 
 
 def _traced(notification: Notification, exchange: Exchange) -> Notification:
-    """The notification; without its own trace it gets that of its request."""
+    """The notification. If it has no trace, it gets that of its request."""
     trace = trace_of_headers(exchange.scope["headers"])
     if not trace or TRACEPARENT in notification.extensions:
         return notification
@@ -180,7 +180,7 @@ def _traced(notification: Notification, exchange: Exchange) -> Notification:
 def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     """The event to append, its notification, and whether it has a publisher.
 
-    A CloudEvent has its own id; a bare event has its publisher's.
+    A CloudEvent has its own id; a bare event has the id of its publisher.
     """
     notification, publisher = given.notification, _publisher_of(host, given.notification)
     id, address = (publisher.id, publisher.resource) if publisher else ("", "")
@@ -227,7 +227,7 @@ def _is_strict(host: Host, exchange: Exchange) -> bool:
 
 
 def _in_document(where: str, given: Sequence[Given]) -> str:
-    """Translate a path into the events of an append into a path in the body."""
+    """Converts a path into the events of an append to a path into the body."""
     index, _, rest = where.removeprefix("events").partition(".")
     number = index.strip("[]")
     path = given[int(number)].where if number.isdigit() and int(number) < len(given) else ""

@@ -24,11 +24,11 @@ from .settings import Settings
 
 R = TypeVar("R", bound=Record)
 REMOVED_AT_ONCE = 500
-"""The most removals in one transaction of the state store, which blocks other changes for some ms."""
+"""The maximum number of removals in one transaction of the state store, which blocks other changes for some ms."""
 
 
 class AlreadyThere(Exception):
-    """The endpoint already has that subscription."""
+    """The endpoint already has such a subscription."""
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
@@ -104,7 +104,7 @@ class Registry(Generic[R]):
             self._being_made.pop(key).is_over.set()
 
     def check_room(self, owner: str) -> None:
-        """Check the limits for a registration already in progress. Raises TooMany."""
+        """Check the limits for a registration that is in progress. Raises TooMany."""
         owners = [record.owner for record in self.by_id.values()]
         owners += [making.owner for making in self._being_made.values()]
         if len(owners) > (limit := self._settings.subscriptions_max):
@@ -140,7 +140,7 @@ class Registry(Generic[R]):
     async def remove(self, ids: Iterable[str]) -> None:
         """Remove records durably, many per transaction, because each transaction waits for the disk.
 
-        Raises EventLogError: records still in `by_id` may exist.
+        Raises EventLogError: records that are still in `by_id` may exist.
         """
         known = [id for id in ids if id in self.by_id]
         for index in range(0, len(known), REMOVED_AT_ONCE):

@@ -1,4 +1,5 @@
-"""CloudEvents whose source and id the log has: repeats, events of a producer that restarted its ids, and mistakes.
+"""CloudEvents whose source and id are already in the log: repeats, events from a producer that restarted its ids, and
+mistakes.
 
 A repeat has the content of the stored event and is skipped. A restarted producer reuses its ids for other events, which
 have a later `time` of their own. They are stored under an id made of the producer's id and that time, so that their
@@ -38,10 +39,7 @@ class IdReused(Exception):
 
 
 def new_of(log: LocalLog, events: Sequence[Event]) -> list[Event]:
-    """The events that are new to the log, under ids that are new to it. Blocks.
-
-    Raises IdReused.
-    """
+    """The events that are new to the log, with ids that are new to it. Blocks. Raises IdReused."""
     taken: dict[tuple[str, str], Event] = {}
     numbers = log.stored([event.source for event in events], [event.id for event in events])
     for index, (event, number) in enumerate(zip(events, numbers, strict=True)):
@@ -75,7 +73,7 @@ def is_later(event: Event, known: Event | SequencedEvent) -> bool:
 
 
 def renamed(event: Event) -> Event:
-    """The event under an id made of its own id and its time; its own id becomes an attribute."""
+    """The event with an id made of its own id and its time. Its own id becomes an attribute."""
     time = event.attributes["time"]
     id = event.id
     if len(id) + len(time) >= ID_CHARS_MAX:

@@ -1,4 +1,4 @@
-"""Which subscriptions or publishers a DELETE of all removes: the caller's own, if the caller is known.
+"""Selects the subscriptions or publishers that a DELETE of all removes: the caller's own, if the caller is known.
 
 An address does not identify a caller: on a node, all consumers use the loopback address. So a caller known only by its
 address must name its endpoint, unless all of that address deliver to the same host and port, or a 409 identifies it.

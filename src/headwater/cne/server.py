@@ -95,13 +95,13 @@ class Route(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The route that a path leads to."""
+    """The route to which a path leads."""
 
     pattern: str
-    """The label under which its requests are counted."""
+    """The label under which its requests are counted in metrics."""
     route: Route | None
     dialect: Dialect = Dialect.V2
-    """The dialect of the answers there, 404s included."""
+    """The dialect of its answers, including 404s."""
     base: str = ""
     """The path up to the version, as the client wrote it."""
     arguments: Sequence[str] = ()
@@ -187,7 +187,7 @@ def _find(exchange: Exchange) -> Handler[Host, Exchange]:
 
 @remembered(1024)
 def _way_of(path: str) -> Way:
-    """The route that a path leads to."""
+    """The route to which a path leads."""
     segments = _segments(path)
     if segments is None:
         return _NOWHERE
@@ -249,7 +249,7 @@ async def _versions(host: Host, exchange: Exchange) -> None:
 
 
 async def _dummy(host: Host, exchange: Exchange) -> None:
-    """An endpoint that accepts everything, for others' tests; it does not read the body."""
+    """An endpoint that accepts everything, for clients' tests. It does not read the body."""
     await exchange.answer_empty(204)
 
 

@@ -32,7 +32,7 @@ from .settings import Settings
 from .supervision import FeedSupervisor
 
 APPEND_ATTEMPTS = 5
-"""How often to try an append whose ids others append at the same time."""
+"""How often to try an append if others append the same ids at the same time."""
 FORGET_S = 60.0
 """How often to check for endpoints suspended for too long."""
 LANDED_S = 1.0
@@ -89,7 +89,7 @@ class Service:
         await self.webhooks.close()
 
     async def append(self, events: Sequence[Event], known: Sequence[tuple[Event, Notification]] = ()) -> None:
-        """Append to the log; events that it already has are skipped. Raises IdReused, EventLogError.
+        """Append to the log. Events that are already in the log are skipped. Raises IdReused, EventLogError.
 
         `known` are events with their already parsed notifications.
         """
@@ -107,11 +107,11 @@ class Service:
             is_new = False
         else:
             is_new = not result.was_stored
-        if not is_new:  # rare: the log has some of them, or other events with their ids
+        if not is_new:  # rare: the log already has some of them, or other events with their ids
             await self._append_new(feed, events)
 
     async def _append_new(self, feed: Feed, events: Sequence[Event]) -> None:
-        """Append the events that are new to the log, under ids that are new. Raises IdReused, EventLogError."""
+        """Append the events that are new to the log, with ids that are new. Raises IdReused, EventLogError."""
         for attempt in range(APPEND_ATTEMPTS):
             if not (left := await asyncio.to_thread(repeats.new_of, feed.log, events)):
                 return
@@ -120,12 +120,12 @@ class Service:
                 if not result.was_stored:
                     return
                 raise DuplicateEventId(left[0].id, left[0].source, result.first, 0)
-            except DuplicateEventId:  # another append came in between
+            except DuplicateEventId:  # another append happened in between
                 if attempt == APPEND_ATTEMPTS - 1:
                     raise
 
     async def states(self, resource: str) -> list[Stored]:
-        """The current states matching a resource address, as pattern, without those that report no data.
+        """The current states that match a resource address as a pattern, except states that report no data.
 
         Raises StatesFull, EventLogError.
         """
@@ -160,7 +160,9 @@ class Service:
                 await self._delivery.greet(made, greetings)
             self.conflicts.settle(owner, made.endpoint)
             await self.subscriptions.put(made)
-            await self._deliver(await self._supervisor.feed(), made)  # another one, if the log was recreated meanwhile
+            await self._deliver(
+                await self._supervisor.feed(), made
+            )  # a different log, if it was recreated in the meantime
             if len(greetings) > GREETINGS_MAX and (endpoint := self.endpoint(made)) is not None:
                 endpoint.owe(made, 1, greetings[-GREETINGS_MAX - 1].sequence_number)
             return made
@@ -173,7 +175,7 @@ class Service:
             await self._end([each for each in subscriptions if each.id not in self.subscriptions.by_id])
 
     async def _deliver(self, feed: Feed, subscription: Subscription) -> None:
-        """Deliver from its start on, which may be a moment ago."""
+        """Deliver from its start, which may be a moment ago."""
         had_endpoint = subscription.endpoint in feed.endpoints
         feed.subscribe(subscription)
         if had_endpoint:
@@ -223,12 +225,12 @@ class Service:
             await feed.resend(endpoint)
 
     def endpoint(self, subscription: Subscription) -> Endpoint | None:
-        """The endpoint that a subscription is delivered to at present, if any."""
+        """The endpoint to which a subscription is currently delivered, if any."""
         feed = self._supervisor.present
         return None if feed is None else feed.endpoints.get(subscription.endpoint)
 
     def endpoints(self) -> list[Endpoint]:
-        """All endpoints with delivery at present; thread-safe."""
+        """All endpoints that are currently delivered to. Thread-safe."""
         feed = self._supervisor.present
         return [] if feed is None else list(feed.endpoints.values())
 
@@ -259,7 +261,7 @@ class Service:
             try:
                 await self.publishers.take_landed()
                 made, removed = await self.subscriptions.take_landed()
-                if (feed := self._supervisor.present) is not None:  # else the next feed starts with them
+                if (feed := self._supervisor.present) is not None:  # otherwise the next feed starts with them
                     for each in made:
                         await self._deliver(feed, each)
                 await self._end(removed)
@@ -298,7 +300,7 @@ class Service:
             )
 
     def _mode(self, dialect: Dialect) -> str:
-        """The delivery mode of a subscription that names none."""
+        """The delivery mode of a subscription that does not specify one."""
         mode = self.settings.delivery_mode
         return mode if mode in MODES[dialect] else STRUCTURED
 
@@ -323,7 +325,7 @@ class Service:
         raise ResourceUnknown(f"there is no event of {subscription.resource}")
 
     def _check_states(self, feed: Feed, resource: str) -> None:
-        """Raises StatesFull if a resource may be unknown only for lack of room."""
+        """Raises StatesFull if a resource may be unknown only because there was no room for it."""
         if not feed.states.has_room:
             limit = self.settings.states_max
             raise StatesFull(f"{resource} has no current state: the limit is reached (cne.states_max is {limit})")

@@ -1,8 +1,7 @@
 """The current states of every resource: the newest notification about it from each source, in any protocol.
 
 The table is derived from the log alone. Its content is also in the state store, so that it outlives its events;
-`unsaved` lists what must still be written there.
-"""
+`unsaved` lists the entries that must still be written there."""
 
 from __future__ import annotations
 
@@ -21,14 +20,14 @@ from .notifications.segment_index import AddressIndex
 from .notifications.stored import Stored
 
 SOURCES_MAX = 32
-"""The most sources per address; beyond that, the source silent for longest is dropped."""
+"""The maximum number of sources per address. Beyond that, the source that has been silent for longest is dropped."""
 BYTES_MAX = 256 * 1024 * 1024
 """The memory limit, as estimated by `Stored.bytes`. States live as long as the data, so they count as the server's base
 memory, not as memory that peers make it hold for a while."""
 ENTRY_BYTES = 1024
-"""The size of an entry, besides its share of its event."""
+"""The size of an entry, in addition to its share of its event."""
 ASKED_MAX = 100_000
-"""The most cached patterns and matching addresses, together."""
+"""The maximum number of cached patterns and matching addresses, together."""
 
 Strand = tuple[str, bytes]
 """Identifies notifications that replace each other at an address: same source and, by digest, same addresses."""
@@ -46,7 +45,7 @@ class States:
         self._index = AddressIndex()
         self._bytes = 0
         self._asked: dict[str, tuple[str, ...]] = {}
-        """Addresses by pattern, until a new address comes."""
+        """Addresses by pattern, until a new address appears."""
         self._asked_size = 0
         self._is_reported = False
         """Whether the server's log has reported that there is no room for another address."""
@@ -70,7 +69,7 @@ class States:
             if each.text == address:
                 self._put(each, key[1], stored)
         if self.get(key) is None:
-            self.unsaved.add(key)  # no room for it: if kept in the store, it would become outdated
+            self.unsaved.add(key)  # there is no room for it; if the store kept it, it would become outdated
         elif is_saved:
             self.unsaved.discard(key)
 
@@ -115,7 +114,7 @@ class States:
         self._asked_size += len(asked) + 1
 
     def _forget_asked(self) -> None:
-        """Clear the cache; a search in progress notices, and does not cache its result."""
+        """Clear the cache. A search in progress notices this, and does not cache its result."""
         self._asked, self._asked_size = {}, 0
 
     def get(self, key: Key) -> SequencedEvent | None:
@@ -149,7 +148,7 @@ class States:
         strands = self._newest[text][1]
         known = strands.pop(strand, None)
         outdated = list(_outdated(strands, stored)) if strands else []
-        strands[strand] = stored  # at the end: the first one is the source silent for longest
+        strands[strand] = stored  # at the end, because the first one is the source that has been silent for longest
         self._bytes += _size(stored) - (0 if known is None else _size(known))
         self.unsaved.add((text, strand))
         for other in outdated:
@@ -184,12 +183,12 @@ def _size(stored: Stored) -> int:
 
 
 def _said(stored: Stored) -> frozenset[tuple[str, str]]:
-    """What a notification has values for: resource addresses with data types."""
+    """What a notification contains values for: resource addresses with data types."""
     return frozenset((value.resource.strip("/"), value.data_type) for value in stored.notification.values)
 
 
 def _outdated(strands: dict[Strand, Stored], stored: Stored) -> Iterator[Strand]:
-    """The strands that a notification replaces besides its own.
+    """The strands that a notification replaces in addition to its own.
 
     A source that reports no data withdraws all its values, and one that has data again withdraws that report.
     """

@@ -60,7 +60,7 @@ async def delete(host: Host, exchange: Exchange) -> None:
 
 
 async def delete_own(host: Host, exchange: Exchange) -> None:
-    """DELETE /subscriptions: the caller's own, see `selection`."""
+    """DELETE /subscriptions: deletes the caller's own; see `selection`."""
     owner = await host.owner(exchange, Right.READ)
     service = host.service
     records = list(service.subscriptions.by_id.values())
@@ -86,7 +86,7 @@ async def delivery(host: Host, exchange: Exchange) -> None:
 
 
 async def resume(host: Host, exchange: Exchange) -> None:
-    """POST /subscriptions/{id}/resume (ours): deliver again, dead letters included."""
+    """POST /subscriptions/{id}/resume (ours): deliver again, including dead letters."""
     owner = await host.owner(exchange, Right.READ)
     found = _found(host, exchange)
     await host.check_own(exchange, found, owner)

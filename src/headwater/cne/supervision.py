@@ -1,8 +1,7 @@
 """Supervision: keeps a feed for the log, which may be created late, deleted, and recreated.
 
-An existing log is followed from the start; else it is created when first needed. When it is deleted, the feed ends;
-when it is recreated, a new feed begins.
-"""
+An existing log is followed from the start; otherwise the log is created when it is first needed. When it is deleted,
+the feed ends; when it is recreated, a new feed begins."""
 
 from __future__ import annotations
 
@@ -44,11 +43,11 @@ class FeedSupervisor:
         bus: Bus,
         turns: FairScheduler | None = None,
     ) -> None:
-        """Every feed begins with the present subscriptions; the caller adds later ones."""
+        """Every feed begins with the current subscriptions; the caller adds later ones."""
         self._store, self._subscriptions, self._delivery = store, subscriptions, delivery
         self._settings, self._bus, self._turns = settings, bus, turns
         self.present: Feed | None = None
-        """The running feed, if any; may be read from any thread."""
+        """The running feed, if any. Any thread may read it."""
         self._ready = asyncio.Event()
         self._wanted = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -123,7 +122,7 @@ class FeedSupervisor:
         try:
             kept = await asyncio.to_thread(feed.restore)
         except BaseException:
-            feed.leave()  # a feed that did not begin has nothing to save
+            feed.leave()  # a feed that did not start has nothing to save
             raise
         try:
             await self._subscribe_all(feed, kept)

@@ -1,1 +1,1 @@
-"""The HTTP API that a console in a browser needs besides the rest: a login that ends."""
+"""The additional HTTP API for a console in a browser: a login that expires."""

@@ -1,1 +1,3 @@
-"""Arrow Flight: bulk columnar reads and writes of logs, for Spark, DuckDB, Polars and everything that has Arrow."""
+"""Arrow Flight: bulk columnar reads and writes of logs, for Spark, DuckDB, Polars and everything that supports
+Arrow.
+"""

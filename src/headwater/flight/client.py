@@ -1,4 +1,4 @@
-"""A client of the bulk plane: the actions by name, plans, streams of Arrow batches in and out.
+"""A client of the bulk plane: actions by name, plans, and streams of Arrow batches in both directions.
 
 with BulkClient("grpc://127.0.0.1:8815") as bulk:
     for batch in bulk.read(Ticket("orders", columns=("sequence_number", "type"))):
@@ -88,7 +88,7 @@ def _answer(writer: flight.FlightStreamWriter, reader: flight.FlightMetadataRead
 SEQUENCE_NUMBER = "sequence_number"
 REPORT_S = 5.0
 ANY_WRITER = "-"
-"""The writer name to ask for when only the primary's answer counts, whatever it is."""
+"""The writer name to ask for if only the fact that the primary answers matters."""
 
 
 class BulkClient(Closing):
@@ -152,7 +152,7 @@ class BulkClient(Closing):
         for at in range(0, len(logs), wire.HEADS_MAX):
             found |= self._calls.look_at_many(tuple(logs[at : at + wire.HEADS_MAX]))
         for log in logs:
-            if log not in found:  # missing, not readable, or another address has more of it
+            if log not in found:  # missing or not readable, or another address has more of it
                 with suppress(LogNotFound):
                     found[log] = self.head(log)
         return found

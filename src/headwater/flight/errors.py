@@ -39,10 +39,8 @@ class ServerFault(core.EventLogError):
 
 
 class Told(ValueError):
-    """An error whose text alone reaches the peer: raised where pyarrow would send the traceback too.
-
-    It sends what `traceback` makes of the error. That fails here, so it sends the name of the class.
-    """
+    """An error whose text alone reaches the peer. It is raised where pyarrow would send the traceback too.
+    pyarrow sends the output of `traceback` for the error. That fails here, so it sends the name of the class."""
 
     @property
     def __cause__(self) -> BaseException | None:  # type: ignore[override]
@@ -53,7 +51,7 @@ INTERNAL = ServerFault("internal error; see the server's log")
 
 
 def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
-    """The Flight error sent to a client; an internal error is logged together with `doing`."""
+    """The Flight error that is sent to a client. An internal error is logged together with `doing`."""
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, core.EventLogError):
@@ -68,7 +66,7 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
 
 
 def core_error_of(error: flight.FlightError) -> core.EventLogError | None:
-    """The core's error that a Flight error stands for; None if it is not from a Headwater server."""
+    """The core's error that a Flight error represents; None if it is not from a Headwater server."""
     try:
         fields = msgspec.json.decode(error.extra_info or b"", type=_Fields)
         code, message = str(fields["error"]), str(fields["message"])
@@ -77,7 +75,11 @@ def core_error_of(error: flight.FlightError) -> core.EventLogError | None:
     row = _BY_CODE.get(code)
     try:
         made = row.build(fields) if row is not None else ServerFault(f"{code}: {message}")
-    except (KeyError, TypeError, ValueError):  # another version: a known code with unknown fields
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # the server has another version: the code is known, but has unknown fields
         made = ServerFault(f"{code}: {message}")
     made.args = (message,)
     return made
@@ -89,7 +91,7 @@ class _Row(NamedTuple):
     fields: Callable[[Any], _Fields]
     build: Callable[[_Fields], core.EventLogError]
     text: str | Callable[[Any], str] = ""
-    """Text sent instead of the error's own message, which is for the operator."""
+    """The text that is sent instead of the error's own message, which is meant for the operator."""
 
 
 def _plain(code: str, kind: type[flight.FlightError], error: type[core.EventLogError], *names: str) -> _Row:

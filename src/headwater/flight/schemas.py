@@ -36,19 +36,19 @@ def read_columns(ticket: Ticket) -> list[str]:
 
 
 def schema_of(ticket: Ticket) -> pa.Schema:
-    """The schema of a ticket's stream. Raises as `read_columns`."""
+    """The schema of a ticket's stream. Raises the same errors as `read_columns`."""
     read_columns(ticket)
     whole = SPARK_SCHEMA if ticket.schema == "spark" else SCHEMA
     return whole if ticket.columns is None else pa.schema([whole.field(name) for name in ticket.columns])
 
 
 class Shaping:
-    """Converts the batches of a scan to the schema of their ticket. One per stream."""
+    """Converts the batches of a scan to the schema of their ticket. There is one converter per stream."""
 
     def __init__(self, ticket: Ticket) -> None:
         self.schema = schema_of(ticket)
         self.columns: Sequence[str] = read_columns(ticket) or ["sequence_number"]
-        """The columns to scan; if only the log's name is requested, a column that counts the rows."""
+        """The columns to scan. If only the log's name is requested, a column that counts the rows."""
         self._log = ticket.log
         self._names = pa.array([], pa.string())
         self._is_plain = ticket.schema is None
@@ -61,7 +61,7 @@ class Shaping:
 
     def _column(self, field: pa.Field, batch: pa.RecordBatch) -> pa.Array:
         if field.name == LOG:
-            if len(self._names) < batch.num_rows:  # built for the largest batch: smaller ones get slices of it
+            if len(self._names) < batch.num_rows:  # built for the largest batch; smaller batches get slices of it
                 self._names = pa.repeat(self._log, batch.num_rows)
             return self._names.slice(0, batch.num_rows)
         column = batch.column(field.name)

@@ -35,7 +35,7 @@ SPLIT_BYTES = 64 * 1024 * 1024
 SPLITS_MAX = 100_000
 STAGES_MAX = 100_000
 HEADS_MAX = 1000
-"""The most logs per request for heads."""
+"""The maximum number of logs per request for heads."""
 
 PARTITION_MAX = PARTITIONS_MAX - 1
 QUERY_CHARS_MAX = 64 * 1024
@@ -47,9 +47,9 @@ Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 QueryText = Annotated[str, Meta(max_length=QUERY_CHARS_MAX)]
 WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
 ShortName = Annotated[str, Meta(max_length=1024)]
-"""A name that is kept for a while as sent: no log and no incarnation has a longer one."""
+"""The longest name that is kept for a while as it was sent. No log and no incarnation has a longer one."""
 OnDuplicate = Literal["fail", "skip"]
-"""What to do if event ids are stored already: refuse the append, or leave those events out."""
+"""What to do if event ids are already stored: refuse the append, or leave those events out."""
 T = TypeVar("T")
 Body = TypeVar("Body")
 Answer = TypeVar("Answer")
@@ -100,9 +100,9 @@ class Ticket(Asked, frozen=True):
     columns: tuple[str, ...] | None = None
     """In output order. None: all."""
     incarnation: str | None = None
-    """Refused unless the log (still) has this incarnation. None: any."""
+    """The request is refused unless the log (still) has this incarnation. None accepts any."""
     schema: Literal["spark"] | None = None
-    """`spark`: recorded_at in microseconds, and a first column `log`."""
+    """`spark`: recorded_at is in microseconds, and the first column is `log`."""
     compression: Literal["lz4", "zstd"] | None = None
     """Arrow's column compression of the batches sent. None: uncompressed. Older servers refuse anything else."""
 
@@ -152,7 +152,7 @@ class StageCommand(Asked, frozen=True):
 
 
 class PutCommand(Asked, frozen=True):
-    """The purpose of a `do_put`: exactly one of the two."""
+    """The purpose of a `do_put`. Exactly one of the two is given."""
 
     append: AppendCommand | None = None
     stage: StageCommand | None = None
@@ -170,7 +170,7 @@ class Appended(Answered, frozen=True):
     was_stored: bool = False
     """Exactly these events had been appended before."""
     skipped: int = 0
-    """Events left out because their ids are stored already."""
+    """Events left out because their ids are already stored."""
 
 
 class Nothing(Asked, frozen=True):
@@ -206,14 +206,14 @@ class CountBody(Asked, frozen=True):
 
 
 class CreateBody(Asked, frozen=True):
-    """Without settings: the defaults, or whatever the log has."""
+    """Without settings, the defaults, or the settings that the log already has."""
 
     log: str
     settings: SettingsJson | None = None
 
 
 class TrimBody(Asked, frozen=True):
-    """Events numbered below `below` may be trimmed."""
+    """Events with numbers below `below` may be trimmed."""
 
     log: str
     below: Number
@@ -238,13 +238,13 @@ class RegisterBody(ConsumerBody, frozen=True):
 
 
 class UnregisterBody(ConsumerBody, frozen=True):
-    """`drops_at_most`: the most events it may drop."""
+    """`drops_at_most`: the maximum number of events that it may drop."""
 
     drops_at_most: int = 0
 
 
 class AcknowledgeBody(ConsumerBody, frozen=True):
-    """Everything up to `sequence_number` is processed."""
+    """Everything up to `sequence_number` has been processed."""
 
     sequence_number: Number = msgspec.field()
     epoch: Counter | None = None
@@ -344,7 +344,7 @@ class OneConsumer(Answered, frozen=True):
 
 
 class OneWriter(Answered, frozen=True):
-    """The requested writer, if it ever wrote."""
+    """The requested writer, if it has ever written."""
 
     writer: WriterState | None
 
@@ -376,7 +376,7 @@ REGISTER_CONSUMER = ActionShape("register_consumer", RegisterBody, Consumer, Rig
 ACKNOWLEDGE = ActionShape("acknowledge", AcknowledgeBody, Consumer, Right.MANAGE)
 UNREGISTER_CONSUMER = ActionShape("unregister_consumer", UnregisterBody, Nothing, Right.MANAGE, is_idempotent=False)
 REPORT_POSITION = ActionShape("report_position", ReportBody, Nothing, Right.READ, is_idempotent=False)
-"""Not retried on failure: the next report supersedes it."""
+"""Not retried on failure, because the next report supersedes it."""
 WRITER = ActionShape("writer", WriterBody, OneWriter, Right.APPEND)
 COMMIT = ActionShape("commit", CommitBody, Committed, Right.APPEND)
 DISCARD = ActionShape("discard", DiscardBody, Nothing, Right.APPEND)

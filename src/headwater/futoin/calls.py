@@ -1,5 +1,6 @@
-"""Handles one call from message to reply: identify the caller, find the function, check right and parameters, run
-it."""
+"""Handles one call from message to reply: identifies the caller, finds the function, checks rights and parameters, and
+runs it.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +29,11 @@ T = TypeVar("T")
 _logger = logging.getLogger("headwater.futoin")
 
 ENVELOPE_BYTES = 1024
-"""Room in a reply for everything around its result: rid, signature."""
+"""Room in a reply for everything except its result: rid and signature."""
 
 
 class Stoppable(Protocol):
-    """Something that sends on a connection by itself, until the connection ends."""
+    """Something that sends on a connection without being asked, until the connection ends."""
 
     def stop(self) -> None:
         """Stop at any point."""
@@ -54,12 +55,12 @@ class CallbackConnection(Protocol):
         """The pushes on it, by owner and component; they are stopped when the connection ends."""
 
     def begun(self) -> None:
-        """The events that a message adds have their place in the log: the next message may be read."""
+        """The events that a message adds have their place in the log, so the next message may be read."""
 
     async def call(self, function: str, parameters: bytes) -> asyncio.Future[str | None]:
         """Call a function of the peer, in JSON; the future's result is the name of the error in the answer, or None.
 
-        The caller sets its own timeout. Raises OSError if the peer has left.
+        The caller sets its own timeout. Raises OSError if the peer has disconnected.
         """
 
     def close(self, reason: str) -> None:
@@ -94,7 +95,7 @@ class Channel(Protocol):
 
     @property
     def authorization(self) -> bytes | None:
-        """The Authorization header of the HTTP request, if there is one."""
+        """The Authorization header of the HTTP request, if it has one."""
 
     @property
     def certified(self) -> str | None:
@@ -129,7 +130,7 @@ class Call:
         self.host, self.log_name, self.channel, self.message = host, log_name, channel, message
         self.claim, self.caller, self.function, self.parameters = claim, caller, function, parameters
         self.afterwards: Callable[[], None] | None = None
-        """What to start once the reply is sent."""
+        """What must start after the reply is sent."""
 
     @property
     def coder(self) -> Coder:
@@ -147,16 +148,16 @@ class Call:
         return self.result_bytes_max if self.caller.signature is None else min(SIGNED_BYTES_MAX, self.result_bytes_max)
 
     async def log(self, right: Right) -> Opened:
-        """The log named by the path, if the caller has the right."""
+        """The log that the path names, if the caller has the right."""
         return await self.host.log(self.log_name, self.caller, right)
 
     def begun(self) -> None:
-        """The events that the call adds have their place in the log, whatever the peer sends next."""
+        """The events that the call adds have their place in the log, regardless of what the peer sends next."""
         if self.channel.connection is not None:
             self.channel.connection.begun()
 
     async def turn(self, work: Callable[[], T]) -> T:
-        """The result of work that scans, run when it is its caller's turn."""
+        """The result of work that scans the log. The work runs when it is its caller's turn."""
         turns = self.host.turns
         return await turns.do(turns.flow(self.caller.user.name, self.channel.peer), work)
 
@@ -166,7 +167,7 @@ Handler = Callable[[Call], Awaitable[bytes]]
 
 
 class Reply:
-    """The reply, and what to start after it."""
+    """The reply, and what must start after it."""
 
     __slots__ = ("afterwards", "body", "coder")
 
@@ -181,13 +182,15 @@ async def reply_to(
     message = await decoded(host, body)
     if isinstance(message, Reply):
         return message
-    if message.size > interface.MESSAGE_BYTES_MAX:  # a long one is scanned several times, each a step by itself
+    if (
+        message.size > interface.MESSAGE_BYTES_MAX
+    ):  # a long message is scanned several times, and each scan is a step of its own
         await asyncio.sleep(0)
     return await answer(host, handlers, log_name, channel, claim, message)
 
 
 async def decoded(host: Host, body: bytes) -> Message | Reply:
-    """The message, or the refusal of an invalid one, in its coder if that is known."""
+    """The message, or the refusal of an invalid message, in its coder if that is known."""
     coder: Coder = JSON
     try:
         coder = coder_of(body)
@@ -234,9 +237,8 @@ async def answer(
 
 
 def check_size(message: Message) -> None:
-    """Raises FutoInError for a message longer than its function allows, before anything is built of it and before the
-    sender is known.
-    """
+    """Raises FutoInError for a message longer than its function allows, before any part of it is built, and before the
+    sender is known."""
     if message.size > interface.MESSAGE_BYTES_MAX and message.size > (
         at_most := interface.request_bytes_max(message.f)
     ):
@@ -271,7 +273,7 @@ def _members_of(host: Host, coder: Coder, log_name: str, error: BaseException) -
 
 
 def refusal(host: Host, error: FutoInError, coder: Coder = JSON) -> Reply:
-    """The reply to something that is not a request."""
+    """The reply to input that is not a request."""
     return Reply(coder.message(_failure(host, coder, error)), coder)
 
 
@@ -281,7 +283,7 @@ def _function(message: Message, caller: Caller | None, channel: Channel) -> Func
     try:
         function = interface.find(name)
     except FutoInError:
-        if caller is None:  # do not reveal to unidentified peers what exists
+        if caller is None:  # do not reveal to unidentified peers which functions exist
             raise unknown_interface(name.partition(":")[0]) from None
         raise
     if "SecureChannel" in function.requires and not channel.is_secure:

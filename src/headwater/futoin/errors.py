@@ -54,7 +54,7 @@ def not_supported(description: str) -> FutoInError:
 
 
 def security(description: str) -> FutoInError:
-    """SecurityError: authentication failed or is missing, or the channel is not secure enough."""
+    """SecurityError: authentication failed or is missing, or the channel is not secure enough for the call."""
     return FutoInError(SECURITY_ERROR, description)
 
 
@@ -77,14 +77,16 @@ def futoin_error_of(error: core.EventLogError | http.HttpError) -> FutoInError:
 
 
 def error_of_problem(problem: Problem) -> FutoInError:
-    """The FutoIn error for a problem found before the request reached this package, such as a server still starting."""
+    """The FutoIn error for a problem that was found before the request reached this package, such as a server that is
+    still starting.
+    """
     name = SECURITY_ERROR if problem.status in (401, 403) else INVALID_REQUEST
     is_ours = problem.status >= 500 or problem.status == HTTPStatus.MISDIRECTED_REQUEST
     return FutoInError(INTERNAL_ERROR if is_ours else name, problem.detail)
 
 
 def is_fault(error: core.EventLogError) -> bool:
-    """Whether the operator should see it."""
+    """Whether the operator should be informed about it."""
     is_known = isinstance(error, core.Closed | core.DiskFull | core.SequenceExhausted)
     return futoin_error_of(error).name == INTERNAL_ERROR and not is_known
 

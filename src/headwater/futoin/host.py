@@ -26,15 +26,15 @@ class Statistics:
     """Counts since the server started. Only the event loop updates them; any thread may read them."""
 
     calls: Counter[str] = field(default_factory=Counter)
-    """Valid calls, by interface and function."""
+    """The number of valid calls, by interface and function."""
     errors: Counter[str] = field(default_factory=Counter)
     """Errors sent, by name."""
     pushes: Counter[str] = field(default_factory=Counter)
     """Groups pushed: `reliable` and `live`."""
     redeliveries: int = 0
-    """Reliable groups pushed again after an error or a timeout."""
+    """Reliable groups that were pushed again after an error or a timeout."""
     traffic: Traffic = field(default_factory=Traffic)
-    """Events added, and events polled or pushed."""
+    """Events that were added, and events that were polled or pushed."""
     skipped: int = 0
     """Log numbers that live consumers missed because they were too slow."""
 
@@ -43,7 +43,7 @@ Opened = OpenLog[Naming]
 
 
 class Host:
-    """The server as calls on one event loop see it."""
+    """The server as seen by calls on one event loop."""
 
     def __init__(
         self,

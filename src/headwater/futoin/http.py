@@ -1,4 +1,6 @@
-"""Messages over HTTP (FTN5 1.4): POST to the endpoint, or GET of a path below it. Every reply is 200, errors too."""
+"""Messages over HTTP (FTN5 1.4): POST to the endpoint, or GET of a path below it. The status of every reply is 200,
+including errors.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Request:
         self.peer, self.scope, self.share = exchange.peer, exchange.scope, exchange.share
         self.outlet = Outlet(self.share, self.scope.get(WRITER))
         self.is_secure = exchange.scope.get("scheme") in ("https", "wss") or _is_loopback(self.peer)
-        """TLS ends here or at a trusted proxy that says so, or the peer is on this machine."""
+        """TLS ends here, or at a trusted proxy that reports it, or the peer is on this machine."""
         self.authorization = exchange.header(b"authorization")
         self.certified = certified(exchange.scope)
         self.trace = trace_of_headers(exchange.scope["headers"])
@@ -138,11 +140,11 @@ def _message_of(path: list[str], query: bytes) -> bytes:
 
 
 def _parameters_of(name: str, texts: list[tuple[str, str]]) -> bytes:
-    """A query has strings as they are and other values as JSON (FTN5, 3.3); the definition tells them apart."""
+    """A query contains strings as they are, and other values as JSON (FTN5, 3.3). The definition distinguishes them."""
     try:
         parameters = interface.find(name).parameters
     except FutoInError:
-        parameters = {}  # found again and reported once the caller is known
+        parameters = {}  # this is found again and reported after the caller is known
     encoded: dict[str, bytes] = {}
     for key, text in texts:
         if key in encoded or not _PARAMETER.fullmatch(key):

@@ -14,7 +14,9 @@ from ..core.query import ALL, Query
 
 EVENT_TYPE = re.compile(r"[A-Z_]{1,16}", re.ASCII)
 OTHER = "OTHER"
-"""The type of events whose own type does not fit and has no alias; their data is {"type": ..., "data": ...}."""
+"""The type of events whose own type is not a valid FutoIn type and has no alias; their data is {"type": ..., "data":
+...}.
+"""
 _KNOWN_MAX = 65_536
 
 
@@ -27,7 +29,7 @@ class Alias:
     alias: str
 
     def __str__(self) -> str:
-        """In the form that `read_alias` reads."""
+        """In the form that `read_alias` parses."""
         return f"{self.logs}:{self.type}={self.alias}"
 
 
@@ -84,7 +86,7 @@ class Naming:
         return known
 
     def is_other(self, type: str) -> bool:
-        """Whether the type has no name."""
+        """Whether the type has no name in FutoIn."""
         return type not in self._aliases and not EVENT_TYPE.fullmatch(type)
 
     def select(self, want: Sequence[str] | None) -> Selected:

@@ -1,4 +1,5 @@
-"""Sends pages of events on a connection: one is made when the socket has taken the last, and counted until it is taken.
+"""Sends pages of events on a connection. A page is made when the socket has accepted the last one, and counted until it
+is accepted too.
 
 A page up to one piece (`Share.piece_bytes`) may exceed the budget. A larger one reserves its bytes first.
 """
@@ -19,7 +20,7 @@ class Writer(Protocol):
     """Whether the peer is not reading."""
 
     async def drained(self) -> None:
-        """Wait until the peer reads again or is gone."""
+        """Wait until the peer reads again or has disconnected."""
 
 
 class Outlet:
@@ -28,7 +29,7 @@ class Outlet:
     __slots__ = ("_turn", "_writer", "share")
 
     def __init__(self, share: Share, writer: Writer | None = None) -> None:
-        """`share` counts the bytes; without `writer` nothing ever waits."""
+        """`share` counts the bytes. Without `writer`, nothing ever waits."""
         self.share = share
         self._turn = asyncio.Lock()
         self._writer = writer
@@ -39,7 +40,7 @@ class Outlet:
         return self._turn.locked() or (self._writer is not None and self._writer.is_full)
 
     async def drained(self) -> None:
-        """Wait until the peer reads again or is gone."""
+        """Wait until the peer reads again or has disconnected."""
         if self._writer is not None:
             await self._writer.drained()
 
@@ -53,7 +54,7 @@ class Outlet:
             raise
 
     def end_turn(self) -> None:
-        """End the turn: the page was sent, or there was none."""
+        """End the turn, because the page was sent or there was none."""
         self._turn.release()
 
 
@@ -74,7 +75,7 @@ class Claim:
         self.end()
 
     async def turn(self) -> None:
-        """Wait for the turn; from now on the connection is a reader."""
+        """Wait for the turn. From now on the connection counts as a reader."""
         self._has_begun = True
         self._outlet.share.begin_answer()
         await self._outlet.take_turn()
@@ -94,7 +95,7 @@ class Claim:
             share.end_answer()
 
     def page_bytes(self, at_most: int) -> int:
-        """The largest page of several events: one piece if there are other readers or memory is short."""
+        """The largest page of several events. It is one piece if there are other readers or memory is short."""
         account = self._outlet.share.account
         return min(at_most, account.piece_bytes) if account.readers > 1 or account.is_short else at_most
 

@@ -10,7 +10,7 @@ from ..formats.settings.declaration import boolean, setting, shown_as, texts, wh
 from .naming import Alias, read_alias
 
 PAGE_EVENTS = 1000
-"""The most events in one page or group (FTN18, 3.1: EventList)."""
+"""The maximum number of events in one page or group (FTN18, 3.1: EventList)."""
 
 
 @shown_as("LOG:TYPE=NAME,...")

@@ -33,14 +33,17 @@ from .outlet import Claim
 _logger = logging.getLogger("headwater.futoin")
 
 REQUESTS_MAX = 128
-"""The most concurrent requests of one connection; the next is read when one of them is answered."""
+"""The maximum number of concurrent requests on one connection. The next one is read when one of them is answered."""
 LARGE_REPLIES_MAX = 4
-"""The most of those whose reply may have 8M. They wait for events concurrently; pages are made one at a time."""
+"""How many of these may have a reply of up to 8M. They wait for events concurrently, but pages are made one at a
+time.
+"""
 ADDITIONS = ("addEvent", "addEvents")
 """Functions whose events are stored in call order."""
 WAITING_BYTES_MAX = 1024 * 1024
-"""The most bytes of additions that wait for an earlier one on a connection; the message that reaches it is the last one
-read."""
+"""The maximum size of additions that wait for an earlier one on a connection, in bytes. The message that reaches it is
+the last one read.
+"""
 GOODBYE_S = 1.0
 """How long running requests may take when the connection closes."""
 CLOSE_NORMAL, CLOSE_FAULT, CLOSE_RESTART = 1000, 1011, 1012

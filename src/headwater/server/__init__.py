@@ -1,1 +1,1 @@
-"""The server: configuration, users, start and stop, the command line. The only room that connects the others."""
+"""The server: configuration, users, start and stop, the command line. The only package that connects the others."""

@@ -107,15 +107,13 @@ STREAMS_END_S = 2.0
 SWITCH_INTERVAL_S = 0.0005
 """How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
 GC_THRESHOLDS = (5_000, 20, 1_000)
-"""How many new objects one collection examines, while all threads wait: each may be a tuple of a hundred.
-
-They count objects, not bytes, and the oldest generation is collected after half an hour or more. So objects that hold
-many bytes form no cycles: connections, requests and responses are freed when they end.
-"""
+"""How many new objects one collection examines, while all threads wait. Each may be a tuple of a hundred. The
+thresholds count objects, not bytes, and the oldest generation is collected after half an hour or more. So objects that
+hold many bytes form no cycles: connections, requests and responses are freed when they end. """
 
 
 def serve(config: Config, announce: Callable[[str], None]) -> None:
-    """Serve until a signal says stop. `announce` gets one line for each address when the server is ready.
+    """Serve until a signal stops the server. `announce` gets one line for each address when the server is ready.
 
     Raises InvalidConfiguration, CannotListen, StorageUnavailable (LockLost while serving), StorageCorrupted.
     """
@@ -152,7 +150,7 @@ def _serve_home(
     manager: ServiceManager,
     waiting: SharedBytes,
 ) -> None:
-    """As `serve`, for a server that shares a home: it starts again whenever its turn ends."""
+    """Like `serve`, for a server that shares a home. It restarts whenever its turn as primary or replica ends."""
     from .process.event_loop import EventLoop
 
     bound = BoundPorts()
@@ -193,7 +191,7 @@ def _joined(
     waiting: SharedBytes,
     bound: BoundPorts,
 ) -> Membership | None:
-    """The place of this server in its home, once a host of it takes writes; None: a signal came before."""
+    """The place of this server in its home, after one of its hosts accepts writes. None if a signal arrived first."""
     from .process.event_loop import EventLoop
 
     try:
@@ -247,7 +245,7 @@ def open_store(
 
 
 def nobody(key: str, frames: Sequence[EncodedFrame]) -> None:
-    """Ignores commits, where there is no home."""
+    """Ignores commits, because there is no home."""
 
 
 class FrontEnd(Protocol):
@@ -302,7 +300,9 @@ class ServerRun:
         self._lock_lost: LockLost | None = None
 
     async def run(self) -> None:
-        """Start, wait for a signal, stop. Raises as `serve`, and LockLost: the data directory may have a new owner."""
+        """Start, wait for a signal, and stop. Raises the same errors as `serve`, and LockLost: the data directory may
+        have a new owner.
+        """
         try:
             await self._run(asyncio.Event())
         finally:
@@ -310,10 +310,8 @@ class ServerRun:
                 raise self._lock_lost
 
     async def join(self) -> Membership | None:
-        """Answer health checks until a host of the home takes writes; then the place of this server in its home.
-
-        None: a signal came before. Raises as `serve`.
-        """
+        """Answer health checks until a host of the home accepts writes. Returns the place of this server in its home,
+        or None if a signal arrived first. Raises the same errors as `serve`."""
         stop = asyncio.Event()
         is_told, ports = _on_signals(stop), Ports(self._config, self._bound)
         async with AsyncExitStack() as ending:
@@ -331,7 +329,7 @@ class ServerRun:
     async def _run(self, stop: asyncio.Event) -> None:
         is_told = _on_signals(stop)
         ports, membership = Ports(self._config, self._bound), self._membership
-        if membership is not None and not membership.goes_on:  # a signal came just before
+        if membership is not None and not membership.goes_on:  # a signal arrived just before
             stop.set()
         async with AsyncExitStack() as ending:
             if membership is not None:
@@ -348,7 +346,7 @@ class ServerRun:
             await self._begin_appends(opened, guard)
             ending.callback(watch_logs(self._bus, opened, self._memory))
             if membership is not None and not await membership.begin():
-                stop.set()  # the turn is over already
+                stop.set()  # the turn has already ended
             messages, clouds, front_ends = await self._serve(opened, guard, ports, http, ending)
             self._look_after(ending)
             for line in ports.lines:
@@ -357,7 +355,7 @@ class ServerRun:
             self._notify_started(len(opened.names()))
             await stop.wait()
             if membership is not None:
-                await messages.note_run()  # while the home still accepts it
+                await messages.note_run()  # as long as the home still accepts it
                 await membership.leave(opened, stops=is_told.is_set())
             if ports.local is not None:
                 ports.local.remove_file()
@@ -369,7 +367,7 @@ class ServerRun:
         logger.info("stopped")
 
     async def _begin(self, ports: Ports, ending: AsyncExitStack) -> HttpServer:
-        """Answer over HTTP: health checks; everything else is refused for now."""
+        """Answer health checks over HTTP; all other requests are refused for now."""
         config = self._config
         self._gate.spans = spans = open_spans(config.tracing)
         if spans is not None:
@@ -384,7 +382,9 @@ class ServerRun:
         return http
 
     async def _open_logs(self, stop: asyncio.Event, ending: AsyncExitStack) -> LogStore | None:
-        """The logs; with a home, a copy that follows it, once the home answers. None: the server is to stop."""
+        """The logs. With a home, they are a copy that follows it, after the home has answered. None if the server must
+        stop.
+        """
         while True:
             try:
                 store = await self._opened(stop)
@@ -394,7 +394,7 @@ class ServerRun:
                     raise
                 if isinstance(error, DiskFull):
                     self._membership.has_no_room(error)
-                self._manager.ready()  # it answers by now, even if it waits for its home
+                self._manager.ready()  # it answers by now, even if it is waiting for its home
                 if not await self._membership.pause(stop):
                     return None
         self._store = store
@@ -409,7 +409,9 @@ class ServerRun:
         return store
 
     async def _opened(self, stop: asyncio.Event) -> LogStore:
-        """The logs. Filling a copy may take hours; if the server is stopped before, it stops asking the home."""
+        """The logs. Filling a copy may take hours. If the server is stopped before it is complete, it stops querying
+        the home.
+        """
         loop = asyncio.get_running_loop()
 
         def lose(lost: LockLost) -> None:
@@ -437,7 +439,7 @@ class ServerRun:
         stop: asyncio.Event,
         ending: AsyncExitStack,
     ) -> bool:
-        """Serve reads until this server is the next primary; False if it is stopped before."""
+        """Serve reads until this server becomes the primary. Returns False if it is stopped first."""
         from ..storage import Engine
 
         membership = self._membership
@@ -478,7 +480,9 @@ class ServerRun:
         metrics = Metrics(guard, collector, needs_right=self._config.http.metrics_need_right)
         root = RootPage(guard, has_console=forwarder is not None and self._config.console.enabled)
         rooms: dict[str, Application] = {"": root, METRICS.strip("/"): metrics}
-        open_paths = () if self._config.http.metrics_need_right else (METRICS,)  # else users would have to be known
+        open_paths = (
+            () if self._config.http.metrics_need_right else (METRICS,)
+        )  # otherwise users would have to be known
         reading: list[FrontEnd] = [data]
         if forwarder is not None:
             reading.append(forwarder)
@@ -505,8 +509,8 @@ class ServerRun:
         return False
 
     async def _begin_appends(self, store: LogStore, guard: AccountGuard) -> None:
-        """Start what the server appends by itself."""
-        await self._notifications.keep(store)  # first, so that later notifications are kept
+        """Start the tasks in which the server itself appends."""
+        await self._notifications.keep(store)  # this is first, so that later notifications are kept
         if self._membership is None:
             create_logs(store, self._config.logs, only_first=not self._config.names_logs)
         else:
@@ -569,7 +573,7 @@ class ServerRun:
         return OriginReception(container, answer, origins)
 
     def _look_after(self, ending: AsyncExitStack) -> None:
-        """Start what watches the process while it serves."""
+        """Start the tasks that watch the process while it serves."""
         _tune_interpreter()
         self._watchdog.start()
         ending.callback(self._watchdog.stop)
@@ -583,7 +587,7 @@ class ServerRun:
         self._bus.emit(NotificationType.SERVER_STARTED, version=__version__, logs=logs, data=data)
 
     def unready(self, role: ServerRole = ServerRole.PRIMARY) -> str | None:
-        """Why the server should get no work of that role at the moment, or None."""
+        """Why the server should currently get no work of that role, or None."""
         if role is ServerRole.ANY and self.unready(ServerRole.REPLICA) is None:
             return None
         if role is ServerRole.REPLICA:
@@ -596,7 +600,7 @@ class ServerRun:
         return self._store.unready() if self._store is not None else None
 
     def troubles(self) -> list[str]:
-        """Problems an operator should look at, though the server serves."""
+        """Problems that an operator should examine, although the server serves."""
         replica = self._replica_troubles() if self._gate.state is State.READING else ()
         return [*replica, *self._threads.troubles(), *(self._store.troubles() if self._store is not None else ())]
 
@@ -668,7 +672,7 @@ class ServerRun:
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:
         """Refuse new requests, end subscriptions, and let running requests finish.
 
-        If another run follows, new connections get a refusal that says so, or wait for it.
+        If another run follows, new connections wait for it, or get a refusal that says so.
         """
         self._bus.emit(NotificationType.SERVER_STOPPING, requests=self._gate.requests, streams=self._gate.streams)
         self._gate.stop()
@@ -730,7 +734,7 @@ def _tell_of_stalled(owner: str, size: int) -> None:
 
 
 def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Application:
-    """An ASGI application that routes requests by the first path segment to a room, or else to `otherwise`.
+    """An ASGI application that routes requests by the first path segment to a front end, or otherwise to `otherwise`.
 
     The segments of the notification API are case-insensitive.
     """
@@ -745,7 +749,9 @@ def by_room(rooms: Mapping[str, Application], otherwise: Application) -> Applica
 
 
 def _on_signals(stop: asyncio.Event) -> asyncio.Event:
-    """The first SIGTERM or SIGINT sets both `stop` and the answer; the second has its usual effect, at once."""
+    """The first SIGTERM or SIGINT sets both `stop` and the returned event. The second has its usual effect,
+    immediately.
+    """
     is_told = asyncio.Event()
     loop = asyncio.get_running_loop()
 

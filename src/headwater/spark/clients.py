@@ -45,10 +45,9 @@ _NAMES = {"ca_file": "caFile", "is_verified": "tlsVerify", "timeout_s": "timeout
 
 
 def address_of(values: Mapping[str, Any]) -> BulkAddress:
-    """The address in the values of CONNECTION (other options are ignored). It shows no secret, and is serializable.
-
-    Raises InvalidOption: user without password, or with a token; a certificate file that cannot be read here.
-    """
+    """The address in the values of CONNECTION (other options are ignored). It does not show any secret, and is
+    serializable. Raises InvalidOption: a user without a password, or with a token; or a certificate file that cannot be
+    read here."""
     try:
         url = values["url"] if "url" in values else _url_of_environment()
         address = BulkAddress(
@@ -66,7 +65,7 @@ def address_of(values: Mapping[str, Any]) -> BulkAddress:
 
 
 def _who(values: Mapping[str, Any], url: str) -> dict[str, str | None]:
-    """The credentials: from the options, or from the variables, which apply only to this process's own server."""
+    """The credentials, from the options, or from the variables, which apply only to this process's own server."""
     given = {name: values.get(name) for name in ("user", "password", "token")}
     if any(given.values()) or not _is_of_environment(url):
         return given
@@ -79,12 +78,12 @@ def _is_of_environment(url: str) -> bool:
     """Whether each address is among those in the variable."""
     try:
         return set(urls_of(url)) <= set(urls_of(_url(default_url())))
-    except InvalidInput:  # then it matches no server
+    except InvalidInput:  # it does not match any server
         return False
 
 
 def client_of_task(address: BulkAddress) -> BulkClient:
-    """This process's client for reading slices. Each process starts at a different address, none at the last."""
+    """This process's client for reading slices. Each process starts at a different address, but never at the last."""
     return client_of(address.turned(os.getpid()))
 
 
@@ -93,10 +92,9 @@ _lock = threading.Lock()
 
 
 def client_of(address: BulkAddress) -> BulkClient:
-    """This process's client of that server. Spark uses a worker process for many tasks: they share the connection.
-
-    It is never closed: it lives as long as the worker. A forked process gets its own, as gRPC does not survive a fork.
-    """
+    """This process's client for that server. Spark uses a worker process for many tasks, which share the connection. It
+    is never closed, and lives as long as the worker. A forked process gets its own client, because gRPC does not
+    survive a fork."""
     key = (os.getpid(), address)
     with _lock:
         if key not in _clients:

@@ -41,7 +41,7 @@ QUIET = Path(__file__).parent / "log4j2-quiet.properties"
 
 
 class PipelineGroup(click.Group):
-    """All pipelines, each imported when it is used."""
+    """All pipelines. Each is imported when it is used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*names(), " ".join(CHECK)])
@@ -224,12 +224,14 @@ def _run(
         try:
             return pipeline.go(spark, options, run)
         finally:
-            with contextlib.suppress(Exception):  # its Java may be gone; that was reported
+            with contextlib.suppress(Exception):  # its Java may have ended, which was reported
                 spark.stop()
 
 
 def _hearing(run: Run, progress: Progress) -> Callable[[str], object]:
-    """Passes messages of Spark's Java and its workers to the progress display, in its form; none after giving up."""
+    """Passes messages from Spark's Java and its workers to the progress display, in its format. Passes none after
+    giving up.
+    """
     say = run.say if progress is not Progress.NONE else lambda line: print(line, file=sys.stderr, flush=True)
     return lambda line: None if run.stop.is_urgent else say(line)
 
@@ -246,13 +248,17 @@ def _conf(given: Sequence[str]) -> dict[str, str]:
 
 
 def _quiet(settings: dict[str, str], master: str | None) -> dict[str, str]:
-    """Those settings, plus silencing Spark's own messages: the pipeline reports progress and errors itself."""
+    """Those settings, and settings that silence Spark's own messages, because the pipeline reports progress and errors
+    itself.
+    """
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)  # PySpark logs each error as JSON
     keep_py4j_quiet()
-    if master is not None and master.startswith(CONNECT):  # its server is running, and accepts no such settings
+    if master is not None and master.startswith(CONNECT):  # its server is running, and does not accept such settings
         return settings
     quiet = {"spark.ui.showConsoleProgress": "false"}
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java, which logs as its user wants
+    if (
+        "PYSPARK_GATEWAY_PORT" not in os.environ
+    ):  # otherwise spark-submit has started Java, which logs as its user wants
         quiet.update(logging_by(QUIET))
     return {**quiet, **settings}
 

@@ -1,1 +1,1 @@
-"""AMQP connections: transport, login, link ends and what they share."""
+"""AMQP connections: transport, login, link ends, and their shared state."""

@@ -1,6 +1,6 @@
 """Addresses of this container: `LOG` is the event log, `LOG/$info` the information on it (event streams, 6).
 
-`LOG/$earliest` and `LOG/$latest` are the log too, and say where a receiver without a position starts.
+`LOG/$earliest` and `LOG/$latest` also address the log, and specify where a receiver without a position starts.
 `LOG/$group/NAME` is the log as one consumer group receives it; NAME is percent-encoded.
 `queue://LOG` and `topic://LOG`, the form of ActiveMQ clients, are the log: it is served as either.
 `$management` and `$events` belong to the server as a whole, `$reply/...` are created on demand.
@@ -18,7 +18,9 @@ from ...core.settings import EARLIEST, LATEST, check_log_name
 INFO = "$info"
 _STARTS = {f"${start}": start for start in (EARLIEST, LATEST)}
 _GROUP = re.compile(r"\$group/((?:[^/%]|%[0-9A-Fa-f]{2})+)")
-"""The rest of a consumer group's address, after the log. In the name, `/` and `%` must be escaped, others may be."""
+"""The rest of a consumer group's address, after the log. In the name, `/` and `%` must be escaped; other characters may
+be.
+"""
 MANAGEMENT, EVENTS = "$management", "$events"
 CLAIMS = "$cbs"
 """Where clients of Azure's services send tokens (claims-based security). Not supported."""
@@ -51,7 +53,9 @@ def is_claims(text: str | None) -> bool:
 
 
 def shown_address(text: str | None) -> str:
-    """An address safe to show: without the name and password that a URL may contain; empty for none."""
+    """An address that is safe to show: without the name and password that a URL may contain. Empty if there is no
+    address.
+    """
     return _USER_INFORMATION.sub(r"\1", text or "", count=1)
 
 

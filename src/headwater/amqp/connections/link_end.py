@@ -13,7 +13,7 @@ from ..protocol.types import Described
 
 
 class Ending(IntEnum):
-    """What ended a link, from smaller to greater; the greater includes the smaller."""
+    """What ended a link, in ascending order; each one includes those before it."""
 
     CLOSED = 0
     """The link, permanently closed by the peer."""
@@ -33,18 +33,18 @@ class LinkEnd:
     attached_at: int = 0
     """When it was attached, in ms since 1970."""
     message_at: int = 0
-    """When a message was last transferred over it, likewise; 0 if none was."""
+    """When a message was last transferred over it, in ms since 1970; 0 if none was."""
     outcome_at: int = 0
-    """When the peer last gave an outcome, likewise."""
+    """When the peer last sent an outcome, in ms since 1970; 0 if it sent none."""
 
     @property
     def waits_for(self) -> str | None:
-        """What the next message over the link is waiting for; None if unknown."""
+        """What must happen before the next message can be sent over the link; None if unknown."""
         return None
 
     @property
     def has_more(self) -> bool:
-        """Whether it is about to send more: the server does not close the connection before."""
+        """Whether it is about to send more. The server does not close the connection before that."""
         return False
 
     def on_messages(self) -> None:
@@ -54,7 +54,7 @@ class LinkEnd:
         """The receiver has sent an outcome for deliveries; `contexts` were given to `Sender.send`."""
 
     def on_settlement(self, settlement: Settlement) -> None:
-        """On a link whose owner settles: settle the outcomes that have just arrived, soon."""
+        """On a link whose owner settles: soon settle the outcomes that have just arrived."""
 
     def on_ready(self) -> None:
         """More may be sent: there is credit, or room in the session's window or the connection."""
@@ -63,4 +63,4 @@ class LinkEnd:
         """The sender has settled deliveries that had an outcome (rcv-settle-mode second)."""
 
     def on_detached(self, ending: Ending) -> None:
-        """The link is over. There are no further calls."""
+        """The link has ended. No further calls follow."""

@@ -1,4 +1,5 @@
-"""SASL (part 5) on the guard: ANONYMOUS if every client has all rights, PLAIN, EXTERNAL for a client certificate.
+"""SASL (part 5), checked by the guard. The mechanisms are ANONYMOUS if every client has all rights, PLAIN, and EXTERNAL
+for a client certificate.
 
 If tokens of an issuer are accepted, OAUTHBEARER (RFC 7628) and XOAUTH2 as well; PLAIN also accepts a token as password.
 """

@@ -1,4 +1,4 @@
-"""Notifications of one connection and its links: opened, attached, and how each of them ended."""
+"""Notifications about one connection and its links: opened, attached, and the reason for each end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Fault = ErrorCondition | Described | None
 
 
 class Peer(Protocol):
-    """The data on the other side of a connection that notifications contain."""
+    """The data about the other side of a connection that notifications contain."""
 
     peer: str
     """Its address."""
@@ -91,7 +91,7 @@ class ConnectionNotifier:
             )
 
     def adopted(self, peer: Peer, link: Link, end: LinkEnd) -> None:
-        """A link has an end. It is attached now, unless it must wait for its turn."""
+        """A link now has an end. It is attached, unless it must wait for its turn."""
         if not link.is_waiting:
             self._attached[link] = end
             self._bus.emit_built(NotificationType.LINK_ATTACHED, lambda: _of_link(peer, link, _log(end)))

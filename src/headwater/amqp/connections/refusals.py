@@ -1,4 +1,4 @@
-"""How a sender learns that a message was refused: the outcome `rejected`, or an error of the link."""
+"""How a sender learns that a message was refused: by the outcome `rejected`, or by an error on the link."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DELIVERY_TAG = Symbol("delivery-tag")
 def refuse(transport: Transport, link: Receiver, delivery: Delivery, fault: AmqpError | MessageFault) -> None:
     """Reject a delivery. If the sender would not see the outcome, end the link with the fault and the delivery's tag.
 
-    That is the case if the sender has already settled the delivery, or lists outcomes without this one (the anonymous
+    A sender does not see it if it has already settled the delivery, or lists outcomes without `rejected` (the anonymous
     terminus extension, 2.2.2; core 2.7.3). Messages that arrived on the link before are still stored.
     """
     info = dict(fault.info or {}) if isinstance(fault, AmqpError) else {}

@@ -31,11 +31,11 @@ class AmqpStatistics:
     """Counters since the server started. Live; callers must not change them."""
 
     connections: int = 0
-    """Admitted; the open ones are in the container's `connections`."""
+    """Admitted connections; the container's `connections` contains the open ones."""
     connections_refused: int = 0
-    """Because there were too many, or the server was stopping."""
+    """Refused because there were too many, or because the server was stopping."""
     origins_refused: int = 0
-    """Of these, those whose PROXY header did not prove that a server of the same home sent it."""
+    """The refused connections whose PROXY header did not prove that a server of the same home sent it."""
     faults: int = 0
     """Connections that ended because the peer broke the protocol."""
     links: int = 0
@@ -44,18 +44,20 @@ class AmqpStatistics:
     messages_received: int = 0
     messages_rejected: int = 0
     messages_appended: int = 0
-    """Received messages that are now events of a log, and were not recognized as duplicates."""
+    """Received messages that are now events of a log, and were not duplicates."""
     messages_sent: int = 0
     messages_sent_again: int = 0
     """Redelivered messages, which their receiver had returned before."""
     notifications_skipped: int = 0
-    """Because a filter failed on one, or it has no encoding: a server error; the server's log has details."""
+    """Messages for which a filter failed, or that have no encoding. This is a server error; the server's log has
+    details.
+    """
 
 
 RELAY = "ANONYMOUS-RELAY"
 """Links without a target address, to which messages are sent."""
 EVENT_STREAMS = "AMQP_EVENT_STREAMS_V1_0"
-"""A client that uses the event stream extensions requests it in its open (3.1)."""
+"""A client that uses the event stream extensions requests this capability in its open (3.1)."""
 CAPABILITIES = tuple(
     Symbol(name)
     for name in (
@@ -73,7 +75,7 @@ PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 TICK_S = 0.5
 """The interval of `tick` for connections and nodes."""
 LARGE_FILTER_BYTES = 4096
-"""Filters larger than this are parsed in a thread: the largest take some tens of ms."""
+"""Larger filters are parsed in a thread, because the largest need some tens of ms."""
 LinkKey = tuple[str, str, str, bool]
 """Identifies a link across connections: user, container, name and direction (2.6.1)."""
 T = TypeVar("T")
@@ -96,7 +98,7 @@ class Shared:
         *,
         takes_messages: bool = True,
     ) -> None:
-        """`name` is the container's id; `turns` shares the loop's time; `takes_messages`: offer links without target.
+        """`name` is the container's id; `turns` shares the loop's time; `takes_messages`: offer links without a target.
 
         `memory` is the budget of what all connections hold.
         """
@@ -107,15 +109,15 @@ class Shared:
         self.loop = asyncio.get_running_loop()
         self.statistics = AmqpStatistics()
         self.lingering = LingeringConnections()
-        """Connections that are over, but whose peer may still send."""
+        """Connections that have ended, but whose peer may still send."""
         self.reads = TurnReads()
         self._filters = FairSemaphore(1)
-        """For large filters. One at a time, since a thread takes as much of the interpreter's time as the loop has."""
+        """Parses large filters, one at a time, because a thread uses as much of the interpreter's time as the loop."""
         self._links: dict[LinkKey, tuple[Link, Expel]] = {}
         """Attached links, each with the function that detaches it."""
 
     def engine(self, login: Login, share: Share, now: float) -> Connection:
-        """The engine of a new connection, which holds as much as its share of the memory allows."""
+        """The engine for a new connection, which can hold as much as its share of the memory allows."""
         settings = self.settings
         limits = ConnectionSettings(
             frame_bytes_max=settings.frame_bytes_max,
@@ -133,8 +135,8 @@ class Shared:
     async def read_filter(self, flow: Flow, link: Link, given: object, read: Callable[[], T]) -> T | None:
         """The result of `read` for a filter, in a thread if the filter is large; raises what `read` raises.
 
-        None if the peer no longer waits for it: it has detached meanwhile, made a mistake, or gone.
-        """
+        None if the peer no longer waits for it, because it has detached, made a mistake, or disconnected in the
+        meantime."""
         if not given or len(encode(given)) <= LARGE_FILTER_BYTES:
             return read()
         found = await self._filters.run(flow.user, read, lambda: link.is_waiting)
@@ -143,7 +145,7 @@ class Shared:
     def steal(self, key: LinkKey, link: Link, expel: Expel) -> None:
         """Register a link, and detach an older one with the same key on another connection (2.6.1).
 
-        From now on call `detached` when this link is over, also if it is refused.
+        Call `detached` when this link has ended, even if it was refused.
         """
         old = self._links.get(key)
         self._links[key] = link, expel

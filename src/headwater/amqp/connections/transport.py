@@ -55,10 +55,11 @@ from .shared import TICK_S, LinkKey, Shared
 _logger = logging.getLogger("headwater.amqp")
 
 TURN_BYTES = 64 * 1024
-"""The most input of one peer that is processed before others get their turn: a tiny frame may take as long as a large
-one."""
+"""The maximum input from one peer that is processed before other peers get their turn. A tiny frame may take as long as
+a large one.
+"""
 TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
-"""The initial size of a turn, and its size if every frame is expensive."""
+"""The initial size of a turn, and the size that it falls back to if every frame is expensive."""
 TURN_S = 0.01
 """Target CPU time of a turn: longer than a scanning step, so that input that arrives together is appended together."""
 WRITE_BYTES_MAX = FREE_BYTES
@@ -68,11 +69,11 @@ ANSWERS_BYTES_MAX = 2**20
 LINGERING_MAX = 1000
 """Detached links of one connection with state that is kept until the connection is over."""
 ATTACH_BYTES = 128 * 1024
-"""The most memory for an attach whose log is being opened; more attaches are read when some are answered."""
+"""The maximum memory for an attach whose log is being opened. More attaches are read after some have been answered."""
 LINKS_IN_A_TURN = 64
 """How many links of one connection are handled in one step, for example when the connection ends."""
 CLOSE_S = 5.0
-"""How long a peer may take to answer our close, and to read the output before it."""
+"""How long a peer may take to answer our close, and to read the output that precedes it."""
 
 
 _DOING = "amqp", "frames"
@@ -84,12 +85,12 @@ class _Pause(Flag):
     LOGIN = auto()
     """Its login is being checked; further input waits."""
     HELD = auto()
-    """Its messages are not on the disk yet."""
+    """Its messages have not reached the disk yet."""
     UNREAD = auto()
-    """It does not read the answers."""
+    """It does not read the responses."""
     STOPPING = auto()
     TURN = auto()
-    """Other peers take their turn before its pending input is processed."""
+    """Other peers get their turn before its pending input is processed."""
 
 
 _NOT_PAUSED = _Pause(0)
@@ -155,7 +156,9 @@ class Transport(asyncio.BufferedProtocol):
         self._closing_at: float | None = None
         self._is_lost = False
         self._lingers = False
-        """Whether it is over before the peer knows: the peer may still send, and then reads the reason."""
+        """Whether the connection is over, but the peer does not know it. The peer may still send, and then reads the
+        reason.
+        """
         self.share = Share(owner.shared.memory, self)
         """The memory it holds."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -170,12 +173,12 @@ class Transport(asyncio.BufferedProtocol):
         self._unsent_bytes = 0
         """Unwritten bytes that are counted, as they are while the peer reads too slowly."""
         self._sent_at_pause = self._least_unsent = 0
-        """Bytes written when the peer began to read too slowly, and the least of them unsent since."""
+        """Unsent bytes when the peer began to read too slowly, and their minimum since then."""
         self._unread: deque[bytes] = deque()
         """Input that waits for the peer's next turn."""
         self._slices = Slices()
         self._is_last = False
-        """Whether the peer has closed its side, and nothing follows the unread input."""
+        """Whether the peer has closed its side, so that nothing follows the unread input."""
         self._sizer = BatchSizer(TURN_BYTES, TURN_BYTES_FIRST, TURN_S)
         self._pauses = _NOT_PAUSED
         self._is_turn_due = False
@@ -196,7 +199,7 @@ class Transport(asyncio.BufferedProtocol):
 
     @property
     def remembered_as(self) -> str:
-        """The name under which state that outlives its links is remembered: a container's, of a user."""
+        """The name under which the state that outlives its links is remembered: the container id and its user."""
         user = self.user.name if self.user else ""
         return f"{user}@{self.container_id}" if user else self.container_id
 
@@ -222,7 +225,7 @@ class Transport(asyncio.BufferedProtocol):
 
     @property
     def link_numbers(self) -> list[int]:
-        """The numbers of the attached links: if there are very many, much faster than `links`."""
+        """The numbers of the attached links. This is much faster than `links` if there are very many."""
         return list(self._by_number)
 
     @property
@@ -261,7 +264,7 @@ class Transport(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A peer has connected."""
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's does not inherit from it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's server does not inherit from it
         self._transport.set_write_buffer_limits(high=WRITE_BYTES_MAX)
         address = self._origin or transport.get_extra_info("peername")
         self.peer, self.port = (str(address[0]), int(address[1])) if address else ("", None)
@@ -325,7 +328,7 @@ class Transport(asyncio.BufferedProtocol):
         self._abandon(self._forget)
 
     def pause_writing(self) -> None:
-        """The peer reads more slowly than its consumers send."""
+        """The peer reads more slowly than its consumers send. Writing pauses."""
         self.has_room = False
         self._count_unsent()
         self._sent_at_pause, self._least_unsent = self.bytes_sent, self._unsent_bytes
@@ -358,7 +361,7 @@ class Transport(asyncio.BufferedProtocol):
     # Called by the container and the ends of links
 
     def flush(self) -> None:
-        """Write the engine's output now; of large deliveries, one piece each time the peer accepts one."""
+        """Write the engine's output now. Large deliveries are written one piece at a time, as the peer accepts them."""
         if self._is_lost:
             return
         large_bytes = self.share.piece_bytes if self.engine.has_large and self.has_room else 0
@@ -391,11 +394,13 @@ class Transport(asyncio.BufferedProtocol):
         return self.user.name if self.user else "", self.container_id, link.name, link.is_sender
 
     def steal(self, link: Link) -> None:
-        """Before a link of this peer is attached: detach a link of its name on another connection (2.6.1)."""
+        """Called before a link of this peer is attached. Detaches a link with the same name on another connection
+        (2.6.1).
+        """
         self.shared.steal(self.key(link), link, self.expel)
 
     def adopt(self, link: Link, end: LinkEnd) -> None:
-        """The link is attached: its end receives the link's events from now on."""
+        """The link is attached. From now on its end receives the link's events."""
         self.shared.statistics.links += 1
         if link.is_sender:
             self.share.begin_answer()
@@ -437,13 +442,13 @@ class Transport(asyncio.BufferedProtocol):
                 self.expel(link, condition, description)
 
     def linger(self, session: Session, on_ended: Callable[[Ending], None]) -> None:
-        """A link is over; call `on_ended` when its session and its connection are."""
+        """A link has ended. Calls `on_ended` when its session and its connection have ended."""
         while len(self._lingering) >= LINGERING_MAX:
             self._lingering.pop(0)[1](Ending.CONNECTION)
         self._lingering.append((session, on_ended))
 
     def stop_reading(self) -> None:
-        """Stop reading from the peer, before it is closed."""
+        """Stop reading from the peer. Called before it is closed."""
         self._pause(_Pause.STOPPING)
 
     def spawn(self, work: Any) -> None:
@@ -455,7 +460,7 @@ class Transport(asyncio.BufferedProtocol):
     def hold(self, size: int) -> None:
         """Count bytes of this peer on their way to the disk; at the limit, reading pauses.
 
-        If memory is short, the limit is lower: bytes that reach the disk make room.
+        If memory is short, the limit is lower, because bytes that reach the disk free memory.
         """
         self.held_bytes += size
         if self.held_bytes > FREE_BYTES:
@@ -471,7 +476,7 @@ class Transport(asyncio.BufferedProtocol):
             self._resume(_Pause.HELD)
 
     def tick(self, now: float) -> None:
-        """Handle the passage of time: keep the connection alive, or give it up."""
+        """Handle the passage of time: keep the connection alive, or close it after a timeout."""
         if self._closing_at is not None:
             if now >= self._closing_at:
                 self._transport.abort()
@@ -582,7 +587,7 @@ class Transport(asyncio.BufferedProtocol):
         elif isinstance(event, ConnectionClosed):
             self._on_closed(event)
         elif isinstance(event, MechanismChosen):
-            self._pause(_Pause.LOGIN)  # at once: input before the verdict waits in the operating system
+            self._pause(_Pause.LOGIN)  # do this at once, because input before the verdict waits in the operating system
             self.spawn(self._authenticate(event.mechanism, event.response))
         elif isinstance(event, SaslResponded):
             self._pause(_Pause.LOGIN)
@@ -592,7 +597,7 @@ class Transport(asyncio.BufferedProtocol):
         """Answer an attach, in slices of the loop's time if there are many."""
         try:
             await self._slices.pause()
-            if not link.is_over:  # its connection may have ended meanwhile
+            if not link.is_over:  # its connection may have ended in the meantime
                 await self._attach(self, link)
         except ConnectionFault as fault:
             self.shared.statistics.links_refused += 1
@@ -634,7 +639,9 @@ class Transport(asyncio.BufferedProtocol):
         self.flush()
 
     def _belong(self) -> None:
-        """Charge its bytes to the user; without users, to the address; before the login, to no owner."""
+        """Charge its bytes to the user. If there are no users, charge them to the address. Before the login they have
+        no owner.
+        """
         user, owner = self.user, None
         if user is not None:
             is_administrator = bool(user.name) and user.may(Right.MANAGE, "*")
@@ -642,7 +649,7 @@ class Transport(asyncio.BufferedProtocol):
         self.share.belong(owner)
 
     def _has_no_memory(self, size: int) -> None:
-        """There is no memory for the input: end the connection."""
+        """The memory is exhausted, so the input cannot be processed. End the connection."""
         problem = str(self.share.refusal(size, f"what you sent ({size} bytes)"))
         if self.engine.remote is None:
             self._notifier.refused("limit", ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
@@ -687,7 +694,7 @@ class Transport(asyncio.BufferedProtocol):
             end.on_detached(ending)
 
     def _abandon(self, then: Callable[[], None]) -> None:
-        """Release all links, some per turn of the loop: a peer may have tens of thousands."""
+        """Release all links, some in each turn of the loop, because a peer may have tens of thousands."""
         for link in tuple(islice(self._ends, LINKS_IN_A_TURN)):
             self._let_go(link, Ending.CONNECTION)
         if self._ends:
@@ -699,7 +706,7 @@ class Transport(asyncio.BufferedProtocol):
         then()
 
     def _wake(self, ends: Iterator[LinkEnd]) -> None:
-        """Resume ends that waited for room, some per turn of the loop."""
+        """Resume link ends that waited for room, some in each turn of the loop."""
         for number, end in enumerate(ends, start=1):
             end.on_ready()
             if number == LINKS_IN_A_TURN:

@@ -2,7 +2,7 @@
 
 Supported are the filters of Event Stream Extensions (CSD01, 5.2), the SQL filter, the property filters and the groups
 of AMQP Filter Expressions (FILTEX), message selectors (apache.org:selector-filter), and DCB queries.
-`docs/conformance/amqp-filters.md` says how much of each.
+`docs/conformance/amqp-filters.md` lists the supported parts of each.
 """
 
 from .comparisons import EARLIEST, LATEST

@@ -1,4 +1,5 @@
-"""Builds comparison nodes: those with an offset become ranges of numbers, those of constants are decided at once.
+"""Builds comparison nodes: comparisons with an offset become ranges of numbers, and comparisons of constants are
+decided at once.
 
 An offset in a filter may be any text (event streams 5.1.1: its syntax is opaque, its order is lexicographic), so a text
 that is not one of our offsets is still a bound: `greatest_not_above` finds the numbers between which it lies.
@@ -31,7 +32,7 @@ def comparison(operator: str, left: Node, right: Node, latest: int) -> Node:
 
 
 def folded(node: syntax.Compare | syntax.Arithmetic | syntax.Sign | syntax.Call) -> Node:
-    """The constant value of a node of constants, else the node."""
+    """The constant value of a node that contains only constants; otherwise the node."""
     if isinstance(node, syntax.Compare):
         parts: tuple[Node, ...] = (node.left, node.right)
     elif isinstance(node, syntax.Arithmetic):
@@ -64,7 +65,9 @@ def _offset_comparison(operator: str, comparand: object, latest: int) -> Node:
 
 
 def greatest_not_above(text: str) -> tuple[int, bool]:
-    """The greatest number whose offset is not above a text in text order, -1 if all are; and whether it is equal."""
+    """The greatest number whose offset is not above a text in text order (-1 if there is none), and whether they are
+    equal.
+    """
     digits = text[:OFFSET_DIGITS]
     for place, char in enumerate(digits):
         if "0" <= char <= "9":
@@ -95,4 +98,4 @@ def _no_clock() -> int:
 
 
 _NO_FIELDS: Any = None
-"""For evaluating constants, which use no fields."""
+"""Used to evaluate constants, which contain no fields."""

@@ -1,4 +1,4 @@
-"""State while one source's filters are parsed: limits, errors, and findings."""
+"""State while the filters of one source are parsed: limits, errors, and findings."""
 
 from __future__ import annotations
 
@@ -32,26 +32,29 @@ class FilterLimits:
 
     expression_chars_max: int = 4096
     terms_max: int = 1000
-    """Tokens of expressions, fields of property filters, members of groups, of all filters together; a
-    function that scans whole texts counts as several (`Function.terms`)."""
+    """The total of tokens in expressions, fields in property filters, and members of groups, over all filters. A
+    function that scans whole texts counts as several (`Function.terms`).
+    """
     searches_max: int = 16
     """LIKE patterns, in all filters together, that search for a `_` between two `%`: the most expensive operation."""
     depth_max: int = 32
     """The nesting of parentheses, NOT, signs, function calls and groups, all together."""
     list_items_max: int = 256
-    """Members of an IN list, of a group, fields of one property filter, entries of the filter map."""
+    """The maximum number of members of an IN list or a group, fields in a property filter, and entries in the filter
+    map.
+    """
     query_chars_max: int = 65_536
     """Characters of a DCB query."""
 
 
 CASE_TERMS = 25
-"""How many words LOWER and UPPER count as, so that all filters of a source take a few ms per event at most."""
+"""How many tokens LOWER and UPPER count as. This limits all filters of a source to a few ms per event."""
 DEFAULT_LIMITS = FilterLimits()
 
 
 @dataclass
 class Budget:
-    """How much of the common limits the filters of a source have used."""
+    """How much of their common limits the filters of a source have used so far."""
 
     terms: int = 0
     searches: list[Pattern] = field(default_factory=list)
@@ -91,7 +94,7 @@ class Context:
     def spend_search(self, pattern: Pattern, position: int) -> None:
         """Count a searching pattern. Raises InvalidFilter if there are too many.
 
-        The patterns share one search limit, so that the filters of a source take a few ms per event at most.
+        The patterns share one search limit, so that the filters of a source take at most a few ms per event.
         """
         searches = self.budget.searches
         searches.append(pattern)
@@ -118,7 +121,7 @@ class Context:
         self.is_conjunct = before
 
     def field(self, section: str, name: str) -> Field:
-        """The node of a field; notes whether it is a position."""
+        """The node for a field. Records whether the field is a position."""
         if section == DELIVERY_ANNOTATIONS and name in (OFFSET, TIMESTAMP):
             self.names_position = True
         return Field(section, name)

@@ -1,7 +1,7 @@
 """The entries of a filter map: the filter of each, found by its descriptor, and its tree.
 
 AMQP 3.5.8 requires every entry to be described. Some clients send the bare value under a key that names the filter;
-that is accepted too, if the key is the descriptor's name or one that clients are known to write.
+that is accepted too, if the key is the descriptor's name or another name that clients are known to use.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reader: TypeAlias = Callable[[object, Context], Node]
 
 
 class Unsupported(Exception):
-    """This node does not support a filter, or one within a group."""
+    """This node does not support a filter, or does not support it within a group."""
 
 
 def read_entry(key: object, given: object, context: Context) -> Node:
@@ -78,7 +78,7 @@ def _selector(given: object, context: Context) -> Node:
 
 
 def _query(given: object, context: Context) -> Node:
-    """A DCB query, which the index answers: so it may be nested in conjunctions only."""
+    """A DCB query. The index answers it, so it may be nested in conjunctions only."""
     if not context.is_conjunct:
         raise context.fault("a query is answered by the index and cannot be part of an any or not filter")
     if isinstance(given, bytes):

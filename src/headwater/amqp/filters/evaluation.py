@@ -131,7 +131,7 @@ def _compare(node: syntax.Compare, now: Clock) -> Evaluate:
 
 
 def _compare_with(operator: str, read: Evaluate, constant: object) -> Evaluate:
-    """By far the most frequent node: values of the constant's own class take a fast path."""
+    """This is by far the most frequent node, so values of the constant's own class take a fast path."""
     test = OPERATORS[operator]
     like = (str,) if isinstance(constant, str) else (int, float)
 
@@ -220,7 +220,9 @@ def _or(node: syntax.Or, now: Clock) -> Evaluate:
 
 
 def _junction(terms: list[Evaluate], decisive: bool) -> Evaluate:
-    """AND and OR in three-valued logic: one decisive term decides, otherwise any unknown term makes it unknown."""
+    """AND and OR in three-valued logic. One decisive term decides; otherwise any unknown term makes the result
+    unknown.
+    """
     neutral = not decisive
 
     def evaluate(fields: Fields) -> bool | None:

@@ -1,4 +1,4 @@
-"""A message as filters see it: its sections by the names used in filters, and its offset."""
+"""A message as filters see it: its sections, by the names that filters use, and its offset."""
 
 from __future__ import annotations
 
@@ -44,18 +44,18 @@ WELL_KNOWN = {
 
 
 class Fields(Protocol):
-    """One message as filters see it. Implementations decode a section on first use."""
+    """One message as filters see it. Implementations decode each section on first use."""
 
     def header(self) -> Mapping[str, object]:
-        """`durable`, `priority`, `ttl`, `first-acquirer`, `delivery-count`; absent fields have their default."""
+        """`durable`, `priority`, `ttl`, `first-acquirer`, `delivery-count`; absent fields have their default values."""
         ...
 
     def properties(self) -> Mapping[str, object]:
-        """`message-id` and so on, by their hyphenated names; without absent fields."""
+        """`message-id` and so on, by their hyphenated names; absent fields are left out."""
         ...
 
     def delivery_annotations(self) -> Mapping[object, object]:
-        """Always with event-streams-offset (symbol) and event-streams-timestamp."""
+        """Always contains event-streams-offset (symbol) and event-streams-timestamp."""
         ...
 
     def message_annotations(self) -> Mapping[object, object]:

@@ -4,9 +4,8 @@ A function returns null for null, or for an argument that it cannot handle. UTC(
 needs a clock (`syntax.Now`).
 
 Selectors (JMS 3.8.1.1; AMQP JMS mapping; the Apache selector filter): a bare identifier is an application property.
-`amqp.` and a field's name with `_` for `-` is that field of the header or the properties. JMS's own names arrive too,
-because JMS clients send selectors unchanged.
-"""
+`amqp.` and a field's name with `_` for `-` is that field of the header or the properties. JMS's own names are accepted
+too, because JMS clients send selectors unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +20,9 @@ from .syntax import Call, Function, Node
 from .values import TEXT_CHARS_MAX, Kind, kind_of
 
 UNICODE_CHARS_MAX = 4096
-"""The longest non-ASCII text that LOWER and UPPER process: its letters take up to 60 ns each, others 1 ns."""
+"""The longest non-ASCII text that LOWER and UPPER process. Its letters take up to 60 ns each; ASCII letters take 1
+ns.
+"""
 
 
 def _lower(text: object) -> object:
@@ -49,7 +50,7 @@ def _right(text: object, count: object) -> object:
 
 
 def _substring(text: object, start: object, count: object = math.inf) -> object:
-    """`count` characters from `start` (the first is 1), or all; positions before the first are empty."""
+    """`count` characters from `start` (the first is 1), or all of them; positions before the first are empty."""
     first = _whole(start)
     if not isinstance(text, str) or first is None:
         return None
@@ -103,7 +104,7 @@ def _jms_id(value: object) -> str | None:
 
 
 def _jms_message_id(value: object) -> str | None:
-    """A message-id as JMS shows it: the same, but always with the prefix `ID:`."""
+    """A message-id as JMS shows it: like a correlation-id, but always with the prefix `ID:`."""
     if isinstance(value, str) and not value.startswith("ID:"):
         return f"ID:AMQP_NO_PREFIX:{value}"
     return _jms_id(value)
@@ -122,7 +123,7 @@ def _jms_user_id(value: object) -> str | None:
 
 
 def _jms_delivery_count(value: object) -> int:
-    """JMS counts deliveries, AMQP the unsuccessful ones before this."""
+    """JMS counts all deliveries; AMQP counts only the earlier, unsuccessful ones."""
     return value + 1 if isinstance(value, int) else 1
 
 
@@ -144,7 +145,7 @@ _AMQP = {f"amqp.{name.replace('-', '_')}": (section, name) for section, names in
 
 
 def selector_field(identifier: str, context: Context) -> Node:
-    """The field of an identifier. Raises ValueError if a selector may not use it."""
+    """The field for an identifier. Raises ValueError if a selector may not use it."""
     if identifier.startswith("amqp."):
         if identifier not in _AMQP:
             raise ValueError(f"{identifier} is not a field; fields are {', '.join(sorted(_AMQP))}")

@@ -1,4 +1,4 @@
-"""Text of a filter to tokens, for the SQL filters and for message selectors.
+"""Converts the text of a filter to tokens, for the SQL filters and for message selectors.
 
 One expression per language, with possessive repetitions only: any text is read only once.
 """
@@ -35,7 +35,7 @@ SECTIONS = {
 
 
 class TokenKind(Enum):
-    """The kinds of tokens, with the type of the value of each."""
+    """The kinds of tokens, and the type of value that each has."""
 
     KEYWORD = "keyword"  # str, in capitals
     NAME = "name"  # str

@@ -1,4 +1,4 @@
-"""The part of a filter that a log's index and positions can answer, so that little is left to evaluate.
+"""Finds the part of a filter that a log's index and positions can answer, so that little remains to be evaluated.
 
 A plan is a superset of the events for which a predicate is true (or false, under a NOT); an exact plan contains no
 others. Plans are sound, because an event's type is its property `cloudEvents:type`, if it has one, and its tags are
@@ -43,11 +43,11 @@ class Plan:
 EVERYTHING = Plan()
 NOTHING = Plan(upto=0)
 ANYTHING = Plan(is_exact=False)
-"""All events may match; it is unknown which do."""
+"""All events may match; which ones do is unknown."""
 
 
 def plan(node: Node, wanted: bool = True) -> Plan:
-    """The plan of the events for which a predicate is `wanted`; an unknown predicate is neither true nor false."""
+    """The plan for the events for which a predicate is `wanted`. An unknown predicate is neither true nor false."""
     planner: Callable[[Any, bool], Plan] | None = _PLANNERS.get(type(node))
     return ANYTHING if planner is None else planner(node, wanted)
 
@@ -170,7 +170,7 @@ def _of_types(types: list[str]) -> Plan:
 def _of_tags(text: str) -> Plan:
     try:
         tags = [tag for tag in decode_tags(text) if not check_tag(tag)]
-    except InvalidEvent:  # tags are never written in this form
+    except InvalidEvent:  # tags are never written in this form by the log
         return ANYTHING
     return Plan(Query.where(exact_tags=tags[:QUERY_TERMS_MAX]), is_exact=False) if tags else ANYTHING
 
@@ -224,7 +224,7 @@ def _item_of_both(left: QueryItem, right: QueryItem) -> QueryItem | None:
 
 
 def _query_of_either(left: Query, right: Query) -> Query | None:
-    """All alternatives, with those of types alone merged; None if they exceed the limit of a query."""
+    """All alternatives; alternatives with only types are merged. None if they exceed the limit of a query."""
     if left.items is None or right.items is None:
         return ALL
     items = dict.fromkeys([*left.items, *right.items])
@@ -235,14 +235,14 @@ def _query_of_either(left: Query, right: Query) -> Query | None:
 
 
 def _inner(closer: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
-    """The bound of both; None if neither has one."""
+    """The combined bound; None if neither has one."""
     if left is None or right is None:
         return right if left is None else left
     return closer(left, right)
 
 
 def _outer(farther: Callable[[int, int], int], left: int | None, right: int | None) -> int | None:
-    """The bound of either; None if one has none."""
+    """A bound that contains both; None if one of them has none."""
     return None if left is None or right is None else farther(left, right)
 
 

@@ -5,7 +5,7 @@ width, text as symbol or string. An absent field is null, or has its default (he
 `&s:` is a prefix or a suffix; `&&` stands for one `&`.
 
 Three filters mimic bindings of older AMQP's exchanges (Apache's registered filters): direct and topic use the subject,
-headers the application-properties. They have no unknown: anything that does not match is false.
+headers the application-properties. They have no unknown result: anything that does not match is false.
 """
 
 from __future__ import annotations
@@ -112,9 +112,8 @@ def topic_binding(given: object, context: Context) -> Node:
 
 
 def headers_binding(given: object, context: Context) -> Node:
-    """All, or any (`x-match`), of the map's entries are properties: equal, or only present if the map has null.
-
-    Other keys that begin with `x-` are reserved, and ignored. Raises InvalidFilter.
+    """All, or any (`x-match`), of the map's entries are properties of the message: with an equal value, or merely
+    present if the map has null. Other keys that begin with `x-` are reserved, and ignored. Raises InvalidFilter.
     """
     entries = _map(given, "entries", context)
     mode = entries.get(MATCH, "all")
@@ -149,7 +148,7 @@ def _text(given: object, context: Context) -> str:
 
 
 class Topic:
-    """A topic pattern, matched in one bit set step per word of the subject: no pattern makes it slow."""
+    """A topic pattern, matched in one bit set step per word of the subject, so that no pattern is slow."""
 
     def __init__(self, pattern: str) -> None:
         words: list[str] = []

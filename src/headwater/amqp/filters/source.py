@@ -1,4 +1,4 @@
-"""All filters of a source together: the part that the log can answer, and the part to evaluate on each event."""
+"""All filters of a source together: the part that the log can answer, and the part that is evaluated on each event."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class SourceFilter:
     accepted: dict[Symbol, object]
     """The entries in effect, as given, to be echoed; unsupported ones are left out (AMQP 3.5.8)."""
     selecting: dict[Symbol, object]
-    """Those without a position: the events wanted, wherever a receiver starts."""
+    """The entries without a position: which events are wanted, regardless of where a receiver starts."""
     query: Query
     """The query for the index; ALL if nothing is known."""
     after: int
     """Only events with a greater number can match; 0 = from the start."""
     upto: int | None
-    """Only events up to this number can match; 0 = none ever does."""
+    """Only events up to this number can match; 0 = no event can match."""
     recorded_from: int | None
     """Only events recorded at this time (ms) or later can match. Not in `matches`: convert it to a number."""
     recorded_upto: int | None
@@ -54,7 +54,7 @@ def source_filter(
     """Parse the filters of a source; an event must pass them all.
 
     `latest` is the head at attach: the value of `@latest` for the life of the link. `now` is the clock of UTC(), in ms.
-    Raises InvalidFilter: an invalid filter, or more of them than `limits` allow.
+    Raises InvalidFilter: a filter is invalid, or there are more of them than `limits` allow.
     """
     accepted, selecting, predicates, is_delivery_filter = _read_entries(given or {}, latest, now(), limits)
     conjuncts = [part for each in predicates for part in _conjuncts(each)]
@@ -103,10 +103,8 @@ def _conjuncts(node: Node) -> list[Node]:
 
 
 def _planned(conjuncts: Sequence[Node]) -> tuple[Plan, list[Node]]:
-    """The plan of all, and the conjuncts that it does not decide.
-
-    Queries come first, because only the index can answer them: anything that does not fit besides is evaluated instead.
-    """
+    """The plan for all of them, and the conjuncts that it does not decide. Queries are planned first, because only the
+    index can answer them. Anything that exceeds the limit is evaluated instead."""
     found = EVERYTHING
     for each in conjuncts:
         if isinstance(each, IndexQuery):

@@ -22,7 +22,7 @@ class Function(NamedTuple):
     arguments_max: int
     apply: Callable[..., object]
     terms: int = 0
-    """How many words it counts as besides its own: it scans a whole text, which may be long."""
+    """How many additional tokens it counts as, because it scans a whole text, which may be long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Now:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`first`, then each operator in turn, from the left."""
+    """`first`, followed by each operator in turn, from the left."""
 
     first: Node
     rest: tuple[tuple[str, Node], ...]
@@ -82,7 +82,7 @@ class Compare:
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The event's number is above `after`, and not above `upto`. Never unknown."""
+    """The event's number is greater than `after`, and not greater than `upto`. Never unknown."""
 
     after: int
     upto: int | None
@@ -134,14 +134,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """False if any is false, else unknown if any is."""
+    """False if any is false; otherwise unknown if any is unknown."""
 
     operands: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """True if any is true, else unknown if any is."""
+    """True if any is true; otherwise unknown if any is unknown."""
 
     operands: tuple[Node, ...]
 

@@ -2,10 +2,9 @@
 
 Null makes unknown. Only values of the same kind compare: numbers of any width, including timestamps as milliseconds;
 texts: strings, symbols and characters; booleans, with = and <> only; binaries. Different kinds are unequal and
-unordered. A UUID compares with its text, since there are no UUID constants. A decimal, a list, a map, a described value
-compare with nothing: unknown. A failed computation is null, so nothing here ever raises: an evaluation error (FILTEX 6)
-makes a predicate unknown, and the message is not delivered.
-"""
+unordered. A UUID compares with its text, since there are no UUID constants. A decimal, a list, a map or a described
+value is comparable with nothing: the result is unknown. A failed computation is null, so nothing here ever raises: an
+evaluation error (FILTEX 6) makes a predicate unknown, and the message is not delivered."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from ..protocol.types import Decimal32, Decimal64, Decimal128
 TEXT_CHARS_MAX = 16_384
 """The longest text of a message that LIKE, LOWER and UPPER process, and the longest result of +."""
 SEARCH_CHARS_MAX = 32_768
-"""How many characters all searching patterns of a source read together; each takes about 0.15 us."""
+"""How many characters all searching patterns of a source read in total. Each character takes about 0.15 us."""
 
 _ANY_ONE = None
 """`_` in a piece of a pattern; every other element is the character itself."""
@@ -65,7 +64,7 @@ def kind_of(value: object) -> Kind:
 
 
 def compare(operator: str, left: object, right: object) -> bool | None:
-    """The result of the comparison; None is unknown."""
+    """The result of the comparison; None if it is unknown."""
     if left is None or right is None:
         return None
     kind, other = kind_of(left), kind_of(right)
@@ -93,7 +92,7 @@ def compute(operator: str, left: object, right: object) -> object:
     if kind is Kind.NUMBER:
         try:
             return _ARITHMETIC[operator](left, right)
-        except OverflowError:  # an integer that is too large for a double meets one
+        except OverflowError:  # an integer that is too large for a double is compared with one
             return None
     if kind is Kind.TEXT and operator == "+":
         joined = f"{left}{right}"
@@ -165,7 +164,7 @@ class Pattern:
         self._middle = [_Piece(piece) for piece in pieces[1:-1] if piece]
         self._tail_chars = len(pieces[-1])
         self.chars_max = TEXT_CHARS_MAX
-        """The longest text that it looks at. Less, if many patterns search; see `filters.context`."""
+        """The longest text that it examines. This is lower if many patterns search; see `filters.context`."""
         self.is_search = any(piece.is_mixed for piece in self._middle)
 
     @staticmethod

@@ -2,8 +2,7 @@
 
 A predicate is first evaluated on what all events of a type share: the subject, the attribute `eventType`, and the
 attributes that the type does not have, which are null. If it depends on another field, every outcome is possible. So
-the types found include that of every event that can match.
-"""
+the result includes the types of all events that can match."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _EVENT_TYPE = "eventType"
 
 
 def possible_types(predicates: Sequence[Node]) -> frozenset[NotificationType]:
-    """The types with events that can match all predicates."""
+    """The types of events that can match all predicates."""
     outcomes = [_outcomes(each) for each in predicates]
     return frozenset(type for type in NotificationType if all(True in each(type) for each in outcomes))
 
@@ -131,7 +130,9 @@ _OF_LOGS = frozenset(
         QUERY_FILTER,
     }
 )
-"""Filters on positions and on the index of a log; notifications have neither, so they are not supported here."""
+"""Filters on positions and on the index of a log. Notifications have neither, so these filters are not supported
+here.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,13 @@ class EventFilter:
     """Wanted notifications have one of these types."""
     transformation: Transformation | None
     names_lost: bool
-    """Whether it uses the number of notifications lost before: then it is evaluated when one is sent."""
+    """Whether it uses the number of notifications that were lost. If so, it is evaluated when a notification is
+    sent.
+    """
 
 
 def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimits = DEFAULT_LIMITS) -> EventFilter:
-    """Parse the filters of a source; a notification must pass them all. Takes a while for large ones.
+    """Parse the filters of a source; a notification must pass them all. Large filters take a while.
 
     Raises InvalidFilter if one is invalid, or there are more than allowed, or two transformations.
     """

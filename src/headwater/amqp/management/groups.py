@@ -34,7 +34,7 @@ class ConsumerGroups(ReadOnly):
             try:
                 positions = await self._positions(log)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
-                continue  # deleted meanwhile; or shown as the problem of the log itself
+                continue  # deleted in the meantime, or shown as a problem of the log itself
             found += [joined(log, group) for group in _groups(positions)]
         return found
 
@@ -62,7 +62,7 @@ class ConsumerGroups(ReadOnly):
         }
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """See Entities: moves its positions. A group with members is not moved.
+        """See Entities. Moves the group's positions. A group with members is not moved.
 
         Raises PositionTrimmed, PositionOfOtherIncarnation.
         """
@@ -79,7 +79,7 @@ class ConsumerGroups(ReadOnly):
         return await self.read(user, name)
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: forgets its positions. A group with members is not deleted."""
+        """See Entities. Forgets the group's positions. A group with members is not deleted."""
         log, group = self._key(name)
         self._rights.check_managed(user, log)
         node = await self._idle(user, name)
@@ -87,7 +87,7 @@ class ConsumerGroups(ReadOnly):
         await check_stored(node)
 
     async def _idle(self, user: User, name: str) -> EventLogNode:
-        """The node of the log of a group without members; nothing was awaited since that check.
+        """The node for the log of a group without members. Nothing is awaited after that check.
 
         Raises OperationRefused if it has members, or there is no such group.
         """
@@ -136,7 +136,8 @@ def _checked(given: Mapping[str, object], node: EventLogNode) -> dict[int, int]:
 
 
 async def positions_of(container: Container, log: str) -> Positions:
-    """The remembered positions of a log's receivers; opens no log. Call it on the loop, which owns a node's positions.
+    """The remembered positions of a log's receivers. Does not open the log. Call it on the loop, which owns a node's
+    positions.
 
     Raises LogNotFound, StorageCorrupted, StorageUnavailable.
     """
@@ -149,7 +150,7 @@ async def positions_of(container: Container, log: str) -> Positions:
 
 
 async def check_stored(node: EventLogNode) -> None:
-    """Store a change before it is answered. Raises OperationRefused if that fails."""
+    """Store a change before the request is answered. Raises OperationRefused if that fails."""
     if await node.store_all() is not None:
         problem = (
             "the change was made but could not be stored, and is lost if the server stops now; see the server's log"
@@ -162,7 +163,7 @@ def _groups(positions: Positions) -> list[str]:
 
 
 class DurableLinks(ReadOnly):
-    """Durable links of all logs, for managers of the server only: they name users and their containers."""
+    """Durable links of all logs. Only managers of the server see them, because they name users and their containers."""
 
     def __init__(self, container: Container, rights: LogRights) -> None:
         self._container, self._rights, self._guard = container, rights, container.shared.guard
@@ -175,7 +176,7 @@ class DurableLinks(ReadOnly):
             try:
                 positions = await positions_of(self._container, log)
             except (LogNotFound, StorageCorrupted, StorageUnavailable):
-                continue  # deleted meanwhile; or shown as the problem of the log itself
+                continue  # deleted in the meantime, or shown as a problem of the log itself
             found += sorted(joined(log, each.container, each.link) for each in positions.durable())
         return found
 
@@ -199,7 +200,7 @@ class DurableLinks(ReadOnly):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: forgets its position. A durable link that is attached is not deleted."""
+        """See Entities. Forgets the link's position. A durable link that is attached is not deleted."""
         self._guard.authorize(user, Right.MANAGE, "*")
         log, _, _ = await self._found(name)
         node = await self._container.nodes.node_of(log)

@@ -1,4 +1,4 @@
-"""A link from `$events`: sends notifications as credit allows; the queue is bounded, and drops the oldest."""
+"""A link from `$events`. It sends notifications as credit allows. Its queue is bounded, and drops the oldest."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from .transformation import TRANSFORMATION, Transformation, read_transformation
 _logger = logging.getLogger("headwater.amqp")
 
 TURN = 64
-"""The most that one listener is sent before others get their turn."""
+"""The maximum number of notifications that one listener is sent before others get their turn."""
 LISTENERS_MAX = 64
-"""Links from `$events` per connection: each has a queue."""
+"""How many links from `$events` a connection may have. Each has a queue."""
 WAITING_MIN = 1000
-"""Notifications that may wait for any listener, however many listeners its connection has."""
+"""How many notifications may wait for any listener, even if its connection has many listeners."""
 NOTIFICATION_BYTES = 2048
 """Approximate memory of a waiting notification."""
 COUNTED_STEP = 32
@@ -108,7 +108,7 @@ class NotificationLink(LinkEnd):
         self._queue: NotificationQueue | None = None
 
     def start(self, wanted: EventFilter) -> None:
-        """Listen from now on: so a listener does not get the notification of its own attach."""
+        """Listen from now on. A listener therefore does not get the notification of its own attach."""
         types = wanted.types if self._user.may(Right.MANAGE, "*") else wanted.types & _OF_ANYBODY
         self._queue = NotificationQueue(
             self._bus, self._wake, types, accepts=self._accepts, waiting_max=self._waiting_max
@@ -126,7 +126,9 @@ class NotificationLink(LinkEnd):
             self._turns.now(self._flow, self._turn)
 
     def on_outcomes(self, contexts: Sequence[Any], state: DeliveryState | Described | None) -> None:
-        """See LinkEnd. A notification is never sent again, whatever its outcome; but there is room for others."""
+        """See LinkEnd. A notification is never sent again, regardless of its outcome, but its outcome makes room for
+        others.
+        """
         self._take_turn_soon()
 
     def on_detached(self, ending: Ending) -> None:
@@ -139,11 +141,13 @@ class NotificationLink(LinkEnd):
 
     def _wake(self) -> None:
         """A notification is waiting; called in any thread."""
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and there is nothing left to wake
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so there is nothing left to wake
             self._loop.call_soon_threadsafe(self.on_ready)
 
     def _accepts(self, notification: Notification) -> bool:
-        """Check rights before filters: hidden notifications cost nothing, and the cost of a filter reveals nothing."""
+        """Rights are checked before filters, so that hidden notifications cost nothing, and the cost of a filter
+        reveals nothing.
+        """
         seen = as_seen_by(self._user, notification)
         if seen is None or self._matches is None:
             return seen is not None
@@ -189,10 +193,8 @@ class NotificationLink(LinkEnd):
         self._transport.flush_soon()
 
     def _wait(self, queue: NotificationQueue, until: float) -> None:
-        """Nothing can be sent at present.
-
-        Meanwhile apply the filter, so that only matching notifications take memory; unless it uses `lost`, which is
-        known only when a notification is sent.
+        """Nothing can be sent at present. Apply the filter now, so that only matching notifications use memory. A
+        filter that uses `lost` cannot be applied yet, because that number is known only when a notification is sent.
         """
         if not self._names_lost:
             queue.look(lambda: self._turns.cpu() < until)
@@ -200,10 +202,12 @@ class NotificationLink(LinkEnd):
                 self._take_turn_soon()
         self._count(queue)
         if self._link.is_draining and self._is_full:
-            self._link.drained()  # room comes with outcomes, which may arrive after the end of the drain
+            self._link.drained()  # outcomes make room, and may arrive after the end of the drain
 
     def _count(self, queue: NotificationQueue) -> None:
-        """Reserve memory for waiting notifications, or release it; if there is none, drop the oldest."""
+        """Reserve memory for waiting notifications, or release it. If there is no memory, drop the oldest
+        notifications.
+        """
         share = self._transport.share
         while (more := queue.waiting - self._counted) > 0:
             more += -more % COUNTED_STEP
@@ -224,7 +228,7 @@ class NotificationLink(LinkEnd):
 
     @property
     def _is_full(self) -> bool:
-        """Whether the limit on messages that await their outcome is reached."""
+        """Whether the number of messages that await their outcome has reached its limit."""
         return self._link.unsettled >= self._unsettled_max
 
     def _room(self) -> int:
@@ -252,7 +256,7 @@ class NotificationLink(LinkEnd):
 
 
 def _waiting_max(listener_events_max: int, others: int) -> int:
-    """How many notifications may wait for a listener: the listeners of a connection share the limit of one."""
+    """How many notifications may wait for a listener. All listeners of a connection share the limit of one."""
     return max(listener_events_max // (others + 1), min(WAITING_MIN, listener_events_max))
 
 

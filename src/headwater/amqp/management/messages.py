@@ -21,11 +21,11 @@ class RequestMessage(NamedTuple):
 
     reply_to: str | None
     correlation_id: object
-    """The correlation-id of the answer: the request's correlation-id, or else its message-id."""
+    """The correlation-id of the response: the request's correlation-id, or its message-id if it has none."""
     properties: Mapping[str, object]
     """All application-properties."""
     body: object
-    """The value of an amqp-value section; for any other body, its parts; None if there is none."""
+    """The value of an amqp-value section, or the parts of any other body. None if there is no body."""
 
 
 def read_request(message: bytes) -> RequestMessage:
@@ -54,12 +54,12 @@ def answer_message(answer: Answer, request: RequestMessage) -> bytes:
 
 
 def amqp_number(value: object) -> object:
-    """A number as AMQP type: integers are longs; an epoch, which may be any ulong, is a ulong only if necessary."""
+    """A number as an AMQP type. Integers are longs. An epoch, which may be any ulong, is a ulong only if necessary."""
     return ULong(value) if isinstance(value, int) and value > LONG_MAX else value
 
 
 def amqp_value(value: object) -> object:
-    """A value of an answer as AMQP type: a time is a timestamp, a number beyond the range of long a ulong."""
+    """A value of a response as an AMQP type. A time is a timestamp; a number beyond the range of long is a ulong."""
     if isinstance(value, Time):
         return Timestamp(value)
     if isinstance(value, int):

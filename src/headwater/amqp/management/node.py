@@ -23,7 +23,7 @@ TEMPORARY = frozenset({"temporary-queue", "temporary-topic"})
 
 
 class ManagementNode:
-    """State shared by all links to `$management`, and all from `$events`."""
+    """State shared by all links to `$management` and all links from `$events`."""
 
     def __init__(self, container: Container) -> None:
         self._guard, self.spawn = container.shared.guard, container.nodes.spawn
@@ -54,7 +54,7 @@ class ManagementNode:
         return self._guard.trusted(transport.user.name, transport.peer)
 
     def forget_requests(self, transport: Transport, requests: LinkEnd) -> None:
-        """The link is over, and its last request has been answered."""
+        """The link has ended, and its last request has been answered."""
         of_connection = self.requests.get(transport, set())
         of_connection.discard(requests)
         if not of_connection:

@@ -19,7 +19,7 @@ from .transformation import Transformation
 LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
 """The delivery annotation with the number of notifications that the listener has lost before this one."""
 ENCODED_MAX = 1024
-"""Encoded messages that are cached, for listeners that get the same."""
+"""How many encoded messages are cached, for listeners that get the same message."""
 _NOTHING: Mapping[object, object] = {}
 _TIMES: Mapping[NotificationType, frozenset[str]] = {
     entry.type: frozenset(each.name for each in entry.attributes if each.kind is Kind.TIMESTAMP)
@@ -28,11 +28,11 @@ _TIMES: Mapping[NotificationType, frozenset[str]] = {
 
 
 class NotificationMessages:
-    """Encodes messages; the full form of a notification is encoded once for all listeners."""
+    """Encodes messages. The full form of a notification is encoded only once, for all listeners."""
 
     def __init__(self) -> None:
         self._encoded: OrderedDict[int, tuple[Mapping[str, object], bytes]] = OrderedDict()
-        """By the id() of the attributes, which are kept so that it stays theirs."""
+        """By the id() of the attributes. They are kept here, so that no other object gets that id."""
 
     def message(self, notification: Notification, wanted: Transformation | None) -> bytes:
         """The message for a listener."""
@@ -88,7 +88,7 @@ if TYPE_CHECKING:
 
 
 def _message(notification: Notification, wanted: Transformation | None) -> Message:
-    """The message with the wanted attributes; None for all of it."""
+    """The message with the wanted attributes; None requests all of them."""
     values = _values(notification)
     if wanted is not None and wanted.is_compact:
         compact = [values.get(name) for name in wanted.attributes]

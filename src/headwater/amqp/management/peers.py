@@ -1,4 +1,4 @@
-"""Connections, sessions and links of the container as entities, and the server itself. All of it runs on the loop."""
+"""The container's connections, sessions and links as entities, and the server itself. All of this runs on the loop."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ TEXT_CHARS_MAX = 256
 """The length to which attributes with text from a peer are cut."""
 PROPERTIES_MAX = 32
 CONNECTIONS_AT_ONCE = 100
-"""How many are handled before the loop gets its turn."""
+"""How many are handled before the loop gets another turn."""
 PARTS_AT_ONCE = 256
-"""How many sessions or links, of all connections together."""
+"""The maximum number of sessions or links, over all connections."""
 
 
 class _OfServer(ReadOnly):
@@ -50,7 +50,7 @@ class _OfServer(ReadOnly):
         self._guard.authorize(user, Right.MANAGE, "*")
 
     async def _connections(self) -> AsyncIterator[Transport]:
-        """All of them, in order; yields to the loop in between."""
+        """All of them, in order. Yields to the loop between them."""
         for index, transport in enumerate(list(self._container.numbered.values())):
             if index % CONNECTIONS_AT_ONCE == CONNECTIONS_AT_ONCE - 1:
                 await asyncio.sleep(0)
@@ -131,7 +131,7 @@ class Connections(_OfServer):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: closes it; the caller's own connection only after the answer."""
+        """See Entities. Closes it. The caller's own connection is closed only after the response."""
         self._check(user)
         transport = self._connection(name)
         self._loop.call_soon(transport.close, conditions.CONNECTION_FORCED, _closed_by(user))
@@ -176,7 +176,7 @@ class Sessions(_OfServer):
 
 
 class Links(_OfServer):
-    """Links; see `management.entities`. Users may see those of their own connections, as in events about links."""
+    """Links; see `management.entities`. Users may see the links of their own connections, as in events about links."""
 
     async def names(self, user: User) -> Sequence[str]:
         sees_all, names = self._is_allowed(user), list[str]()
@@ -229,7 +229,7 @@ class Links(_OfServer):
 
 
 def _times(end: LinkEnd) -> Attributes:
-    """Its attach and message times, what it is waiting for, and since when."""
+    """When it was attached and when messages were sent, what it is waiting for, and since when."""
     waits_for = end.waits_for
     since = max(end.attached_at, end.message_at, end.outcome_at if waits_for == "outcomes" else 0)
     return {
@@ -241,7 +241,7 @@ def _times(end: LinkEnd) -> Attributes:
 
 
 async def _of_receiver(consumer: ConsumerLink) -> Attributes:
-    """Attributes of receivers of a log only."""
+    """Attributes that only receivers of a log have."""
     after = consumer.position.after
     (lag,) = await _lags([consumer]) or (NO_LAG,)
     return {
@@ -257,7 +257,7 @@ async def _of_receiver(consumer: ConsumerLink) -> Attributes:
 
 
 async def _of_group_link(link: GroupLink) -> Attributes:
-    """The same, for a receiver whose address names its group: of all partitions that it owns."""
+    """The same for a receiver whose address names its group. Covers all partitions that it owns."""
     parts = tuple(link.parts)
     lags = await _lags(parts)
     return {
@@ -305,7 +305,7 @@ def _is_of(transport: Transport, user: User) -> bool:
 
 
 def _address(link: Link) -> str | None:
-    """The address that the peer uses; a dynamic node has the address that it was given."""
+    """The address that the peer uses. For a dynamic node, this is the address that the server assigned."""
     attach = (link.local or link.remote) if link.is_sender else link.remote
     terminus = attach and (attach.source if link.is_sender else attach.target)
     return _cut(shown_address(terminus.address)) if isinstance(terminus, Source | Target) else None
@@ -320,7 +320,7 @@ def _cut(text: str) -> str:
 
 
 def _simple(properties: Any) -> dict[str, object]:
-    """The strings and numbers among a peer's properties."""
+    """The strings and numbers in a peer's properties."""
     found: dict[str, object] = {}
     for key, value in list((properties or {}).items())[:PROPERTIES_MAX]:
         if isinstance(value, str):

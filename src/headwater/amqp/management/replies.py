@@ -9,7 +9,7 @@ A reply-to is, within the connection of the request:
 Without a reply-to, the answer goes to the only link from `$management` of the request's session.
 
 Answers wait for credit. The requests in progress limit their number; their bytes are counted in the connection's share
-of the memory. If there is no room for an answer, its link ends.
+of the memory. If there is no memory for an answer, its link ends.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Replies(LinkEnd):
         self._transport.flush_soon()
 
     def on_outcomes(self, contexts: object, state: object) -> None:
-        """See LinkEnd. A refused answer is not sent again; but there is room for others."""
+        """See LinkEnd. A refused answer is not sent again, but it makes room for others."""
         self.on_ready()
 
     def on_detached(self, ending: Ending) -> None:

@@ -1,4 +1,4 @@
-"""A link to `$management`: its requests are processed one at a time, in order."""
+"""A link to `$management`. Its requests are processed one at a time, in order."""
 
 from __future__ import annotations
 
@@ -28,9 +28,11 @@ from .replies import Replies, paired_properties
 _logger = logging.getLogger("headwater.amqp")
 
 LINKS_MAX = 16
-"""Links to `$management` per connection: each holds some requests, even after it is detached."""
+"""How many links to `$management` a connection may have. Each holds some requests, even after it is detached."""
 CREDIT = 8
-"""Requests in progress on one link. The next is processed when the answer to the last has been sent."""
+"""How many requests may be in progress on one link. The next one is processed after the answer to the last one was
+sent.
+"""
 REQUEST_BYTES_MAX = 64 * 1024
 LARGE_ANSWER = 50
 """Answers with more results than this are encoded in a thread."""
@@ -62,13 +64,13 @@ class Requests(LinkEnd):
     def __init__(self, node: ManagementNode, transport: Transport, link: Receiver) -> None:
         self._node, self._transport, self._link = node, transport, link
         self._waiting: deque[tuple[RequestMessage, int]] = deque()
-        """Requests, each with the bytes reserved for it."""
+        """Requests, each with the number of bytes reserved for it."""
         self._under_way = 0
         self._is_busy = False
         self._is_over = False
 
     def on_messages(self) -> None:
-        """See LinkEnd. Valid requests are accepted at once, others rejected."""
+        """See LinkEnd. Valid requests are accepted at once; others are rejected."""
         for delivery in self._link.take():
             self.deliveries += 1
             try:
@@ -155,7 +157,7 @@ class Requests(LinkEnd):
                 message = await asyncio.to_thread(answer_message, answer, request)
             else:
                 message = answer_message(answer, request)
-        except EncodeError:  # one bad answer must not end the link, nor block those behind it
+        except EncodeError:  # one failed answer must neither end the link nor block the answers after it
             _logger.exception("an answer was not written", extra={"fields": {"peer": self._transport.peer}})
             problem = "internal error; see the server's log"
             return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)

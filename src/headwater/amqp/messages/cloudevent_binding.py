@@ -1,4 +1,5 @@
-"""Events that did not arrive as AMQP messages, as messages: the AMQP binding of CloudEvents 1.0.2, binary mode.
+"""Represents events that did not arrive as AMQP messages as messages: the AMQP binding of CloudEvents 1.0.2, binary
+mode.
 
 Every attribute is an application property `cloudEvents:NAME`, in its canonical string form: the binding allows it
 (3.1.3.2), and it keeps a time as its producer wrote it; an AMQP timestamp would lose digits and offset.

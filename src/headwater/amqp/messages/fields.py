@@ -39,7 +39,7 @@ class EventFields:
         return self._named(PROPERTIES, PROPERTIES_FIELDS)
 
     def delivery_annotations(self) -> Mapping[object, object]:
-        """The three that every delivery has."""
+        """The three annotations that every delivery has."""
         if self._annotations is None:
             event = self._event
             self._annotations = {

@@ -18,7 +18,7 @@ HEADER_DEFAULTS: Mapping[str, object] = {
     for name, default, kind in zip(HEADER_FIELDS, _DEFAULTS, _KINDS, strict=True)
     if default is not None
 }
-"""The defaults of absent fields; `ttl` has none."""
+"""The defaults of absent fields; `ttl` has no default."""
 HEADER_BYTES_MAX = 1024
 """A header of five fields is always shorter."""
 _SECTION_BYTES_MAX = 64
@@ -26,7 +26,7 @@ _SECTIONS_MAX = 1024
 _DELIVERY_COUNT_MAX = 2**32 - 1
 
 _kept: dict[bytes, bytes] = {}
-"""Normalized sections by received section: senders repeat a few headers."""
+"""Normalized sections by received section, because senders repeat a few headers."""
 
 
 def kept_header(section: bytes) -> bytes:
@@ -46,7 +46,7 @@ def kept_header(section: bytes) -> bytes:
 
 
 def header_values(section: bytes) -> list[object]:
-    """The values of a header's fields, as many as it has. Raises MessageFault if it is not a header."""
+    """The values of the fields that a header contains. Raises MessageFault if it is not a header."""
     if len(section) > HEADER_BYTES_MAX:
         problem = f"{len(section)} bytes given, at most {HEADER_BYTES_MAX} are allowed for {len(HEADER_FIELDS)} fields"
         raise MessageFault(DECODE_ERROR, f"the header is too long: {problem}")
@@ -68,7 +68,7 @@ def redelivered(section: bytes, failures: int) -> bytes:
     """The header of a message (empty if it has none) after `failures` more failed deliveries."""
     try:
         values = header_values(section) if section else []
-    except MessageFault:  # not a received message: these bytes were appended as an envelope
+    except MessageFault:  # not a received message; these bytes were appended as an envelope
         values = []
     values += [None] * (len(HEADER_FIELDS) - len(values))
     before = values[-1] or 0

@@ -1,4 +1,5 @@
-"""From a received message to the stored event. Pure, and on the path of every message: written for speed.
+"""Converts a received message to the stored event. It has no side effects, and is optimized because every message
+passes through it.
 
 The stored event is the message as received without its delivery annotations (and without a header of defaults):
 `envelope` + `data`, where `data` is the content of the one data section; any other message is whole in `data`, with
@@ -77,7 +78,7 @@ class Incoming(NamedTuple):
     """A message as the log sees it."""
 
     event: Event
-    """Within all limits of a log with these settings: passes `core.limits.check_append`."""
+    """Within all limits of a log with these settings: it passes `core.limits.check_append`."""
     target_partition: str | None
     """The partition that the producer names for this message (4.6.6), or None."""
 
@@ -86,13 +87,13 @@ _WHOLE_MESSAGE: Mapping[str, str] = MappingProxyType({"datacontenttype": WHOLE_M
 _ANY = LogSettings()
 
 _types: dict[bytes, str] = {_NULL: DEFAULT_TYPE}
-"""Event types by encoded subject: senders repeat a few."""
+"""Event types by encoded subject, because senders repeat a few."""
 
 
 def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
     """The event of a received message, for a log with these settings.
 
-    Raises MessageFault, which is the outcome `rejected` of its delivery.
+    Raises MessageFault, which gives its delivery the outcome `rejected`.
     """
     size = len(message)
     if message.startswith(_BARE_DATA) and size > 4 and message[4] + 5 == size <= settings.event_bytes_max:
@@ -141,7 +142,7 @@ def read_message(message: bytes, settings: LogSettings = _ANY) -> Incoming:
 
 
 def _in_trace(message: bytes, spans: Spans, attributes: Mapping[str, str]) -> Mapping[str, str]:
-    """Add the trace that the sender gives in an application property, else in a message annotation, if it fits."""
+    """Add the trace from an application property, or from a message annotation, if it is within the limits."""
     if len(attributes) > ATTRIBUTES_MAX - 2:
         return attributes
     for section in (APPLICATION_PROPERTIES, MESSAGE_ANNOTATIONS):
@@ -230,7 +231,7 @@ def _with_time(attributes: Mapping[str, str], created: bytes) -> Mapping[str, st
 
 
 def _structured_event(data: bytes, media_type: MediaType) -> Event | None:
-    """The event of a document in the JSON format; None if it is not one, and so an ordinary payload."""
+    """The event in a document in the JSON format; None if it is not one, and is therefore an ordinary payload."""
     try:
         event = event_from_json(data)
     except InvalidInput:
@@ -239,7 +240,7 @@ def _structured_event(data: bytes, media_type: MediaType) -> Event | None:
 
 
 def _fault(event: Event, settings: LogSettings) -> str | None:
-    """Why the log would refuse the event, and with it the others of the same append."""
+    """Why the log would refuse the event, and with it all other events of the same append."""
     if plain_bytes(event, settings.event_bytes_max) is None:
         try:
             check_append((event,), settings.event_bytes_max, are_messages_checked=True)

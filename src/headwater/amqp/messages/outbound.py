@@ -1,4 +1,4 @@
-"""From a stored event to the delivered message: its own sections, with our delivery annotations inserted.
+"""Converts a stored event to the delivered message: its own sections, with our delivery annotations inserted.
 
 Every message carries event-streams-offset, -timestamp and -source-partition (event streams 4.4, 5.1). Constant parts
 are prepared once.
@@ -30,7 +30,9 @@ class Outbound:
         self._default_source = default_source
         self._suffixes = [_symbol(SOURCE_PARTITION) + _symbol(str(number)) for number in range(partitions)]
         self._prefixes: list[tuple[int, bytes]] = [(-1, b"")] * partitions
-        """By partition: a time, and the bytes before an offset's digits at that time (events share times)."""
+        """By partition: a time, and the bytes that precede an offset's digits at that time (many events have the same
+        time).
+        """
 
     def message(
         self,
@@ -65,7 +67,9 @@ class Outbound:
         associated_partitions: Sequence[int] | None = None,
         first_retained: int | None = None,
     ) -> tuple[bytes, memoryview]:
-        """The message of an event without its data, in two parts: the second is of the data, not copied."""
+        """The message of an event without its data, in two parts. The second is a part of the data, which is not
+        copied.
+        """
         envelope = event.envelope
         if event.encoding:  # the data is a whole message, which may begin with a header
             stop = header_stop(bytes(data[:HEADER_BYTES_MAX]))
@@ -87,7 +91,7 @@ class Outbound:
 
     @staticmethod
     def _unusual(annotations: bytes, stored: bytes, failures: int) -> bytes:
-        """The message with a header before the annotations: its own, or one that counts redeliveries."""
+        """The message with a header before the annotations: its own header, or one that counts redeliveries."""
         stop = header_stop(stored)
         header, stored = stored[:stop], stored[stop:]
         if failures:
@@ -96,7 +100,7 @@ class Outbound:
 
 
 def _more(annotations: bytes, associated_partitions: Sequence[int] | None, first_retained: int | None) -> bytes:
-    """The usual three annotations, and these."""
+    """The usual three annotations, followed by these."""
     entries, count = annotations[6:], 6
     if associated_partitions is not None:
         entries += _symbol(ASSOCIATED_PARTITIONS) + _symbols(associated_partitions)

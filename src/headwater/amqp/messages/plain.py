@@ -1,7 +1,7 @@
 """Plain messages as columns of events: a sender's messages that differ only in message-id and data.
 
 `inbound` reads the first of them, and determines its event. Later messages with the same bytes around message-id and
-data have events that differ only in data and envelope. They are compared, not parsed (`core.alike`).
+data have events that differ only in data and envelope. So they are compared rather than parsed (`core.alike`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..errors import MessageFault
 from .inbound import read_message
 
 FORMS_MAX = 4
-"""If the messages of one batch change their form more often, they are read one by one."""
+"""If the form changes more often than this within a batch, its messages are read one by one."""
 _AROUND_BYTES_MAX = 4096
 """Messages with more bytes around their data are not compared."""
 
@@ -32,14 +32,14 @@ class Share(Protocol):
     """The owner of some events of a joint append."""
 
     def ended(self, outcome: Outcome) -> None:
-        """The events are stored, or were refused."""
+        """The events are stored or were refused."""
 
     def apart(self) -> Sequence[Joint]:
         """Each event as an append of its own."""
 
 
 class PlainEvents(AlikeEvents):
-    """Plain events of one log from all links in one turn of the event loop: one append (see `Joint`)."""
+    """Plain events of one log from all links in one turn of the event loop, which form one append (see `Joint`)."""
 
     __slots__ = ("_shares", "partition")
 

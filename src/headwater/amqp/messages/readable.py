@@ -21,7 +21,7 @@ from ..protocol.message import decode_section
 from ..protocol.types import Array, Described, Float, Long, Symbol
 
 SECTION_BYTES_MAX = 64 * 1024
-"""For a longer section only its length is shown, since every byte of it may be a value."""
+"""For a longer section, only its length is shown, because each of its bytes may be a value."""
 _NAMED: Mapping[type, str] = {
     kind: kind.__name__.lower()
     for kind in (types.UByte, types.UShort, types.UInt, types.ULong, types.Byte, types.Short, types.Int,

@@ -1,1 +1,1 @@
-"""Positions of receivers and groups, and how they are stored."""
+"""Positions of receivers and groups, and their storage."""

@@ -1,4 +1,4 @@
-"""How long no server ran: downtime does not count for an absent receiver, because it could not come back.
+"""Measures how long no server ran. Downtime does not count for an absent receiver, because it could not reconnect.
 
 One entry of the `StateStore` holds, in ms, until when a server is known to have run, and the downtime before that.
 """
@@ -19,11 +19,11 @@ class UptimeRun(NamedTuple):
     """One run of a server."""
 
     since_ms: int
-    """When it began, in ms since 1970: all connections of earlier runs had ended by then."""
+    """When this run began, in ms since 1970. All connections of earlier runs had ended by then."""
     down_ms: int
-    """Total downtime before that, in ms; 0 until it is first known."""
+    """Total downtime before that, in ms; 0 until it is known."""
     known_ms: int = 0
-    """The latest time that an earlier run recorded, in ms since 1970; a clock that is behind it does not count."""
+    """The latest time that an earlier run recorded, in ms since 1970; a clock that is behind this time is ignored."""
 
 
 def begin(state: StateStore, now_ms: int) -> UptimeRun:

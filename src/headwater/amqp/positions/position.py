@@ -1,4 +1,4 @@
-"""The progress of a receiver: which deliveries await their outcome, and which must be sent again.
+"""The progress of a receiver: which deliveries await their outcome, and which must be resent.
 
 Deliveries are identified by the sequence number of their event. The position is below the lowest delivery without a
 final outcome: `accepted`, `rejected` and `modified` with undeliverable-here are final, and so are presettled
@@ -18,7 +18,7 @@ OPEN_BYTES, RETURNED_BYTES = 96, 288
 AT_ONCE = 2
 """How often a returned event is resent without delay."""
 PAUSE_S = 0.01
-"""The first pause after that; it doubles each time, up to `PAUSE_S_MAX`."""
+"""The first pause after that. The pause doubles each time, up to `PAUSE_S_MAX`."""
 PAUSE_S_MAX = 10.0
 
 
@@ -29,7 +29,7 @@ class Position:
     __slots__ = ("_again", "_again_heap", "_failures", "_order", "_pausing", "_returns", "cursor")
 
     def __init__(self, after: int) -> None:
-        """Everything up to `after` is done."""
+        """Everything up to `after` is finished."""
         self.cursor = after
         """Everything up to this number was sent or does not match: new events follow it."""
         self._order: deque[int] = deque()
@@ -39,15 +39,15 @@ class Position:
         self._again: set[int] = set()
         """Numbers to send again; numbers with an outcome by now are skipped."""
         self._again_heap: list[int] = []
-        """Those of them that may be sent now."""
+        """The numbers that may be sent now."""
         self._pausing: list[tuple[float, int]] = []
-        """The others: a heap of when each may be sent, and its number."""
+        """The numbers that must wait: a heap of the time when each may be sent, and its number."""
         self._returns: dict[int, int] = {}
-        """The number of returns by number of the delivery."""
+        """How often each delivery was returned, by number."""
 
     @property
     def after(self) -> int:
-        """The number to store: a receiver that starts after it misses nothing."""
+        """The number to store. A receiver that starts after it misses nothing."""
         return self._order[0] - 1 if self._order else self.cursor
 
     @property
@@ -57,12 +57,12 @@ class Position:
 
     @property
     def held_bytes(self) -> int:
-        """Its memory use. Measured; returned events take more."""
+        """Its memory use, as measured. Returned events use more."""
         return OPEN_BYTES * len(self._order) + RETURNED_BYTES * len(self._returns)
 
     @property
     def is_full(self) -> bool:
-        """Whether an old delivery must get its outcome before new events are sent, since memory is limited."""
+        """Whether an old delivery must get its outcome before new events are sent, because memory is limited."""
         return len(self._order) >= OPEN_MAX
 
     def is_open(self, number: int) -> bool:
@@ -96,7 +96,7 @@ class Position:
             order.popleft()
 
     def finish_up_to(self, number: int) -> None:
-        """Everything up to that number is done, regardless of which receiver got it."""
+        """Everything up to that number is finished, regardless of which receiver got it."""
         self.finish([each for each in self._failures if each <= number])
         self.passed(number)
 
@@ -123,7 +123,7 @@ class Position:
     def next_again(self, now: float) -> tuple[int, int] | None:
         """The lowest number that may be sent again now, and how often it has failed; None if there is none.
 
-        It counts as sent. If its event was trimmed meanwhile, `finish` it.
+        It counts as sent. If its event has been trimmed, call `finish`.
         """
         while self._pausing and self._pausing[0][0] <= now:
             heappush(self._again_heap, heappop(self._pausing)[1])
@@ -135,7 +135,7 @@ class Position:
         return None
 
     def detached(self) -> None:
-        """The receiver is gone: send everything without a final outcome again, to the next receiver."""
+        """The receiver has disconnected. Everything without a final outcome is sent again, to the next receiver."""
         self._again_heap = sorted(self._failures)
         self._again = set(self._again_heap)
         self._pausing.clear()

@@ -54,7 +54,7 @@ class Expiry(IntEnum):
 
 @dataclass(slots=True)
 class Remembered:
-    """The source of a receiver, which may outlive its link."""
+    """The source of a receiver. It may outlive its link."""
 
     container: str
     link: str
@@ -62,13 +62,13 @@ class Remembered:
     expiry: Expiry
     timeout_s: int
     is_durable: bool
-    """Whether it also outlives the server."""
+    """Whether it also survives a restart of the server."""
     source: bytes
-    """The encoded source, for a receiver that returns without one."""
+    """The encoded source, for a receiver that reattaches without one."""
     is_loaded: bool = False
     """Whether it was loaded from the store, which does not keep unsettled deliveries."""
     expires_at: int | None = None
-    """In ms since 1970; None while it has a link, or something else that keeps it."""
+    """When it began to expire, in ms since 1970. None while it has a link, or something else keeps it."""
     left_at: int | None = None
     """When its last link ended, in ms since 1970; None while it has one."""
     down_ms: int = 0
@@ -97,16 +97,15 @@ class Positions:
     def __init__(self, termini_max: int, abandoned_ms: int | None = None, down_ms: int = 0) -> None:
         """`termini_max` limits the sources, and the positions of groups: one for each partition read.
 
-        `abandoned_ms` is how long a source without a link is kept; None: as long as it asks for. Server downtime does
-        not count: `down_ms` is its total so far.
-        """
+        `abandoned_ms` is how long a source without a link is kept; None means as long as it requests. Server downtime
+        does not count; `down_ms` is the total so far."""
         self._termini_max, self._abandoned_ms, self._down_ms = termini_max, abandoned_ms, down_ms
         self._remembered: dict[tuple[str, str], Remembered] = {}
         self._groups: dict[tuple[str, int], Position] = {}
         self._epochs: dict[tuple[str, int], int] = {}
         self._sources_bytes = 0
         self._share: Share | None = None
-        """The memory of the sources is counted there, if at all."""
+        """The share of memory in which the sources are counted, if any."""
         self._stored: dict[str, dict[str, object]] = {}
         """The known content of the store, by key."""
 
@@ -190,18 +189,20 @@ class Positions:
         yield from self._groups.values()
 
     def closed(self, remembered: Remembered) -> None:
-        """The receiver has closed the link: forget its source."""
+        """The receiver has closed the link, so its source is forgotten."""
         self._forget((remembered.container, remembered.link))
 
     def expire(self, now_ms: int) -> None:
-        """Forget the sources whose time has come."""
+        """Forget the sources that have expired."""
         for key, remembered in list(self._remembered.items()):
             at = self.expires_at(remembered)
             if at is not None and at <= now_ms:
                 self._forget(key)
 
     def expires_at(self, remembered: Remembered) -> int | None:
-        """When a source expires, or has been without a link for too long, in ms since 1970; None if never."""
+        """When a source expires, or will have been without a link for too long, in ms since 1970. None if it never
+        expires.
+        """
         if self._abandoned_ms is None or remembered.left_at is None:
             return remembered.expires_at
         abandoned_at = remembered.left_at + self._abandoned_ms + self._down_ms - remembered.down_ms

@@ -31,7 +31,7 @@ from .encoding import (
 from .types import Array, Described, Symbol
 
 ElementWriter = Callable[[bytearray, Any, int], None]
-"""(output, value, depth): append the value without its constructor."""
+"""`(output, value, depth)`: append the value without its constructor."""
 
 
 def _array(out: bytearray, value: Array, depth: int = 0) -> None:
@@ -88,7 +88,7 @@ def _constructor_of(elements: list[Any]) -> int | Described:
 
 
 def _nothing_but(only: object) -> ElementWriter:
-    """For elements of zero width, which their constructor fully describes."""
+    """Used for elements of zero width, which their constructor fully describes."""
 
     def write(out: bytearray, value: object, depth: int) -> None:
         if value != only:
@@ -181,7 +181,7 @@ _ARRAY_CODES: Final[dict[Writer, int]] = {
     WRITERS[dict]: 0xD1,
     WRITERS[Array]: 0xF0,
 }
-"""The constructor of an array of what that function writes; strings and binaries may need the longer one."""
+"""The constructor for an array of values that this function writes. Strings and binaries may need the longer one."""
 
 _ELEMENT_WRITERS: Final[dict[int, tuple[type | tuple[type, ...], ElementWriter]]] = {
     0x40: (type(None), _nothing_but(None)),
@@ -224,4 +224,4 @@ _ELEMENT_WRITERS: Final[dict[int, tuple[type | tuple[type, ...], ElementWriter]]
     0xE0: (Array, _compound8(_array_content)),
     0xF0: (Array, _compound32(_array_content)),
 }
-"""By an array's constructor: the Python types that its elements may have, and their writer."""
+"""The Python types that the elements may have, and their writer, by the array's constructor."""

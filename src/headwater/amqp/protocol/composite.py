@@ -106,7 +106,7 @@ class Group:
         self._by_symbol = {f"amqp:{layout.name}:list": layout for layout in self._by_code.values()}
 
     def find(self, buffer: bytes, at: int) -> tuple[Layout | None, int]:
-        """The layout of the described value at `at`, None if it is not in this group, and where its list begins."""
+        """The layout of the described value at `at` (None if it is not in this group), and where its list begins."""
         if buffer[at] != 0x00:
             raise DecodeError(f"{self.name} expected, constructor 0x{buffer[at]:02x} found", at)
         if buffer[at + 1] == 0x53:
@@ -132,8 +132,8 @@ def kind_of(group: Group) -> Kind:
 def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
     """A value of the layout's type, from the list that begins at `at`; bounds are not checked (see `decoding`).
 
-    Raises DecodeError, which names the type and the field: too many fields, a mandatory one missing, a wrong type.
-    """
+    Raises DecodeError, which names the type and the field: there are too many fields, a mandatory field is missing, or
+    a type is wrong."""
     start, code = at, buffer[at]
     if code == 0xC0:
         stop, count, at = at + 2 + buffer[at + 1], buffer[at + 2], at + 3
@@ -168,8 +168,8 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
 def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
     """Append the value with its descriptor and its first `count` fields; by default, all fields.
 
-    Raises EncodeError, which names the type and the field: a mandatory one is None, a wrong type, out of range.
-    """
+    Raises EncodeError, which names the type and the field: a mandatory field is None, has a wrong type, or is out of
+    range."""
     layout = value.LAYOUT
     content = bytearray()
     index = 0

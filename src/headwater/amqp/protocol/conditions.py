@@ -1,4 +1,6 @@
-"""The standard's error conditions (part 2, section 2.8.15 on; part 4, section 4.5.9), and faults that carry them."""
+"""The standard's error conditions (from part 2, section 2.8.15, and part 4, section 4.5.9), and faults with a
+condition.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ LINK_STOLEN: Final = Symbol("amqp:link:stolen")
 
 
 class AmqpError(Exception):
-    """An error sent to the peer, with a condition; the subclass says what it ends.
+    """An error with a condition that is sent to the peer. The subclass determines what ends.
 
     `info` is the error's map of further facts, or None.
     """

@@ -1,4 +1,4 @@
-"""A connection (2.4), of a server or of a client: bytes in, events out; calls in, bytes out. No I/O, no clock.
+"""A connection (2.4) of a server or a client. It converts bytes to events, and calls to bytes, without I/O or a clock.
 
 The owner passes input to `receive_data`, handles the events, and writes the output of `data_to_send`; it calls `tick`
 by the time that `next_tick` returns. `now` is any monotonic time in seconds. Any input results in events, at worst a
@@ -46,11 +46,11 @@ _unpack_head, _pack_head = _head.unpack_from, _head.pack
 
 
 SESSION_BYTES = 3072
-"""Memory of a session, without its links and deliveries. Measured."""
+"""Memory of a session, excluding its links and deliveries. Measured."""
 LINK_BYTES = 6144
-"""Memory of a link besides the peer's attach, including its owner's end. Measured."""
+"""Memory of a link in addition to the peer's attach, including its owner's end. Measured."""
 PARTIAL_FACTOR = 2
-"""Memory of a partial message, as a multiple of its size: when it is joined, there are two copies."""
+"""Memory of a partial message, as a multiple of its size. Two copies exist while its parts are joined."""
 
 
 class Connection(Negotiation):
@@ -62,7 +62,7 @@ class Connection(Negotiation):
         self.remote: Open | None = None
         """The peer's open."""
         self.frame_bytes_max = FRAME_MIN
-        """The largest frames that this side may send."""
+        """The largest frames that this side is allowed to send."""
         self.context: Any = None
         """For use by the owner."""
         self._chunks: list[bytes] = []
@@ -74,9 +74,9 @@ class Connection(Negotiation):
         self._ended_channels: set[int] = set()
         """Channels on which the peer has ended a session; some peers still send detaches there."""
         self._attached: dict[tuple[str, bool], Link] = {}
-        """Links that the peer has attached, by name and whether this side sends."""
+        """Links that the peer has attached, by name and by whether this side sends."""
         self._large: dict[Session, None] = {}
-        """Sessions that may now send part of a large delivery, in turn."""
+        """Sessions that may now send a part of a large delivery, in turn."""
         self._now = self._heard_at = self._sent_at = now
         self._remote_idle_s: float | None = None
         self._idle_s = None if settings.idle_ms is None else settings.idle_ms / 1000
@@ -85,12 +85,12 @@ class Connection(Negotiation):
 
     @property
     def is_over(self) -> bool:
-        """Whether the connection is over: write the remaining output, and close the transport."""
+        """Whether the connection is over. If so, write the remaining output, and close the transport."""
         return self.stage is Stage.OVER
 
     @property
     def sessions(self) -> Sequence[Session]:
-        """The sessions that are not over."""
+        """The sessions that have not ended."""
         return tuple(self._sessions.values())
 
     @property
@@ -101,9 +101,8 @@ class Connection(Negotiation):
     def data_to_send(self, bytes_max: int | None = None) -> bytes:
         """Return the pending output, and clear it.
 
-        Frames of large deliveries are made here, and only until there are `bytes_max` bytes. When a large delivery
-        ends, `take_events` reports that its session may send again.
-        """
+        Frames of large deliveries are made here, and only until there are `bytes_max` bytes. After a large delivery
+        ends, `take_events` reports that its session may send again."""
         while self._large and (bytes_max is None or self.bytes_to_send < bytes_max):
             session = next(iter(self._large))
             del self._large[session]
@@ -141,7 +140,9 @@ class Connection(Negotiation):
         return self.take_events()
 
     def tick(self, now: float) -> list[Event]:
-        """Keep the connection alive, or give it up. Call it at `next_tick`; more often does no harm."""
+        """Keep the connection alive, or close it after a timeout. Call this at `next_tick`; calling it more often is
+        harmless.
+        """
         self._now = now
         if self.stage is Stage.OVER:
             return []
@@ -173,7 +174,7 @@ class Connection(Negotiation):
         return min(times, default=None)
 
     def open(self, **fields: Any) -> None:
-        """Send our open, with `fields` besides those of the settings."""
+        """Send our open, with `fields` in addition to those of the settings."""
         if self._is_open_sent:
             return
         settings = self.settings
@@ -196,7 +197,7 @@ class Connection(Negotiation):
         return session
 
     def close(self, error: ErrorCondition | Described | None = None) -> None:
-        """Close properly; the peer's answer comes as ConnectionClosed. Does nothing if it is closed already."""
+        """Close properly. The peer's answer is reported as ConnectionClosed. Does nothing if it is already closed."""
         if self._is_close_sent or self.stage is Stage.OVER:
             return
         if self.stage in (Stage.HEADER, Stage.SASL):
@@ -209,7 +210,7 @@ class Connection(Negotiation):
             session.on_connection_closed()
 
     def lost(self) -> None:
-        """The transport is gone: everything on this connection ends, without further events."""
+        """The transport is closed. Everything on this connection ends, without further events."""
         self._end(ConnectionClosed(None))
         self._events.clear()
         self._out.clear()
@@ -246,15 +247,15 @@ class Connection(Negotiation):
         self._write_body(channel, performative, *payload)
 
     def may_send_large(self, session: Session) -> None:
-        """Note that the session has a large delivery, and its window is open."""
+        """Record that the session has a large delivery, and its window is open."""
         self._large[session] = None
 
     def has_sent_large(self, session: Session) -> None:
-        """Note that the session no longer has a large delivery."""
+        """Record that the session no longer has a large delivery."""
         self._large.pop(session, None)
 
     def hold(self, size: int) -> None:
-        """Reserve memory for a piece of a message. Raises LinkFault if there is none."""
+        """Reserve memory for a piece of a message. Raises LinkFault if there is not enough."""
         if not self.settings.take(size * PARTIAL_FACTOR):
             problem = f"there is not enough memory for {size} more bytes of an unfinished message; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
@@ -264,10 +265,8 @@ class Connection(Negotiation):
         self.settings.give(size * PARTIAL_FACTOR)
 
     def attached(self, link: Link, attach: Attach) -> None:
-        """Register a link that the peer attaches: another one of this name and direction is detached (2.6.1).
-
-        Raises SessionFault if there is no room for it.
-        """
+        """Register a link that the peer attaches: another link with this name and direction is detached (2.6.1). Raises
+        SessionFault if there is no memory for it."""
         size = LINK_BYTES + held_bytes(attach)
         if not self.settings.take(size):
             problem = f"there is not enough memory for another link, which needs {size} bytes; try again later"
@@ -280,7 +279,7 @@ class Connection(Negotiation):
             old.fail(LinkFault(conditions.LINK_STOLEN, "a link of this name was attached again"))
 
     def detached(self, link: Link) -> None:
-        """Forget a link that is over."""
+        """Forget a link that has ended."""
         self.settings.give(link.held_bytes)
         link.held_bytes = 0
         key = link.name, link.is_sender
@@ -339,7 +338,7 @@ class Connection(Negotiation):
                 self._on_performative(performative, channel)
 
     def _on_run(self, data: bytes, at: int) -> int:
-        """Process a run of usual transfers, if there is one; returns where the next frame begins."""
+        """Process a run of ordinary transfers, if there is one. Returns where the next frame begins."""
         session = self._by_remote_channel.get(data[at + 6] << 8 | data[at + 7])
         return at if session is None or session.is_ending or session.is_over else session.on_run(data, at)
 
@@ -437,7 +436,7 @@ class Connection(Negotiation):
             if session is None:
                 problem = "no channel is free, or there is not enough memory for another session"
                 raise ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
-            self.open()  # a peer that sent begin together with open is answered in order too
+            self.open()  # a peer that sent its begin together with its open is answered in order too
             self._send_begin(session, channel)
         self._by_remote_channel[channel] = session
         self._ended_channels.discard(channel)
@@ -485,7 +484,7 @@ class Connection(Negotiation):
         self._end(ConnectionClosed(error, is_fault=True))
 
     def _keep(self, data: bytes) -> bool:
-        """Keep a part of a frame; if there is no room, the connection fails, and the result is False."""
+        """Keep a part of a frame. If there is no memory for it, the connection fails, and the result is False."""
         if not self.settings.take(len(data)):
             problem = f"there is not enough memory for {len(data)} more bytes of a frame; try again later"
             self._fail(ConnectionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem))

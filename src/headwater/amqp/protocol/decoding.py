@@ -50,10 +50,9 @@ Reader = Callable[[bytes, int, int], Read]
 def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
     """The value that starts at `at`, and the position behind it, which is at most `end`; `end` lies in the buffer.
 
-    `depth` is how many values already enclose this one. Raises DecodeError: the bytes are invalid or truncated, the
-    value is too deep, a map has a key twice or one that is a list, map or array, an array has more elements without
-    width than ZERO_WIDTH_PER_BYTE_MAX allows.
-    """
+    `depth` is the number of values that enclose this one. Raises DecodeError: the bytes are invalid or truncated, the
+    value is nested too deeply, a map has a duplicate key or a key that is a list, map or array, or an array has more
+    elements of zero width than ZERO_WIDTH_PER_BYTE_MAX allows."""
     try:
         value, after = READERS[buffer[at]](buffer, at + 1, depth)
     except (IndexError, struct.error):
@@ -205,7 +204,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
     if stop > len(buffer):
         raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
-        return Array(), at  # no constructor: against the standard, but harmless
+        return Array(), at  # an element without a constructor violates the standard, but is harmless
     start = at
     descriptors: list[object] = []
     while buffer[at] == 0x00:

@@ -46,9 +46,8 @@ def encode(value: object) -> bytes:
 def encode_into(out: bytearray, value: object, depth: int = 0) -> None:
     """Append the value's encoding to `out`. Raises EncodeError, which may leave part of a value at the end of `out`.
 
-    By type: plain `int` is long, `float` double, `str` string, bytes-like binary, tuple and list are lists; a subclass
-    encodes like its base class.
-    """
+    A plain `int` becomes a long, `float` a double, `str` a string, a bytes-like object a binary, and a tuple or list a
+    list. A subclass is encoded like its base class."""
     try:
         writer_of(value)(out, value, depth)
     except (struct.error, TypeError, OverflowError) as wrong:
@@ -56,7 +55,7 @@ def encode_into(out: bytearray, value: object, depth: int = 0) -> None:
 
 
 def writer_of(value: object) -> Writer:
-    """The writer for such a value. Raises EncodeError."""
+    """The writer for a value of this type. Raises EncodeError."""
     writer = WRITERS.get(type(value))
     if writer is not None:
         return writer
@@ -180,7 +179,7 @@ def _map(out: bytearray, value: dict[object, object], depth: int = 0) -> None:
 
 
 def write_map(out: bytearray, count: int, content: bytearray) -> None:
-    """Append a map of encoded keys and values, `count` in all."""
+    """Append a map of encoded keys and values; `count` counts both."""
     write_compound(out, 0xC1, 2 * count, content)
 
 
@@ -276,4 +275,4 @@ WRITERS: Final[dict[type, Writer]] = {
     dict: _map,
     types.Described: _described,
 }
-"""By the exact type; `arrays` adds its own."""
+"""By exact type; `arrays` adds its own types."""

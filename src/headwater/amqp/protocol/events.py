@@ -92,7 +92,7 @@ class SessionEnded(Event):
 class LinkAttached(Event):
     """The peer's attach (`link.remote`). If the link is not attached on this side, answer with `accept` or `refuse`.
 
-    The answer may come at any time later.
+    The answer may be given at any later time.
     """
 
     link: Link

@@ -133,7 +133,7 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
 
 
 def _check_elements(buffer: bytes, at: int, head: int) -> None:
-    """Refuse arrays of anything but symbols before they are read: 65,000 small numbers take 60 ms."""
+    """Refuse arrays of anything but symbols before reading them, because 65,000 small numbers take 60 ms."""
     constructor = buffer[at + head] if at + head < len(buffer) else 0
     if constructor not in (0x00, 0xA3, 0xB3) and any(buffer[at + (head + 1) // 2 : at + head]):
         raise DecodeError(f"array of symbols expected, array of {shown(constructor)} found", at)
@@ -155,7 +155,7 @@ def _read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
 
 
 def _map_reader(keys: str, *kinds: type) -> Read:
-    """Reader of a map whose keys have exactly one of these classes, no subclass."""
+    """Returns a reader for a map whose keys all have exactly one of these classes, and no subclass."""
 
     def read_map(buffer: bytes, at: int) -> tuple[dict[Any, Any], int]:
         entries, after = _read_map(buffer, at)
@@ -172,7 +172,7 @@ def _map_writer(write_key: Write) -> Write:
 
 
 def _write_name(out: bytearray, key: str) -> None:
-    """Write a symbol, or a string that cannot be one."""
+    """Write a symbol, or a string if the text cannot be a symbol."""
     if key.isascii():
         write_symbol(out, key)
     else:
@@ -238,4 +238,4 @@ ANNOTATIONS: Final = Kind(
 STRING_MAP: Final = Kind("map", _map_reader("strings", str), _map_writer(write_string))
 DELIVERY_MAP: Final = Kind("map", _map_reader("delivery tags", bytes), _map_writer(write_binary))
 MESSAGE_ID: Final = Kind("message id", _read_message_id, _write_message_id)
-"""Keeps its type: str, UUID, ULong or bytes; any int is written as a ulong."""
+"""Keeps its type: str, UUID, ULong or bytes. Any int is written as a ulong."""

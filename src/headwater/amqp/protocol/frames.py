@@ -1,6 +1,6 @@
 """Frames and protocol headers (part 2, sections 2.2 and 2.3): their names and layout.
 
-The receiver of a stream splits it (`connection`); this module keeps no state.
+The receiver of a stream splits it into frames (`connection`); this module keeps no state.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FRAME_HEADER: Final = struct.Struct(">IBBH")
 
 FRAME_HEADER_SIZE: Final = 8
 DATA_OFFSET_MIN: Final = 2
-"""In words of 4 bytes: a frame without an extended header."""
+"""The data offset of a frame without an extended header, in words of 4 bytes."""
 
 FRAME_MIN: Final = 512
 """MIN-MAX-FRAME-SIZE: every peer accepts frames of this size, and SASL frames are at most this large."""
@@ -32,4 +32,4 @@ def frame(channel: int, body: bytes | bytearray, type: int = AMQP_FRAME) -> byte
 
 
 EMPTY_FRAME: Final = frame(0, b"")
-"""Only shows that the sender is alive (part 2, section 2.4.5)."""
+"""An empty frame, which only shows that the sender is alive (part 2, section 2.4.5)."""

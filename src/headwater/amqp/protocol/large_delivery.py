@@ -1,6 +1,6 @@
 """A delivery in several transfers (2.6.14): its frames are made one by one, when they can be written.
 
-Its content is not copied before. So a message of 64 MiB costs a sender that keeps it elsewhere nothing.
+Its content is not copied before. So a message of 64 MiB costs nothing if the sender keeps it elsewhere.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from .link import Sender
 
 Content = bytes | memoryview
-"""A part of a message. A view refers to memory kept elsewhere, such as a mapped file; bytes are kept for it."""
+"""A part of a message. A view refers to memory that is kept elsewhere, such as a mapped file; bytes are kept for this
+delivery.
+"""
 
 
 class LargeDelivery:
@@ -23,14 +25,14 @@ class LargeDelivery:
     __slots__ = ("_at", "_parts", "_rest_bytes", "first", "held_bytes", "is_begun", "link")
 
     def __init__(self, link: Sender, first: Transfer, parts: tuple[Content, ...], held_bytes: int) -> None:
-        """`held_bytes` were reserved for it, and are released at its end."""
+        """`held_bytes` were reserved for it, and are released when it ends."""
         self.link, self.held_bytes = link, held_bytes
         self.first: Transfer | None = first
-        """Its first transfer, until it is created."""
+        """Its first transfer, until that is sent."""
         self._parts = [memoryview(part) for part in parts if len(part)]
         self._rest_bytes = sum(map(len, self._parts))
         self._at = 0
-        """The offset of the next frame in the first of the parts."""
+        """The offset of the next frame in the first part."""
         self.is_begun = False
 
     @property
@@ -39,7 +41,7 @@ class LargeDelivery:
         return self.is_begun and not self._rest_bytes
 
     def transfer(self, bytes_max: int) -> tuple[bytes, list[memoryview]]:
-        """The next transfer of at most `bytes_max` bytes: the performative, and its payload."""
+        """The next transfer, of at most `bytes_max` bytes: the performative, and its payload."""
         transfer = self.first or Transfer(handle=self.link.handle)
         self.first, self.is_begun = None, True
         transfer.more = True

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 SERIAL = 0xFFFFFFFF
-"""Delivery counts and ids are serial numbers of 32 bits (RFC 1982)."""
+"""Delivery counts and ids are 32-bit serial numbers (RFC 1982)."""
 SETTLED = 1
 """snd-settle-mode (2.8.2)."""
 SECOND = 1
@@ -63,7 +63,7 @@ class Link:
         self.context: Any = None
         """For use by the owner."""
         self.is_detaching = False
-        """This side's detach was sent, and the peer's has not arrived yet."""
+        """This side has sent its detach, and the peer's has not arrived yet."""
         self.is_over = False
         """Whether the link is over; nothing can be done with it."""
 
@@ -78,9 +78,9 @@ class Link:
         return self.remote is not None and self.local is None and not self.is_over
 
     def accept(self, **fields: Any) -> None:
-        """Answer the peer's attach, with `fields` of our own attach; modes are taken from the peer's.
+        """Answer the peer's attach, with `fields` of our own attach; the modes are those of the peer's attach.
 
-        Raises ValueError if it was answered already, or the peer has gone.
+        Raises ValueError if it was already answered, or the peer has detached.
         """
         remote = self.remote
         if remote is None or not self.is_waiting:
@@ -100,7 +100,7 @@ class Link:
         self.detach(ErrorCondition(condition, description, info and dict(info)))
 
     def detach(self, error: ErrorCondition | Described | None = None, *, is_closed: bool = True) -> None:
-        """Detach or close the link from this side; the peer will answer. Does nothing if it is over already."""
+        """Detach or close the link from this side; the peer will answer. Does nothing if it has already ended."""
         if self.is_over or self.is_detaching or self.local is None:
             return
         self.is_detaching = True
@@ -126,7 +126,7 @@ class Link:
         raise NotImplementedError
 
     def on_detach(self, detach: Detach) -> None:
-        """Handle the peer's detach; it is answered, unless it is an answer."""
+        """Handle the peer's detach. It is answered, unless it is itself an answer."""
         was_detaching = self.is_detaching
         if self.local is None:
             self._send_attach({"source": None, "target": None, "initial_delivery_count": 0})
@@ -163,27 +163,27 @@ class Sender(Link):
         self.credit = 0
         self.is_draining = False
         self.unsettled = 0
-        """How many deliveries are not settled yet."""
+        """How many deliveries have not been settled yet."""
         self.owner_settles = False
-        """Whether outcomes that the receiver leaves to this side to settle wait for the owner: see `Settlement`."""
+        """Whether outcomes that the receiver leaves for this side to settle wait for the owner: see `Settlement`."""
         self._owes_drained = False
-        """Whether to end a drain once the current delivery has been sent whole."""
+        """Whether to end a drain once the whole of the current delivery has been sent."""
         self._head = TransferHead(session.channel, handle)
 
     @property
     def sends_settled(self) -> bool:
-        """Whether every delivery of this link is sent settled."""
+        """Whether every delivery on this link is sent settled."""
         return self.local is not None and self.local.snd_settle_mode == SETTLED
 
     @property
     def sendable(self) -> int:
-        """How many deliveries credit and the session's window allow now."""
+        """How many deliveries the credit and the session's window allow now."""
         if self.local is None or self.is_detaching or self.is_over:
             return 0
         return min(self.credit, self.session.sendable)
 
     def check_size(self, size: int) -> None:
-        """Raises LinkFault if a message of that size is larger than the receiver takes (2.7.3, max-message-size)."""
+        """Raises LinkFault if a message of that size is larger than the receiver accepts (2.7.3, max-message-size)."""
         bytes_max = self.remote.max_message_size if self.remote is not None else None
         if bytes_max and size > bytes_max:
             problem = f"the next message has {size} bytes, the receiver's maximum is {bytes_max}"
@@ -202,10 +202,10 @@ class Sender(Link):
         """Send a message of format 0, if `sendable` is not 0. Returns its delivery id.
 
         `rest` follows it as part of the same message, and is not copied before its frames are made. Raises LinkFault if
-        there is no room for it.
+        there is no memory for it.
 
         `context` is returned with the outcome, unless the delivery is settled. The tag must be unique among the
-        unsettled. `is_resumed`: the receiver has it unsettled from an earlier attach of the link (2.6.13).
+        unsettled deliveries. `is_resumed`: the receiver has it unsettled from an earlier attach of the link (2.6.13).
         """
         assert self.credit > 0
         self.credit -= 1
@@ -250,7 +250,7 @@ class Sender(Link):
         self.session.send_flow(self, drain=True, available=0)
 
     def sent_large(self) -> None:
-        """Note that a large delivery was sent whole."""
+        """Record that the whole of a large delivery has been sent."""
         if self._owes_drained and self.is_draining:
             self.drained()
 
@@ -307,11 +307,11 @@ class Receiver(Link):
 
     @property
     def takes_runs(self) -> bool:
-        """Whether a whole message may come next."""
+        """Whether the next transfer may be a whole message."""
         return self._partial is None and not self.is_detaching and not self.is_over
 
     def take(self) -> list[Delivery]:
-        """Return the deliveries since the last call."""
+        """Return the deliveries that arrived since the last call."""
         taken: list[Delivery] = []
         for each in self.take_runs():
             if isinstance(each, TransferRun):
@@ -321,7 +321,7 @@ class Receiver(Link):
         return taken
 
     def take_runs(self) -> list[Delivery | TransferRun]:
-        """As `take`, but deliveries that arrived as a run stay together."""
+        """Like `take`, but deliveries that arrived as a run stay together."""
         received, self._received = self._received, []
         return received
 
@@ -417,7 +417,7 @@ class Receiver(Link):
         if is_aborted:
             self._abandon()
             if not self._received:
-                self.session.tell(MessagesReceived(self))  # it used up credit, which the owner must learn
+                self.session.tell(MessagesReceived(self))  # it used up credit, which the owner must know
             return
         partial.take(payload, self.session.connection, self.message_bytes_max)
         if not fields.has_more:
@@ -462,9 +462,9 @@ class _Partial:
         self.delivery_id = first.delivery_id
         self.bytes = 0
         self.held = 0
-        """How many bytes are kept, and counted by the connection."""
+        """How many bytes are kept, and counted by the connection, for this delivery."""
         self._kept = bytearray()
-        """Joined at once: a list of tiny pieces would take many times their size."""
+        """The pieces are joined at once, because a list of tiny pieces would use many times their size."""
 
     def check_continued(self, fields: TransferFields) -> None:
         """Raises LinkFault if a further transfer contradicts the first one (2.7.5)."""
@@ -486,7 +486,7 @@ class _Partial:
         return bytes(self._kept) if self.held == self.bytes else None
 
     def take(self, payload: bytes, connection: Any, bytes_max: int | None) -> None:
-        """Keep a piece; if the message is too large already, drop all pieces."""
+        """Keep a piece. If the message is already too large, drop all pieces."""
         self.bytes += len(payload)
         if self.held + len(payload) < self.bytes or (bytes_max is not None and self.bytes > bytes_max):
             connection.release(self.held)

@@ -1,4 +1,4 @@
-"""Messages (part 3, section 3.2): finding their sections, decoding them, and building messages."""
+"""Messages (part 3, section 3.2): finds their sections, decodes them, and builds messages."""
 
 import struct
 from collections.abc import Mapping
@@ -50,12 +50,12 @@ __all__ = [
 ]
 
 PRIORITY: Final = 4
-"""The priority of a message without one (3.2.1)."""
+"""The priority of a message that specifies none (3.2.1)."""
 
 
 @composite("header", 0x70)
 class Header(Composite):
-    """How to deliver a message (3.2.1); `ttl` in milliseconds."""
+    """How to deliver a message (3.2.1); `ttl` is in milliseconds."""
 
     durable: Annotated[bool, BOOLEAN] = False
     priority: Annotated[int, UBYTE] = PRIORITY
@@ -107,7 +107,7 @@ class Message:
 
 
 def decode_message(message: bytes) -> Message:
-    """The message, decoded in full. Raises DecodeError: as `walk` does, or a section is malformed."""
+    """The message, decoded in full. Raises DecodeError: like `walk`, or if a section is malformed."""
     sections = walk(message)
     return Message(
         decode_body(message, sections),

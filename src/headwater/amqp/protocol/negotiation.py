@@ -19,7 +19,7 @@ SASL_FRAME_BYTES_MAX = 8192
 
 
 class Stage(Enum):
-    """What the peer must send next."""
+    """What the peer is expected to send next."""
 
     HEADER = "a protocol header"
     SASL = "SASL frames"
@@ -42,7 +42,7 @@ class Negotiation:
         """The size of the output of `data_to_send`, without large deliveries."""
         self._events: list[Event] = []
         self._wanted = 8
-        """How many bytes are needed to make progress."""
+        """How many bytes are needed before more can be processed."""
         self._uses_sasl = False
         self._owes_verdict = False
         """The owner has yet to answer the client's SASL frame; further input waits."""
@@ -59,7 +59,9 @@ class Negotiation:
         self._send_sasl(sasl.SaslInit(mechanism=mechanism, initial_response=response, hostname=hostname))
 
     def sasl_challenge(self, challenge: bytes) -> None:
-        """Ask the client for more (server only). Then call `receive_data(b"", now)`: its answer may be here already."""
+        """Ask the client for more (server only). Then call `receive_data(b"", now)`, because its answer may have
+        arrived already.
+        """
         self._owes_verdict = False
         self._send_sasl(sasl.SaslChallenge(challenge=challenge))
 
@@ -68,10 +70,8 @@ class Negotiation:
         self._send_sasl(sasl.SaslResponse(response=response))
 
     def sasl_outcome(self, code: int) -> None:
-        """Send the verdict (server only): 0 lets the client continue, any other ends the connection.
-
-        Then call `receive_data(b"", now)`: the client may have sent more already.
-        """
+        """Send the verdict (server only): 0 lets the client continue; any other code ends the connection. Then call
+        `receive_data(b"", now)`, because the client may have sent more already."""
         self._owes_verdict = False
         self._send_sasl(sasl.SaslOutcome(code=code))
         if code == 0:
@@ -107,7 +107,7 @@ class Negotiation:
             self._end(ConnectionClosed(shown, is_fault=True))
 
     def _read_sasl(self, data: bytes, at: int) -> int:
-        """Read one frame, unless the owner has yet to answer the last one."""
+        """Read one frame, unless the owner has not answered the last one yet."""
         if self._owes_verdict or len(data) - at < 8:
             return at
         size: int
@@ -161,7 +161,7 @@ class Negotiation:
         self.tell(event)
 
     def _let_go(self) -> None:
-        """End everything on this connection, which is over."""
+        """End everything on this connection, which has ended."""
 
     def _write(self, data: bytes) -> None:
         self._out.append(data)

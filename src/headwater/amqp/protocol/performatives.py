@@ -148,7 +148,7 @@ class Transfer(Composite):
 
 @composite("disposition", 0x15)
 class Disposition(Composite):
-    """The state of the deliveries `first` to `last`, or of `first` alone (2.7.6). `role` as in `Attach`."""
+    """The state of the deliveries `first` to `last`, or of `first` alone (2.7.6). `role` is as in `Attach`."""
 
     role: Annotated[bool, BOOLEAN]
     first: Annotated[int, UINT]
@@ -189,9 +189,8 @@ _PERFORMATIVES: Final = Group("performative", [Open, Begin, Attach, Flow, Transf
 def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative, int]:
     """The performative that starts at `at` (its descriptor a ulong or a symbol), and where the payload begins.
 
-    Raises DecodeError if it is not a performative of the standard, a mandatory field is missing, a field has the wrong
-    type (the message names both), the bytes are invalid or truncated.
-    """
+    Raises DecodeError if it is not a performative of the standard, a mandatory field is missing or a field has the
+    wrong type (the message names both), or the bytes are invalid or truncated."""
     try:
         layout, body = _PERFORMATIVES.find(buffer, at)
         if layout is None:
@@ -208,9 +207,8 @@ def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative,
 def encode_performative(performative: Performative) -> bytearray:
     """The performative at full width, including trailing nulls: some clients index fields without checking.
 
-    Only a flow without a link has 7 fields, and an end or close without an error none. Raises EncodeError, which names
-    performative and field.
-    """
+    The exceptions are a flow without a link, which has 7 fields, and an end or close without an error, which has none.
+    Raises EncodeError, which names performative and field."""
     if isinstance(performative, Flow):
         return _encode_flow(performative)
     out = bytearray()
@@ -232,7 +230,9 @@ def _encode_flow(flow: Flow) -> bytearray:
 
 
 def _encode_credit(out: bytearray, flow: Flow) -> bool:
-    """Append, in one piece, the flow that a receiver sends often; False if one of its numbers is missing or invalid."""
+    """Append, in one piece, the flow that a receiver sends often. Returns False if one of its numbers is missing or
+    invalid.
+    """
     try:
         out += _CREDIT.pack(
             b"\x00\x53\x13\xc0\x28\x0b",

@@ -1,8 +1,7 @@
 """Runs of transfers: consecutive whole messages from one sender, with heads of the same form.
 
 Such heads differ only in the delivery-id, which counts up, and in the tag, so they are compared, not parsed. That takes
-a third of the time of `wire`, which reads all other transfers, and would read those of a run with the same result.
-"""
+a third of the time of `wire`, which reads all other transfers and would produce the same result for a run."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ if IS_NATIVE:
     from ...speedups._native import transfers as usual_transfers
 
 USUAL_TRANSFER: Final = b"\x00\x53\x14\xc0"
-"""How the body of a transfer frame begins if it may be part of a run."""
+"""How the body of a transfer frame begins if it can be part of a run."""
 TAG_BYTES_MAX: Final = 32
 _LEAD_AT: Final = 4
 """The head of a frame consists of its size, a lead that ends with the constructor of the delivery-id, that id, the
@@ -27,7 +26,9 @@ _TAG: Final = 0xA0
 
 
 class TransferRun:
-    """Whole deliveries of one link with consecutive ids, all settled or none; format 0, no state."""
+    """Whole deliveries on one link with consecutive ids. Either all or none are settled; they have format 0 and no
+    state.
+    """
 
     __slots__ = ("bytes", "end", "first", "is_settled", "payloads", "tags")
 

@@ -14,9 +14,9 @@ AUTH: Final = 1
 SYS: Final = 2
 """Failed: a system error."""
 SYS_PERM: Final = 3
-"""Failed: a system error that persists until it is fixed."""
+"""The login failed because of a system error that persists until it is fixed."""
 SYS_TEMP: Final = 4
-"""Failed: a system error that may pass."""
+"""The login failed because of a system error that may be temporary."""
 
 
 @composite("sasl-mechanisms", 0x40)
@@ -71,7 +71,7 @@ _FRAMES: Final = Group("SASL frame", [SaslMechanisms, SaslInit, SaslChallenge, S
 
 
 def decode_sasl(buffer: bytes, at: int, end: int) -> SaslFrame:
-    """The body of a SASL frame, from `at` to `end`. Raises DecodeError, as `decode_performative` does."""
+    """The body of a SASL frame, from `at` to `end`. Raises DecodeError, like `decode_performative`."""
     try:
         layout, body = _FRAMES.find(buffer, at)
         if layout is None:
@@ -127,7 +127,9 @@ def parse_bearer(response: bytes) -> tuple[str, str]:
 
 
 def plain(name: str, password: str) -> bytes:
-    """The response of a client that authenticates as `name`. Raises ValueError if one is empty, or has a NUL."""
+    """The response of a client that authenticates as `name`. Raises ValueError if a value is empty or contains a
+    NUL.
+    """
     for what, text in (("name", name), ("password", password)):
         if not text or "\0" in text:
             raise ValueError(f"a {what} for PLAIN is not empty and has no NUL")

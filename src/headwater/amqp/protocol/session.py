@@ -40,9 +40,9 @@ _USUAL_RANGE = 1024
 UNSETTLED_BYTES = 256
 """Memory of an unsettled delivery. Measured."""
 COVERED_STEP = 32
-"""How many unsettled deliveries memory is reserved for at a time."""
+"""For how many unsettled deliveries memory is reserved at a time."""
 _SURPLUS = 4 * COVERED_STEP
-"""Memory reserved for more surplus deliveries than this is released."""
+"""If memory is reserved for more surplus deliveries than this, it is released."""
 
 
 class Session:
@@ -56,7 +56,7 @@ class Session:
         """For use by the owner."""
         self.remote: Begin | None = None
         self.is_ending = False
-        """This side's end was sent, and the peer's has not arrived yet."""
+        """This side has sent its end, and the peer's has not arrived yet."""
         self.is_over = False
         self._links: dict[int, Link] = {}
         """By our handle."""
@@ -66,7 +66,7 @@ class Session:
         self._next_incoming_id: int | None = None
         self._next_outgoing_id = 0
         self._remote_window = 0
-        """How many transfers the peer accepts now."""
+        """How many transfers the peer currently accepts."""
         self._next_delivery_id = 0
         self._expected_delivery_id: int | None = None
         self._sent: dict[int, tuple[Sender, Any]] = {}
@@ -74,9 +74,9 @@ class Session:
         self._received: dict[int, tuple[Receiver, bytes]] = {}
         """Unsettled deliveries that were received, in the order of their ids, with their tags."""
         self._covered = 0
-        """How many unsettled deliveries memory is reserved for."""
+        """For how many unsettled deliveries memory is reserved."""
         self._large: deque[LargeDelivery] = deque()
-        """Deliveries in several transfers, in their order; others wait behind them."""
+        """Deliveries in several transfers, in order; others wait behind them."""
 
     @property
     def links(self) -> Iterable[Link]:
@@ -85,11 +85,11 @@ class Session:
 
     @property
     def sendable(self) -> int:
-        """How many transfers the window allows now."""
+        """How many transfers the window currently allows."""
         return 0 if self._large or self.is_ending or self.is_over else self._remote_window
 
     def attach_sender(self, name: str, **fields: Any) -> Sender:
-        """Attach a link on which this side sends; the peer's answer comes as LinkAttached."""
+        """Attach a link on which this side sends; the peer's answer is reported as LinkAttached."""
         link = Sender(self, name, self._free_handle())
         self._links[link.handle] = link
         fields.setdefault("initial_delivery_count", 0)
@@ -97,7 +97,7 @@ class Session:
         return link
 
     def attach_receiver(self, name: str, **fields: Any) -> Receiver:
-        """Attach a link on which this side receives; the peer's answer comes as LinkAttached."""
+        """Attach a link on which this side receives; the peer's answer is reported as LinkAttached."""
         link = Receiver(self, name, self._free_handle())
         self._links[link.handle] = link
         link.message_bytes_max = fields.get("max_message_size") or None
@@ -105,7 +105,7 @@ class Session:
         return link
 
     def end(self, error: ErrorCondition | None = None) -> None:
-        """End the session from this side, with all its links; does nothing if it is over already."""
+        """End the session and all its links from this side. Does nothing if it has already ended."""
         if self.is_ending or self.is_over:
             return
         self.is_ending = True
@@ -148,7 +148,7 @@ class Session:
         self.send(flow)
 
     def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
-        """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no room for that."""
+        """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no memory for that."""
         delivery_id = self._next_delivery_id
         if unsettled is not None:
             if not delivery_id % COVERED_STEP:
@@ -164,10 +164,8 @@ class Session:
     def send_large(
         self, link: Sender, tag: bytes, parts: tuple[Content, ...], context: Any, *, is_settled: bool, is_resumed: bool
     ) -> int:
-        """Send a message that is larger than a frame, or resumed, as the window and the owner allow (2.6.14).
-
-        Returns its delivery id. Raises LinkFault if there is no room for it until then.
-        """
+        """Send a message that is larger than a frame, or resumed, as the window and the owner allow (2.6.14). Returns
+        its delivery id. Raises LinkFault if there is no memory to hold it until then."""
         held_bytes = sum(len(part) for part in parts if not isinstance(part, memoryview))
         if not self.connection.settings.take(held_bytes):
             problem = f"there is not enough memory for a message of {sum(map(len, parts))} bytes; try again later"
@@ -191,7 +189,9 @@ class Session:
         return delivery_id
 
     def send_part(self) -> bool:
-        """Make the next transfer of a large delivery, if the window allows; returns whether another may follow now."""
+        """Make the next transfer of a large delivery, if the window allows it. Returns whether another may follow
+        now.
+        """
         if not self._large or self._remote_window <= 0:
             return False
         large = self._large[0]
@@ -215,7 +215,9 @@ class Session:
         self._expected_delivery_id = (delivery_id + 1) & SERIAL
 
     def expect_outcome(self, delivery_id: int, link: Receiver, tag: bytes) -> None:
-        """Track a delivery whose sender expects an outcome. Raises SessionFault if too many are unsettled."""
+        """Track a delivery whose sender expects an outcome. Raises SessionFault if too many deliveries are
+        unsettled.
+        """
         if len(self._received) >= self.connection.settings.unsettled_max:
             problem = f"{len(self._received)} deliveries of this session are unsettled, the maximum"
             raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
@@ -228,13 +230,13 @@ class Session:
         return delivery_id in self._received
 
     def settled_by_sender(self, delivery_id: int) -> None:
-        """Note that the sender settled a delivery while it sent it."""
+        """Record that the sender settled a delivery while sending it."""
         self._received.pop(delivery_id, None)
 
     def give_outcome(
         self, link: Receiver, first: int, last: int, state: DeliveryState | Described | None, *, is_settled: bool
     ) -> None:
-        """Send the outcome of deliveries. Deliveries settled by the sender meanwhile are ignored."""
+        """Send the outcome of deliveries. Deliveries that the sender has settled in the meantime are ignored."""
         if is_settled:
             received = self._received
             for delivery_id in range(first, (last if first <= last else last + SERIAL + 1) + 1):
@@ -283,7 +285,7 @@ class Session:
                 conditions.SESSION_UNATTACHED_HANDLE, f"a transfer on handle {fields.handle}, which is not attached"
             )
         if link.is_detaching or link.is_over or not isinstance(link, Receiver):
-            if fields.delivery_id is not None:  # it was sent before the peer saw our detach, and counts
+            if fields.delivery_id is not None:  # it was sent before the peer saw our detach, so it counts
                 self._expected_delivery_id = (fields.delivery_id + 1) & SERIAL
             if not (link.is_detaching or link.is_over):
                 link.fail(LinkFault(conditions.NOT_ALLOWED, "a transfer was sent on a link whose peer is the receiver"))
@@ -295,10 +297,9 @@ class Session:
         self._open_window()
 
     def on_run(self, buffer: bytes, at: int) -> int:
-        """Handle consecutive transfers of one link, starting with the frame at `at`, while they have the usual form.
-
-        Returns where the first other frame begins: `at` itself if no link, window, credit or id allows a run.
-        """
+        """Handle consecutive transfers of one link, starting with the frame at `at`, as long as they have the usual
+        form. Returns where the first other frame begins. This is `at` itself if the link, window, credit or id does not
+        allow a run."""
         link = self._by_remote_handle.get(handle_of(buffer, at))
         if not isinstance(link, Receiver) or not link.takes_runs:
             return at
@@ -329,7 +330,7 @@ class Session:
         seen = flow.next_incoming_id
         ahead = 0 if seen is None else (self._next_outgoing_id - seen) & SERIAL
         if seen is None:
-            ahead = self._next_outgoing_id  # the peer has seen nothing yet: our ids begin at 0
+            ahead = self._next_outgoing_id  # the peer has not seen anything yet, so our ids begin at 0
         if ahead >= _HALF:
             raise SessionFault(conditions.INVALID_FIELD, f"next-incoming-id {seen} has not been sent yet")
         was_shut = self._remote_window <= 0
@@ -370,7 +371,7 @@ class Session:
         link.on_detach(detach)
 
     def on_disposition(self, fields: DispositionFields) -> None:
-        """Handle outcomes of deliveries we sent, or the settlement of those we received (2.6.12)."""
+        """Handle outcomes of deliveries that we sent, or the settlement of deliveries that we received (2.6.12)."""
         first, last = fields.first, fields.last
         if (last - first) & SERIAL >= _HALF:
             raise SessionFault(conditions.INVALID_FIELD, f"a disposition of the deliveries {first} to {last}")
@@ -380,7 +381,7 @@ class Session:
             self._on_settled(first, last)
 
     def on_end(self, end: End) -> None:
-        """Handle the peer's end; it is answered, unless it is an answer."""
+        """Handle the peer's end. It is answered, unless it is itself an answer."""
         was_ending = self.is_ending
         links = tuple(self._links.values())
         self.end()
@@ -438,14 +439,16 @@ class Session:
         self._open_window()
 
     def _open_window(self) -> None:
-        """Open the incoming window by at least half: up to the limit on unsettled deliveries, regardless of credit."""
+        """Open the incoming window by at least half, up to the limit on unsettled deliveries, regardless of credit."""
         room = self.connection.settings.unsettled_max - len(self._received)
         if min(self._incoming_window_max, room) - self._incoming_window >= self._incoming_window_max >> 1:
             self._incoming_window = min(self._incoming_window_max, room)
             self.send_flow()
 
     def _cover(self, more: int) -> bool:
-        """Reserve memory for that many more unsettled deliveries, unless there is enough; returns whether there is."""
+        """Reserve memory for that many more unsettled deliveries, unless enough is reserved. Returns whether it
+        succeeded.
+        """
         lacking = len(self._sent) + len(self._received) + more - self._covered
         if lacking > 0:
             lacking = -(-lacking // COVERED_STEP) * COVERED_STEP
@@ -455,13 +458,13 @@ class Session:
         return True
 
     def _cover_sent(self) -> None:
-        """Reserve memory for the next outgoing deliveries. Raises LinkFault if there is none."""
+        """Reserve memory for the next outgoing deliveries. Raises LinkFault if there is not enough."""
         if not self._cover(COVERED_STEP):
             problem = "there is not enough memory for another unsettled delivery; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def _uncover(self) -> None:
-        """Release memory of settled deliveries, many at a time."""
+        """Release the memory of settled deliveries, for many at a time."""
         surplus = self._covered - len(self._sent) - len(self._received)
         if surplus > _SURPLUS:
             surplus -= surplus % COVERED_STEP + COVERED_STEP  # outgoing deliveries check only at every step
@@ -513,7 +516,7 @@ class Session:
         return link
 
     def _awaited(self, attach: Attach) -> Link | None:
-        """Our link that this attach answers."""
+        """Our link that this attach is the answer to."""
         for link in self._links.values():
             if link.remote is None and link.name == attach.name and link.is_sender == attach.role:
                 return link
@@ -547,9 +550,8 @@ class Session:
 def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
     """The known ids (in order) within a range that a peer named.
 
-    The work depends neither on the size of the range nor on the ids outside it: peers may ask often. A range as
-    receivers usually name it does not copy all known ids.
-    """
+    The cost depends neither on the size of the range nor on the ids outside it, because peers may send many ranges. A
+    range as receivers usually name it does not copy all known ids."""
     count = ((last - first) & SERIAL) + 1
     if count <= _USUAL_RANGE:
         return [id for n in range(count) if (id := (first + n) & SERIAL) in known]
@@ -563,6 +565,6 @@ def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
 
     begin, end = place(first), place(last)
     if end >= _HALF:
-        return []  # all of it is older
+        return []  # all known ids are older
     begin = 0 if begin >= _HALF else begin
     return ids[bisect_left(ids, begin, key=place) : bisect_right(ids, end, key=place)]

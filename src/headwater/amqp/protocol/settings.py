@@ -30,13 +30,15 @@ class ConnectionSettings:
     incoming_window: int = 5000
     """Transfers that may be in flight to this side, per session."""
     unsettled_max: int = 65_536
-    """Deliveries from the peer that may be unsettled, per session. More of them end it, whatever credit was given."""
+    """Deliveries from the peer that may be unsettled, per session. If there are more, the session ends, regardless of
+    the credit.
+    """
     take: Callable[[int], bool] = _always
-    """Asked before the connection keeps that many bytes for its peer; if it returns False, they are refused."""
+    """Called before the connection keeps that many bytes for its peer. If it returns False, they are refused."""
     give: Callable[[int], None] = _never
-    """Called when that many of these bytes are released."""
+    """Called when the connection releases that many of these bytes."""
     sasl_mechanisms: tuple[str, ...] = ()
-    """The mechanisms that a server offers; with none, SASL is refused."""
+    """The mechanisms that a server offers. If there are none, SASL is refused."""
     needs_sasl: bool = False
     """Whether a server refuses a peer that begins without SASL."""
     open_fields: dict[str, Any] = field(default_factory=dict)

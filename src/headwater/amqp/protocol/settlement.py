@@ -1,4 +1,4 @@
-"""The answer to outcomes that the receiver leaves to this side to settle (2.6.12); the owner of the link gives it."""
+"""The answer to outcomes that the receiver leaves for this side to settle (2.6.12). The owner of the link gives it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Sending(Protocol):
 
 
 class Settlement:
-    """One disposition of the receiver, which is answered when every link has settled its deliveries in it."""
+    """One disposition from the receiver. It is answered when every link has settled the deliveries that it names."""
 
     __slots__ = ("_answer", "_send", "_waiting")
 

@@ -9,7 +9,7 @@ from .types import Described
 
 
 def held_bytes(value: object) -> int:
-    """The memory that a decoded value takes, with its contents. Shared values count each time."""
+    """The memory that a decoded value uses, including its contents. Shared values are counted each time."""
     size, rest = 0, [value]
     while rest:
         value = rest.pop()

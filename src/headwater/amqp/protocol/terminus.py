@@ -14,7 +14,9 @@ SESSION_END: Final = Symbol("session-end")
 
 @composite("source", 0x28)
 class Source(Composite):
-    """Where messages come from (3.5.3). `timeout` in seconds; `durable` 0 none, 1 configuration, 2 unsettled state."""
+    """Where messages come from (3.5.3). `timeout` is in seconds. `durable` is 0 (none), 1 (configuration) or 2
+    (unsettled state).
+    """
 
     address: Annotated[str | None, STRING] = None
     durable: Annotated[int, UINT] = 0
@@ -31,7 +33,7 @@ class Source(Composite):
 
 @composite("target", 0x29)
 class Target(Composite):
-    """Where messages go (3.5.4). Units as in `Source`."""
+    """Where messages go (3.5.4). Units are as in `Source`."""
 
     address: Annotated[str | None, STRING] = None
     durable: Annotated[int, UINT] = 0

@@ -1,9 +1,10 @@
-"""The Python types that stand for AMQP's (part 1, section 1.6), so that a decoded value encodes as it came.
+"""The Python types that represent AMQP's types (part 1, section 1.6), so that a decoded value is encoded as it was
+received.
 
 `None`, `bool`, `str`, `bytes`, `uuid.UUID`, `list` and `dict` are null, boolean, string, binary, uuid, list and map;
-`float` is double and a plain `int` is long. Every other type has its class here. None checks its range: `codec.encode`
-does. Equality is Python's (`UInt(1) == 1`, `Symbol("a") == "a"`): what depends on the type asks `type(value)`.
-"""
+`float` is double and a plain `int` is long. Every other type has its class here. These classes do not check their
+range; `codec.encode` does. Equality is Python's (`UInt(1) == 1`, `Symbol("a") == "a"`), so code that depends on the
+type checks `type(value)`."""
 
 from __future__ import annotations
 
@@ -12,61 +13,61 @@ from typing import Any
 
 
 class UByte(int):
-    """An unsigned integer of 8 bits."""
+    """An 8-bit unsigned integer."""
 
     __slots__ = ()
 
 
 class UShort(int):
-    """An unsigned integer of 16 bits."""
+    """A 16-bit unsigned integer."""
 
     __slots__ = ()
 
 
 class UInt(int):
-    """An unsigned integer of 32 bits."""
+    """A 32-bit unsigned integer."""
 
     __slots__ = ()
 
 
 class ULong(int):
-    """An unsigned integer of 64 bits."""
+    """A 64-bit unsigned integer."""
 
     __slots__ = ()
 
 
 class Byte(int):
-    """A signed integer of 8 bits."""
+    """An 8-bit signed integer."""
 
     __slots__ = ()
 
 
 class Short(int):
-    """A signed integer of 16 bits."""
+    """A 16-bit signed integer."""
 
     __slots__ = ()
 
 
 class Int(int):
-    """A signed integer of 32 bits."""
+    """A 32-bit signed integer."""
 
     __slots__ = ()
 
 
 class Long(int):
-    """A signed integer of 64 bits; a plain `int` is encoded the same way."""
+    """A 64-bit signed integer. A plain `int` is encoded the same way."""
 
     __slots__ = ()
 
 
 class Timestamp(int):
-    """Milliseconds since 1970-01-01T00:00:00Z, signed, 64 bits."""
+    """Milliseconds since 1970-01-01T00:00:00Z, as a 64-bit signed integer."""
 
     __slots__ = ()
 
 
 class Float(float):
-    """A floating point number of 32 bits; Python's own `float` is AMQP's double."""
+    """A 32-bit floating-point number. Python's own `float` is AMQP's double."""
 
     __slots__ = ()
 
@@ -84,25 +85,27 @@ class Symbol(str):
 
 
 class Decimal32(bytes):
-    """A decimal32 of IEEE 754-2008, as its 4 bytes."""
+    """An IEEE 754-2008 decimal32, as 4 bytes."""
 
     __slots__ = ()
 
 
 class Decimal64(bytes):
-    """A decimal64 of IEEE 754-2008, as its 8 bytes."""
+    """An IEEE 754-2008 decimal64, as 8 bytes."""
 
     __slots__ = ()
 
 
 class Decimal128(bytes):
-    """A decimal128 of IEEE 754-2008, as its 16 bytes."""
+    """An IEEE 754-2008 decimal128, as 16 bytes."""
 
     __slots__ = ()
 
 
 class Described:
-    """A value with a descriptor that gives its meaning (part 1, section 1.1.2). Do not change it once made."""
+    """A value with a descriptor that gives its meaning (part 1, section 1.1.2). Do not change it after it is
+    created.
+    """
 
     __slots__ = ("descriptor", "value")
     __match_args__ = ("descriptor", "value")

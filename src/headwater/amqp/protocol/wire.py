@@ -1,4 +1,5 @@
-"""Transfers and dispositions, one of each per message: read and written by hand, several times faster.
+"""Transfers and dispositions. There is one of each per message, so they are read and written by hand, which is several
+times faster.
 
 Unusual forms (a delivery state on a transfer, a list32, a resumed delivery) are left to `performatives`, which reads
 everything that this module reads, with the same result.
@@ -34,7 +35,7 @@ class TransferFields(NamedTuple):
     has_more: bool
     payload_at: int
     whole: Transfer | None
-    """The performative itself, if it has more than the fields above."""
+    """The performative itself, if it has fields other than those above."""
 
 
 def read_transfer(buffer: bytes, at: int, end: int) -> TransferFields:
@@ -43,7 +44,7 @@ def read_transfer(buffer: bytes, at: int, end: int) -> TransferFields:
         try:
             fields = _usual_transfer(buffer, at + 6, stop, buffer[at + 5])
         except IndexError:
-            fields = None  # truncated; the generic decoder says where
+            fields = None  # truncated; the generic decoder reports where
         if fields is not None:
             return fields
     transfer, payload_at = decode_performative(buffer, at, end)
@@ -62,7 +63,7 @@ def read_transfer(buffer: bytes, at: int, end: int) -> TransferFields:
 
 
 def _usual_transfer(buffer: bytes, at: int, stop: int, count: int) -> TransferFields | None:
-    """The transfer if it has no fields but handle, id, tag, format, settled and more; None otherwise."""
+    """The transfer if it has no fields except handle, id, tag, format, settled and more; None otherwise."""
     delivery_id = tag = message_format = is_settled = None
     has_more = False
     handle, at = _uint_at(buffer, at)
@@ -104,7 +105,7 @@ def _uint_at(buffer: bytes, at: int) -> tuple[int | None, int]:
     if code == 0x52:
         return buffer[at + 1], at + 2
     if code == 0x70:
-        buffer[at + 4]  # IndexError if it is truncated
+        buffer[at + 4]  # truncated input raises IndexError
         return _uint(buffer, at + 1)[0], at + 5
     if code == 0x43:
         return 0, at + 1

@@ -1,1 +1,1 @@
-"""The event log as an AMQP node: Event Stream Extensions for AMQP 1.0 (CSD 01), the parts that do no I/O."""
+"""The event log as an AMQP node: the parts of the Event Stream Extensions for AMQP 1.0 (CSD 01) that do no I/O."""

@@ -1,4 +1,4 @@
-"""A consumer's link: sends events in log order, as far as credit, window and the connection's buffer allow.
+"""A consumer's link. It sends events in log order, as far as credit, window and the connection's buffer allow.
 
 It holds a cursor, never a queue. Its `Position` tracks unsettled and released events.
 """
@@ -35,15 +35,15 @@ _logger = logging.getLogger("headwater.amqp")
 
 TURN_EVENTS = 256
 TURN_BYTES = 256 * 1024
-"""The most events that one consumer sends or examines in one step."""
+"""The maximum number of events that one consumer sends or examines in one step."""
 COVERED_STEP = 4096
 """Memory for a position is reserved and released in steps of this many bytes."""
 TURN_EVENTS_FIRST = 16
-"""How many events a consumer with an evaluated filter examines in its first step."""
+"""How many events a consumer with a filter to evaluate examines in its first step."""
 
 
 class ConsumerLink(LinkEnd):
-    """One consumer's link to one log."""
+    """One consumer's link to a log."""
 
     def __init__(
         self,
@@ -61,7 +61,8 @@ class ConsumerLink(LinkEnd):
         group: str | None = None,
         epoch: int | None = None,
     ) -> None:
-        """`first_retained` is sent with the first event: the consumer asked for earlier events, and they are gone.
+        """`first_retained` is sent with the first event: the consumer asked for earlier events, which have been
+        trimmed.
 
         `resumed` are events that the receiver has unsettled from an earlier attach of the link; `group` and `epoch` are
         those under which it owns its partition.
@@ -76,15 +77,17 @@ class ConsumerLink(LinkEnd):
         self._default_outcome, self._on_ended = default_outcome, on_ended
         self._first_retained = first_retained
         self._associated: Sequence[int] | None = range(node.partitions) if partition is None else None
-        """Partitions to name with the next event (4.6.5)."""
+        """Partitions that the next event must name (4.6.5)."""
         self._is_presettled = link.sends_settled
         self._transfer: Callable[..., object] = link.send
-        """Sends a message, with its tag and the context that its outcome returns: both are its sequence number."""
+        """Sends a message. Its tag, and the context that its outcome returns, are both its sequence number."""
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver accepts (2.7.3)."""
         self._turns, self._flow = transport.shared.turns, transport.flow
         self._sizer = (
-            BatchSizer(TURN_EVENTS, TURN_EVENTS, BUDGET_S)  # it sends all it reads: larger pages are cheaper
+            BatchSizer(
+                TURN_EVENTS, TURN_EVENTS, BUDGET_S
+            )  # it sends everything that it reads, so larger pages are cheaper
             if source_filter.matches is None
             else BatchSizer(TURN_EVENTS, TURN_EVENTS_FIRST)
         )
@@ -92,9 +95,9 @@ class ConsumerLink(LinkEnd):
         self._is_turn_due = False
         self._is_over = False
         self._covered = 0
-        """Memory reserved for what the position remembers."""
+        """Memory reserved for the contents of the position."""
         self._pause: TimerHandle | None = None
-        """The timer of the next event that is delayed after several returns."""
+        """The timer for the next event that is delayed after several returns."""
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
 
@@ -117,7 +120,7 @@ class ConsumerLink(LinkEnd):
 
     @property
     def upto(self) -> int | None:
-        """The last number to send; None for no end."""
+        """The last number to send; None if there is no end."""
         return self._filter.upto
 
     @property
@@ -160,7 +163,7 @@ class ConsumerLink(LinkEnd):
             has_failed = isinstance(state, Modified) and state.delivery_failed
             self.position.give_back(contexts, has_failed=has_failed, now=self._node.now())
         self._node.is_changed = True
-        self._take_turn_soon()  # after all outcomes of this read: messages to send again go first
+        self._take_turn_soon()  # this follows all outcomes of the read, because messages to resend come first
 
     def on_settlement(self, settlement: Settlement) -> None:
         """See LinkEnd."""
@@ -204,7 +207,7 @@ class ConsumerLink(LinkEnd):
             return
         room = self._room()
         if room <= 0:
-            # A drain ends when the credit is used up, or when further messages depend on outcomes that may come after
+            # A drain ends when the credit is used up, or when further messages depend on outcomes that may arrive later
             # it.
             if self._link.is_draining and (self._is_full or not self._link.credit) and not self._is_over:
                 self._has_drained()
@@ -239,7 +242,7 @@ class ConsumerLink(LinkEnd):
         self._transport.flush_soon()
 
     def _cover(self) -> None:
-        """Reserve memory for what the position remembers, or release it. Raises LinkFault if there is none."""
+        """Reserve memory for the contents of the position, or release it. Raises LinkFault if there is not enough."""
         more = self.position.held_bytes - self._covered
         if more > 0:
             more += -more % COVERED_STEP
@@ -258,7 +261,7 @@ class ConsumerLink(LinkEnd):
             self._turns.soon(self._flow, self._turn)
 
     def _go_on_at(self, at: float) -> None:
-        """Take a turn at that time, or earlier."""
+        """Take a turn at that time or earlier."""
         if self._pause is not None:
             if not self._pause.cancelled() and self._node.now() < self._pause.when() <= at:
                 return
@@ -267,11 +270,11 @@ class ConsumerLink(LinkEnd):
 
     @property
     def _has_outcomes(self) -> bool:
-        """Whether every message it has sent has its outcome."""
+        """Whether every message that it has sent has an outcome."""
         return not self._link.unsettled
 
     def _has_drained(self) -> None:
-        """Nothing is left to send on a link that the receiver drains."""
+        """Handle a drain by the receiver when nothing is left to send."""
         self._link.drained()
 
     @property
@@ -286,7 +289,7 @@ class ConsumerLink(LinkEnd):
         return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._sizer.size)
 
     def _send_again(self, room: int, until: float) -> int:
-        """Resend returned events first, as time allows. Returns how many were sent."""
+        """Resend returned events, as time allows. Returns how many were sent."""
         sent, now = 0, self._node.now()
         while (
             sent < room
@@ -311,7 +314,7 @@ class ConsumerLink(LinkEnd):
         return sent
 
     def _send_next(self, room: int) -> bool:
-        """Send events after the cursor; returns whether there may be more now."""
+        """Send events after the cursor. Returns whether more may be available now."""
         node, wanted, position = self._node, self._filter, self.position
         node.log.check_position(position.cursor + 1)
         began = self._turns.cpu()
@@ -340,10 +343,10 @@ class ConsumerLink(LinkEnd):
         return min(TURN_BYTES, self._transport.share.piece_bytes)
 
     def _send_large(self, page: Page, room: int) -> bool:
-        """As `_send_next`, if the next event is a large one."""
+        """Like `_send_next`, for a large event."""
         large, position, matches = large_handed_on(page), self.position, self._filter.matches
         event, data = large
-        if matches is not None:  # a filter may look at a message that is stored whole
+        if matches is not None:  # a filter may examine a message that is stored whole
             seen = event._replace(data=bytes(data)) if event.encoding else event
             if not matches(EventFields(seen, self._node.source)):
                 position.passed(page.cursor)
@@ -360,7 +363,7 @@ class ConsumerLink(LinkEnd):
         return not page.is_last
 
     def _send_those_wanted(self, events: Sequence[SequencedEvent], room: int, until: float) -> int:
-        """Send the events that pass the filter, as room and filter time allow; returns how many it has examined.
+        """Send the events that pass the filter, as credit and filter time allow. Returns how many events were examined.
 
         It examines at least one, so that even the most expensive filter makes progress. `until` is CPU time.
         """
@@ -371,7 +374,7 @@ class ConsumerLink(LinkEnd):
                     return index
                 if not matches(EventFields(event, self._node.source)):
                     continue
-            if not room or not self._link.sendable:  # a large message takes more of the window than one transfer
+            if not room or not self._link.sendable:  # a large message uses more of the window than one transfer
                 return index
             room -= 1
             if self._is_presettled:
@@ -382,7 +385,7 @@ class ConsumerLink(LinkEnd):
         return len(events)
 
     def _send(self, event: SequencedEvent, data: memoryview | None = None, failures: int = 0) -> None:
-        """Send an event; for a large event, `data` is its data, which the event lacks."""
+        """Send an event. For a large event, `data` contains its data, which the event itself lacks."""
         outbound, rest = self._node.outbound, data
         if rest is None:
             message = outbound.message(event, failures, self._associated, self._first_retained)
@@ -408,7 +411,7 @@ class ConsumerLink(LinkEnd):
 def settle_when_stored(
     end: LinkEnd, link: Sender, node: EventLogNode, transport: Transport, settlement: Settlement
 ) -> None:
-    """Answer outcomes when the position they moved is durable; then there may be room for more."""
+    """Answer outcomes when the position that they moved is durable. This may make room for more events."""
 
     def settle() -> None:
         settlement.settle(link)
@@ -420,7 +423,7 @@ def settle_when_stored(
 
 
 def _nowhere(*_: object, **__: object) -> None:
-    """Replaces `send` on a link that is over."""
+    """Replaces `send` on a link that has ended."""
 
 
 def is_final(state: DeliveryState | Described | None) -> bool:

@@ -1,9 +1,8 @@
 """Links of consumers: where they start, what they filter, and the answers to their attaches (4.3, 4.5, 5).
 
-A plain link starts where its filter says, else where its address or its log says. A durable link resumes at its
-remembered position. A member of a consumer group resumes at the group's position in its partition; the group's rules
-assign the partition, perhaps later.
-"""
+A plain link starts where its filter specifies, or otherwise where its address or its log specifies. A durable link
+resumes at its remembered position. A member of a consumer group resumes at the group's position in its partition; the
+group's rules assign the partition, perhaps later."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ class Attaching:
         self.begins_earliest = wanted.names_position or _default_start(wanted, node, default_start) == EARLIEST
         """Whether it asks for every retained event that passes its filters."""
         self.start = wanted.after if self.begins_earliest else head
-        with suppress(PositionTrimmed):  # the first message it gets says so
+        with suppress(PositionTrimmed):  # the first message reports this to it
             node.log.check_position(self.start + 1)
 
     def answer(
@@ -93,7 +92,7 @@ class Attaching:
         )
         self.transport.adopt(self.link, consumer)
         consumer.on_ready()
-        self.transport.flush_soon()  # the answer of an attach that had to wait
+        self.transport.flush_soon()  # answers an attach that had to wait
         return consumer
 
     def accept(self, properties: dict[Symbol, object], unsettled: Unsettled = NOTHING_UNSETTLED) -> None:
@@ -110,7 +109,7 @@ class Attaching:
     def skip_trimmed(self, position: Position) -> int | None:
         """Move a position below the first retained event to that event, and return its number.
 
-        Returns None if nothing is missed, or the consumer asked for the earliest event, whichever that is.
+        Returns None if no event is missed, or if the consumer asked for the earliest retained event.
         """
         try:
             self.node.log.check_position(position.cursor + 1)
@@ -124,7 +123,7 @@ class Attaching:
 async def read_attach(
     transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
 ) -> Attaching | None:
-    """The parsed attach of a consumer; `default_start` is where its address says to start.
+    """The parsed attach of a consumer; `default_start` is the start that its address specifies.
 
     None if the peer no longer waits for an answer. Raises LinkFault and EventLogError if the attach is refused.
     """
@@ -137,7 +136,7 @@ async def read_attach(
 async def attach_consumer(
     transport: Transport, link: Sender, source: Source, node: EventLogNode, default_start: str | None = None
 ) -> None:
-    """Answer a consumer's attach; `default_start` is where its address says to start.
+    """Answer a consumer's attach; `default_start` is the start that its address specifies.
 
     Raises LinkFault and EventLogError if it is refused.
     """
@@ -206,7 +205,7 @@ class PositionKeeper:
                     source=encoded_source(self._attaching.source),
                 )
             except LinkFault:
-                return  # too many are remembered; this one did not ask for more
+                return  # too many are remembered, and this one did not ask to be kept longer
             remembered.position = self._position
         if remembered is not None:
             node.positions.ended(remembered, Expiry(ending - 1), node.now_ms())
@@ -214,7 +213,7 @@ class PositionKeeper:
                 self._attaching.transport.linger(self._attaching.link.session, self.on_more_ended)
 
     def on_more_ended(self, ending: Ending) -> None:
-        """Handle the end of the session or connection of a link that had ended before."""
+        """Handle the end of the session or connection of a link that ended earlier."""
         node, remembered = self._attaching.node, self._remembered
         if remembered is None or node.positions.remembered(remembered.container, remembered.link) is not remembered:
             return
@@ -247,7 +246,7 @@ class GroupMember(LinkEnd):
         attaching = self._attaching
         link, node = attaching.link, self._node
         if not link.is_waiting:
-            return  # it has gone meanwhile, and its detach is about to come
+            return  # it has detached in the meantime, and its detach is about to arrive
         try:
             position = node.positions.group_position(
                 self._group, partition, after=attaching.start, is_reset=self._is_reset
@@ -297,7 +296,7 @@ class GroupMember(LinkEnd):
 
 
 def bound_partition(binding: Binding, partitions: int) -> int | None:
-    """The partition that a link asks to be bound to, or None. Raises LinkFault if there is no such partition."""
+    """The partition that a link requests, or None. Raises LinkFault if there is no such partition."""
     if binding.partition is None:
         return None
     partition = partition_number(binding.partition, partitions)
@@ -308,14 +307,18 @@ def bound_partition(binding: Binding, partitions: int) -> int | None:
 
 
 def _settle_recovered(position: Position, remote: Attach) -> None:
-    """Settle what the receiver of a recovered link had settled, and whose outcome never arrived (2.6.13)."""
+    """Settle the deliveries that the receiver of a recovered link had settled, but whose outcome never arrived
+    (2.6.13).
+    """
     for tag, state in (remote.unsettled or {}).items():
         if state is not None and is_final(state):
             position.finish((_number_of(tag),))
 
 
 def _resumed(remote: Attach, position: Position, unsettled: Unsettled) -> set[int]:
-    """The deliveries that both attaches name as unsettled (2.6.13); ours says so if it has left some out."""
+    """The deliveries that both attaches name as unsettled (2.6.13); our attach is marked as incomplete if it omits
+    some.
+    """
     tags = [tag for tag in remote.unsettled or () if tag in unsettled.named or not unsettled.is_all]
     return {number for tag in tags if position.is_open(number := _number_of(tag))}
 
@@ -326,7 +329,7 @@ def _number_of(tag: bytes) -> int:
 
 
 def _default_start(wanted: SourceFilter, node: EventLogNode, asked: str | None) -> str:
-    """Where a receiver without a position starts: as its address, its filter or the log says.
+    """Where a receiver without a position starts: as its address, its filter or the log specifies.
 
     A filter of the event streams draft applies to all retained events (5.2).
     """
@@ -339,10 +342,8 @@ def is_kept(source: Source) -> bool:
 
 
 async def _is_another(attaching: Attaching, remembered: Remembered) -> bool:
-    """Whether the receiver wants other events than the remembered source: then it is another subscription.
-
-    Only filters without a position are compared: a position says where a new subscription starts.
-    """
+    """Whether the receiver wants other events than the remembered source, which makes it another subscription. Only
+    filters without a position are compared, because a position only sets where a new subscription starts."""
     transport, link = attaching.transport, attaching.link
     had = decoded_source(remembered, attaching.node.log.name).filter
     if not remembered.source or had == attaching.source.filter:

@@ -19,15 +19,17 @@ from .nodes import Nodes
 
 
 class Following:
-    """All positions that one container knows. For a log not yet used over AMQP, these are the stored positions."""
+    """All positions that one container knows. For a log that has not been used over AMQP yet, these are the stored
+    positions.
+    """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self._unused: WeakKeyDictionary[LocalLog, Positions] = WeakKeyDictionary()
-        """Positions of logs without a node: only a node changes what is stored."""
+        """Positions of logs without a node. Only a node changes the stored positions."""
 
     async def followers(self) -> list[Follower]:
-        """The followers of every open log. It yields to the loop between logs, since there may be many."""
+        """The followers of every open log. It yields to the loop between logs, because there may be many."""
         nodes = self._nodes.all
         found: list[Follower] = []
         slices = Slices()
@@ -48,7 +50,7 @@ class Following:
             if log not in self._unused:
                 try:
                     self._unused[log] = self._nodes.stored_positions(log.info().incarnation)
-                except EventLogError:  # closed meanwhile, or the state cannot be read, which is reported elsewhere
+                except EventLogError:  # closed in the meantime, or its state is unreadable, which is reported elsewhere
                     continue
             positions = self._unused[log]
             positions.expire(wall_clock_ms())
@@ -57,7 +59,7 @@ class Following:
 
 
 def _of_node(node: EventLogNode) -> Iterator[Follower]:
-    """The followers of one log; may include some that end during the iteration."""
+    """The followers of one log. They may include some that end during the iteration."""
     readers = {id(consumer.position): consumer for consumer in node.consumers if isinstance(consumer, ConsumerLink)}
     users = {position: consumer.user for position, consumer in readers.items()}
     for position in node.positions.all():

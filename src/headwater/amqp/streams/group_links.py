@@ -68,13 +68,15 @@ class GroupLink(LinkEnd):
         self.members: list[LinkMember] = []
         """One per partition that it owns; the last one may still wait for its partition."""
         self.tags = count(1)
-        """Sequence numbers cannot be tags here: a partition may come back while deliveries from it are unsettled."""
+        """Sequence numbers cannot be tags here: a partition may be assigned again while deliveries from it are
+        unsettled.
+        """
         self._unsettled = 0
         """How many messages await their outcome; its `Sender` counts outcomes before they are reported here."""
         self._sent_again = 0
-        """Messages sent again from partitions that it no longer owns."""
+        """How many messages were resent from partitions that it no longer owns."""
         self._idle: set[Part] = set()
-        """The parts with nothing to send while the receiver drains the link."""
+        """The parts that have nothing to send while the receiver drains the link."""
         self._has_changed = False
         """Whether the next transfer must name the partitions (4.6.5)."""
         self._named: tuple[int, ...] | None = None
@@ -131,7 +133,7 @@ class GroupLink(LinkEnd):
         """Add a partition."""
         self.parts.append(part)
         self._has_changed, self._named = True, None
-        self.node.loop.call_soon(part.on_ready)  # once it has all it gets at once
+        self.node.loop.call_soon(part.on_ready)  # once it has all partitions that it gets at once
 
     def lose(self, part: Part) -> None:
         """Remove a partition; its unsettled messages go to the next owner."""
@@ -163,7 +165,7 @@ class GroupLink(LinkEnd):
         self._has_changed, self._named = False, None
 
     def has_drained(self, part: Part) -> None:
-        """Note that the part has nothing more to send now: the drain ends when no part has."""
+        """Record that the part has nothing more to send now. The drain ends when no part has anything to send."""
         self._idle.add(part)
         self._end_drain()
 
@@ -190,11 +192,11 @@ class GroupLink(LinkEnd):
             part.on_ready()
 
     def on_outcomes(self, contexts: Sequence[tuple[Part, int]], state: DeliveryState | Described | None) -> None:
-        """See LinkEnd; contexts are parts and sequence numbers. Parts that are gone are not called."""
+        """See LinkEnd; contexts are parts and sequence numbers. Parts that have ended are not called."""
         self.outcome_at = wall_clock_ms()
         was_full = self._unsettled >= self.unsettled_max
         self._unsettled -= len(contexts)
-        if was_full:  # all parts waited for that, not only these
+        if was_full:  # all parts waited for that outcome, not only these
             self.on_ready()
         for part, settled in groupby(contexts, key=itemgetter(0)):
             part.on_outcomes([number for _, number in settled], state)
@@ -208,7 +210,7 @@ class GroupLink(LinkEnd):
         if self._asking is not None:
             self._asking.cancel()
         members, self.members = self.members, []
-        for member in reversed(members):  # so that a waiting member gets none of the others' partitions
+        for member in reversed(members):  # so that a waiting member is not given partitions of other members
             member.detach()
 
 
@@ -236,10 +238,10 @@ class Part(ConsumerLink):
         self.number = partition
         self._shared, self._transfer = shared, self._send_tagged
         self._unsettled = 0
-        """How many of its messages await their outcome; other parts send over the same link."""
+        """How many of its messages await their outcome. Other parts send over the same link."""
 
     def on_outcomes(self, contexts: Sequence[int], state: DeliveryState | Described | None) -> None:
-        """See LinkEnd. If the partition has another owner by now, so has the position."""
+        """See LinkEnd. If the partition has another owner by now, the position belongs to that owner too."""
         self._unsettled -= len(contexts)
         if not self._is_over:
             super().on_outcomes(contexts, state)
@@ -277,7 +279,7 @@ class LinkMember:
 
     @property
     def link_name(self) -> str:
-        """What the receiver calls its link."""
+        """The receiver's name for its link."""
         return self._shared.name
 
     def detach(self) -> None:
@@ -291,12 +293,12 @@ class LinkMember:
         """Add the partition to the link."""
         shared = self._shared
         if self not in shared.members:
-            return  # its link ended meanwhile, and said so
+            return  # its link has ended in the meantime, which was reported
         try:
             self.part = Part(shared, partition)
         except (
             conditions.LinkFault
-        ) as fault:  # no room for its position; a link that silently lacked partitions would miss events
+        ) as fault:  # there is no memory for its position; a link that silently lacked partitions would miss events
             shared.expel(fault.condition, fault.description)
             return
         self._epoch = epoch
@@ -310,7 +312,7 @@ class LinkMember:
     def refused(self, condition: Symbol, description: str) -> None:
         """No partition is available, or it must give up the one it owns. The link stays, and asks again.
 
-        The link is detached if it has no partition, and a limit or a fault keeps it from one.
+        The link is detached if it has no partition, and a limit or a fault prevents it from getting one.
         """
         shared, had_one = self._shared, self.part is not None
         if self not in shared.members:

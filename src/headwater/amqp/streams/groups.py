@@ -4,18 +4,18 @@ Every call returns actions. The caller performs them in order, before those of a
 more than one owner, because the action that ends the old ownership precedes the one that names the new owner.
 
 - A link that names its partition gets it if it has no owner, or if the link's epoch is strictly greater than the
-  recorded one (4.5.2). An epoch below the recorded one is refused even without an owner: it belongs to a consumer
-  that lost the partition, and comes back late.
+  recorded one (4.5.2). An epoch below the recorded one is refused even without an owner: it belongs to a consumer that
+  lost the partition and reconnects late.
 - A link that names no partition gets the lowest free one. If none is free, its attach waits, for a bounded time and up
   to a limit on waiting attaches; then it is refused with `amqp:link:detach-forced` (4.5.1).
-- Rebalancing: if an attach waits, and another connection has at least two links more than the waiting one's, the
-  newest of those links is asked to leave: it gets nothing more, may settle what it has, and is closed. So partitions
-  are shared evenly. Connections are counted, not container ids, because many processes may share a container id. A
-  link that named its partition is never asked to leave.
+- Rebalancing: if an attach waits, and another connection has at least two links more than the waiting one's, the newest
+  of those links is asked to leave: it gets no more messages, may settle its messages, and is closed. So partitions
+  are shared evenly. Connections are counted, not container ids, because many processes may share a container id. A link
+  that named its partition is never asked to leave.
 - A worker, and a link whose address names the group, may own several partitions (`has_several`). Each counts as its
   own connection, and asks for one more partition than it has, like another link of that connection. Its attach was
   answered when it joined, so it waits without a time limit, and does not count as a waiting attach once it owns a
-  partition. One may wait even if attaches may not: otherwise it would never get its share.
+  partition. It may wait even if attaches may not, because otherwise it would never get its share.
 - Epochs are recorded before an owner is named. They reset to zero only if the receiver that set the epoch closes its
   link properly; receivers without an epoch do not affect it.
 - A worker over another protocol gets each partition under the next epoch (`raises_epoch`).
@@ -34,7 +34,7 @@ from .spread import Held, Waiting, moved
 
 EPOCH_MAX = 2**64 - 1
 ASK_AGAIN_S = 1.0
-"""How long a refused member that may own several partitions waits before it asks again by itself."""
+"""How long a refused member that may own several partitions waits before it asks again."""
 Link = Hashable
 """Identifies one attached link, or one waiting attach; never reused."""
 
@@ -70,7 +70,7 @@ class Drain(NamedTuple):
 
 
 class Close(NamedTuple):
-    """Detach the link permanently. It is no longer a member; what it did not settle goes to the next owner."""
+    """Detach the link permanently. It is no longer a member. Its unsettled messages are sent to the next owner."""
 
     link: Link
     condition: Symbol
@@ -89,13 +89,13 @@ class _Member:
     holds_epoch: bool
     """Whether the link set the epoch that is recorded."""
     drained_by: float | None = None
-    """The deadline to close it; None if it was not asked to leave."""
+    """The time at which it is closed; None if it was not asked to leave."""
 
 
 class _Pending(NamedTuple):
     connection: Hashable
     until: float | None
-    """When it is refused; None if never."""
+    """The time at which it is refused; None if never."""
     epoch: int | None
     raises_epoch: bool
     has_several: bool
@@ -128,8 +128,8 @@ class Groups:
         """Join the group, for that partition or for any.
 
         With `raises_epoch`, used without a partition or an epoch, its epoch is the next one after that of the partition
-        it gets. With `has_several` the receiver is the connection, and asks for one more partition: see the module.
-        """
+        it gets. With `has_several`, the receiver counts as the connection, and asks for one more partition: see the
+        module."""
         group = self._groups.get(name)
         if group is None:
             if self._is_full:
@@ -150,12 +150,12 @@ class Groups:
         return self._after(group, actions)
 
     def drained(self, link: Link, now: float) -> list[Action]:
-        """Every message on a link that was asked to leave has its outcome."""
+        """Handle that every message on a link that was asked to leave has its outcome."""
         group = self._of.get(link)
         return [] if group is None else self._after(group, group.drained(link, now))
 
     def tick(self, now: float) -> list[Action]:
-        """Do what is due at that time."""
+        """Perform the actions whose time has come."""
         actions: list[Action] = []
         for group in list(self._groups.values()):
             actions += self._after(group, group.tick(now))
@@ -315,7 +315,9 @@ class Group:
         return RecordEpoch(self.name, partition, epoch)
 
     def _dismiss(self, link: Link) -> Iterator[Action]:
-        """Close a link that was asked to leave: properly, but with a condition that shows its consumer what to do."""
+        """Close a link that was asked to leave. The close is proper, but has a condition that shows its consumer what
+        to do.
+        """
         member = self._members.pop(link)
         self.owners[member.partition] = None
         problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"

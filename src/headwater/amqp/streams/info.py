@@ -14,8 +14,8 @@ _VALUE = b"\x00\x53\x77"
 def information(log: LocalLog) -> dict[str, object]:
     """The map of the information message; its keys are strings.
 
-    It takes two short reads per partition with events. If there are many, call it in a thread. Raises NotPrimary.
-    """
+    It makes two short reads per partition with events. If there are many partitions, call it in a thread. Raises
+    NotPrimary."""
     log.check_current()
     info = log.info()
     counts = info.partition_events or (info.events,)
@@ -37,8 +37,8 @@ def information_message(log: LocalLog) -> bytes:
 
 
 def _partition(log: LocalLog, number: int, count: int) -> dict[str, object]:
-    """An entry of `partitions`: three reserved keys, and other useful ones."""
-    first = next_event(log, 0, partition=number) if count else None  # a concurrent trim may leave none
+    """An entry of `partitions`: three reserved keys, and other useful keys."""
+    first = next_event(log, 0, partition=number) if count else None  # a concurrent trim may leave no events
     last = next_event(log, log.head() + 1, backwards=True, partition=number) if count else None
     return {
         "partition": Symbol(number),

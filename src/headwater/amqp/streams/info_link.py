@@ -15,7 +15,7 @@ from .node import EventLogNode
 
 
 class InfoSource(LinkEnd):
-    """Sends a receiver the current information on the log."""
+    """Sends the current information on the log to a receiver."""
 
     def __init__(self, transport: Transport, link: Sender, node: EventLogNode) -> None:
         self._transport, self._link, self._node, self.log = transport, link, node, node.log

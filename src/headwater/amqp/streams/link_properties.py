@@ -13,7 +13,9 @@ PARTITION = Symbol("event-streams-partition")
 CONSUMER_GROUP = Symbol("event-streams-consumer-group")
 EPOCH = Symbol("event-streams-epoch")
 RESET = Symbol("headwater:reset-position")
-"""Our own property: true restarts the group in the link's partition, where the filter or the default says."""
+"""Our own property. If true, the group restarts in the link's partition, at the start given by the filter or the
+default.
+"""
 GROUP_CHARS_MAX = 256
 
 
@@ -52,7 +54,7 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
 
 
 def check_group(name: str, where: str) -> None:
-    """Raises LinkFault if a consumer group cannot have that name; `where` says where the name comes from."""
+    """Raises LinkFault if a consumer group cannot have that name; `where` names the source of the name."""
     if not (1 <= len(name) <= GROUP_CHARS_MAX and name.isprintable()):
         problem = f"expected 1 to {GROUP_CHARS_MAX} printable characters, got {show(name)}"
         raise LinkFault(INVALID_FIELD, f"{where}: {problem}")

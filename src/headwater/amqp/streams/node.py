@@ -43,17 +43,17 @@ class Reading(Protocol):
 
 @runtime_checkable
 class Member(Protocol):
-    """A member that owns or wants a partition for its consumer group; groups call it a link."""
+    """A member that owns or wants a partition for its consumer group. Groups call it a link."""
 
     @property
     def link_name(self) -> str:
         """The name that its group shows."""
 
     def assigned(self, partition: int, epoch: int) -> None:
-        """It owns the partition now, under that epoch."""
+        """It now owns the partition, under that epoch."""
 
     def refused(self, condition: Symbol, description: str) -> None:
-        """It gets no partition, or must give up its partition at once."""
+        """It gets no partition, or must give up its partition immediately."""
 
     def drain(self) -> None:
         """Give up the partition once no message awaits its outcome, then call `Groups.drained`."""
@@ -98,9 +98,9 @@ class EventLogNode:
         """Consumers that have read everything, and could send more."""
         self.consumers: set[Reading] = set()
         self.appends = AppendBatcher(log, waits_for_room=True)
-        """Appends its producers' events to the log, in their order."""
+        """Appends its producers' events to the log, in order."""
         self._actions: deque[Action] = deque()
-        """Decisions of the groups, to perform in this order."""
+        """Decisions of the groups, which must be performed in this order."""
         self._is_performing = False
         self._performing: asyncio.Task[None] | None = None
         """The task that records epochs."""
@@ -129,7 +129,7 @@ class EventLogNode:
         run: UptimeRun | None = None,
         memory: MemoryAccount | None = None,
     ) -> EventLogNode:
-        """The node of a log, with what it remembers of its consumers; nothing unless `remembers`."""
+        """The node of a log, with the remembered state of its consumers if `remembers` is true."""
 
         def load_all() -> tuple[str, Positions]:
             incarnation = log.info().incarnation
@@ -181,12 +181,12 @@ class EventLogNode:
     def _on_informed(self, task: asyncio.Task[bytes]) -> None:
         self._information = None
         if not task.cancelled():
-            task.exception()  # the caller may have gone without looking at it
+            task.exception()  # the caller may have disconnected without using it
 
     def notify_owner(
         self, type: NotificationType, group: str, partition: int, epoch: int, container: str, link: str
     ) -> None:
-        """Emit that a group member, that link of that container, got a partition or lost it."""
+        """Emit the notification that a group member (that link of that container) got or lost a partition."""
         self.bus.emit(
             type,
             log=self.log.name,
@@ -205,15 +205,17 @@ class EventLogNode:
     def move_group(self, group: str, afters: Mapping[int, int]) -> None:
         """Make a consumer group without members resume after these numbers, by partition.
 
-        Raises LinkFault if there is no room for one more position; then no existing position moves.
+        Raises LinkFault if there is no room for one more position; in this case no existing position moves.
         """
         known = self.positions.of_group(group, self.partitions).afters
-        for partition in sorted(afters, key=known.__contains__):  # new ones first: only these may lack room
+        for partition in sorted(
+            afters, key=known.__contains__
+        ):  # new positions first, because only these may lack room
             self.positions.group_position(group, partition, after=afters[partition], is_reset=True)
         self.is_changed = True
 
     def forget_group(self, group: str) -> None:
-        """Forget a consumer group without members: its positions and its epochs."""
+        """Forget the positions and epochs of a consumer group without members."""
         self.groups.forget(group)
         self.positions.forget_group(group)
         for name, partition in self.positions.epochs:
@@ -237,10 +239,8 @@ class EventLogNode:
             task.add_done_callback(self._tasks.discard)
 
     def perform(self, actions: Sequence[Action]) -> None:
-        """Perform the groups' decisions: now, unless an epoch must be recorded first.
-
-        Actions that result from one are performed after those decided before, not within it.
-        """
+        """Perform the groups' decisions now, unless an epoch must be recorded first. Actions that result from a
+        decision are performed after all earlier decisions, not within it."""
         self._actions += actions
         if self._is_performing:
             return
@@ -260,7 +260,7 @@ class EventLogNode:
                 _member(action.link).refused(INTERNAL_ERROR, "another server assigns the partitions now; ask there")
                 return
             _perform(action)
-        except Exception:  # another peer's detach may have led here
+        except Exception:  # this may have been called by another peer's detach
             _logger.exception("a member of a consumer group failed", extra={"fields": {"log": self.log.name}})
             if not isinstance(action, RecordEpoch):
                 _member(action.link).refused(INTERNAL_ERROR, "internal error; see the server's log")
@@ -291,14 +291,12 @@ class EventLogNode:
             _member(action.link).refused(INTERNAL_ERROR, "the epoch cannot be stored; see the server's log")
 
     async def store_all(self) -> Exception | None:
-        """Store all state durably, so that it survives a power loss; returns the error if that failed.
-
-        A failure is also logged, and each tick tries again.
-        """
+        """Store all state durably, so that it survives a power loss. Returns the error if that fails. A failure is also
+        logged, and each tick retries."""
         return await self._storing.committed()
 
     def when_stored(self, call: Callable[[], None]) -> None:
-        """Call it when the current state is durable. If it cannot be stored, each tick tries again."""
+        """Call this function when the current state is durable. If it cannot be stored, each tick retries."""
         self._when_stored.append(call)
         self._answer_stored()
 
@@ -313,28 +311,30 @@ class EventLogNode:
                 self._when_stored = taken + self._when_stored
                 return
             for call in taken:
-                self.loop.call_soon(call)  # one that fails costs no other its answer
+                self.loop.call_soon(call)  # one that fails must not prevent the others
 
     async def _save(self, *, flushes: bool = False) -> Exception | None:
-        """Store the changes; returns the error if that failed."""
+        """Store the changes. Returns the error if that failed."""
         async with self._saving:
             self.is_changed = False
             if self.log.is_closed:
-                return LogNotFound(self.log.name)  # the state went with the log
+                return LogNotFound(self.log.name)  # the state was deleted together with the log
             changes = self.positions.changes()
             if changes or flushes:
                 try:
                     await asyncio.to_thread(store, self._state, self.incarnation, changes, flushes=flushes)
                 except Exception as error:
-                    self.is_changed = True  # tried again with the next tick
+                    self.is_changed = True  # the next tick retries
                     told = {"log": self.log.name, "problem": str(error)}
-                    is_ours = not isinstance(error, EventLogError)  # else the storage refused, as for a former primary
+                    is_ours = not isinstance(
+                        error, EventLogError
+                    )  # otherwise the storage refused, as it does for a former primary
                     _logger.error("positions were not stored", exc_info=is_ours, extra={"fields": told})
                     return error
                 self.positions.stored(changes)
             return None
 
-    # From the log's own thread
+    # Called in the log's own thread
 
     def _wake_soon(self) -> None:
         if not self._is_woken:
@@ -342,7 +342,7 @@ class EventLogNode:
             self._call_soon(self._wake)
 
     def _call_soon(self, callback: Callable[..., None], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed, and there is nothing left to call
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so there is nothing left to call
             self.loop.call_soon_threadsafe(callback, *arguments)
 
     # On the loop

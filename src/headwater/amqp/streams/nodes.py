@@ -1,6 +1,6 @@
 """The nodes of one container by log name, with the suspended links and stored positions of each.
 
-It also records the server's downtime, which does not age stored positions.
+It also records the server's downtime, during which stored positions do not age.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _logger = logging.getLogger("headwater.amqp")
 LINKS_MAX = 1000
 DELIVERIES_MAX = 100_000
 SUSPENDED_S = 600.0
-"""How many detached links are kept, with how many deliveries in all, and for how long."""
+"""How many detached links are kept, with how many deliveries in total, and for how long."""
 
 
 class Nodes:
@@ -46,7 +46,7 @@ class Nodes:
     ) -> None:
         """`on_log_closed` is called when the log of a node is closed while the node has links.
 
-        Without `remembers`, no state of receivers is loaded or kept.
+        If `remembers` is false, no state of receivers is loaded or kept.
         """
         self.store = store
         self.suspended = SuspendedLinks()
@@ -59,7 +59,7 @@ class Nodes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self) -> None:
-        """Determine how long no server ran; call it first. Raises what the state store raises."""
+        """Determine how long no server ran. Call this first. Raises what the state store raises."""
         if self._remembers:
             self._run = await asyncio.to_thread(downtime.begin, self.store.state, wall_clock_ms())
             self._noted_at = self._shared.loop.time()
@@ -67,7 +67,7 @@ class Nodes:
 
     @property
     def all(self) -> list[EventLogNode]:
-        """The open nodes: those of logs used over AMQP."""
+        """The open nodes, which belong to the logs used over AMQP."""
         return [node for node in self._nodes.values() if not node.log.is_closed]
 
     async def node(self, transport: Transport, log: str, right: Right) -> EventLogNode:
@@ -130,7 +130,9 @@ class Nodes:
             await self.note_run()
 
     async def note_run(self) -> None:
-        """Record that this run continues, or has until now; also before a primary gives up its turn."""
+        """Record that this run continues, or has continued until now. Also called before a primary hands over its
+        role.
+        """
         try:
             await asyncio.to_thread(downtime.note, self.store.state, self._run, wall_clock_ms())
         except Exception as error:  # storage refused, as for a former primary; the next run counts more as downtime
@@ -142,7 +144,7 @@ class Nodes:
             )
 
     async def _open(self, name: str) -> EventLogNode:
-        """Open a log once, however many links ask for it at the same time."""
+        """Open a log once, regardless of how many links ask for it at the same time."""
         task = self._opening.get(name)
         if task is None:
             task = self._opening[name] = self._shared.loop.create_task(self._opened(name))
@@ -152,7 +154,7 @@ class Nodes:
     def _on_opened(self, name: str, opened: asyncio.Task[EventLogNode]) -> None:
         self._opening.pop(name, None)
         if not opened.cancelled():
-            opened.exception()  # the caller may have gone without looking at it
+            opened.exception()  # the caller may have disconnected without using it
 
     async def _opened(self, name: str) -> EventLogNode:
         old = self._nodes.pop(name, None)
@@ -189,16 +191,16 @@ class SuspendedLinks:
         return {} if found is None else found.accepted
 
     def holds(self, key: LinkKey) -> bool:
-        """Whether tags of that link are kept."""
+        """Whether the tags of that link are kept."""
         return key in self._by_key
 
     def address(self, key: LinkKey) -> str | None:
-        """The target address of the link; None if it is not kept, or had none."""
+        """The target address of the link. None if the link is not kept, or had no target address."""
         found = self._by_key.get(key)
         return None if found is None else found.address
 
     def tick(self, now: float) -> None:
-        """Forget what has been kept long enough."""
+        """Forget links whose retention time has passed."""
         while self._by_key and next(iter(self._by_key.values())).until < now:
             del self._by_key[next(iter(self._by_key))]
 

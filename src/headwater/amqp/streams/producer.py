@@ -1,4 +1,4 @@
-"""A producer's link: messages become events; each delivery gets its outcome once its event is durable or refused.
+"""A producer's link. Messages become events, and each delivery gets its outcome after its event is durable or refused.
 
 Messages from one read are appended together, in their order. Credit is returned with outcomes, so a slow log slows its
 producers down.
@@ -39,11 +39,11 @@ from .nodes import Nodes
 
 _ACCEPTED = Accepted()
 DELIVERY_BYTES = 512
-"""Approximate memory of a delivery without an outcome, besides its message."""
+"""Approximate memory of a delivery without an outcome, in addition to its message."""
 MESSAGE_FACTOR = 2
 """Memory of a message until its outcome, as a multiple of its size: it is held as received, and as an event."""
 LARGE_BYTES = 64 * 1024
-"""Larger messages are released once they are events."""
+"""Larger messages are released after they become events."""
 
 UNLIKE_MESSAGES = 256
 """After messages that are not plain, this many are read one by one before the fast path is tried again."""
@@ -61,7 +61,7 @@ class _Append:
         self.bytes = 0
         """The bytes of the deliveries."""
         self.began_ns = 0
-        """When it was submitted, if spans are collected."""
+        """When it was submitted, if spans are collected; in s."""
 
     @property
     def count(self) -> int:
@@ -119,7 +119,7 @@ class _RunAppend:
 
 
 class Producer(LinkEnd):
-    """A producer's link to one log or, without a target address, to the log that each message names."""
+    """A producer's link to one log or, if it has no target address, to the log that each message names."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Producer(LinkEnd):
         return "messages" if self._link.credit > 0 else "the log"
 
     def grant(self) -> None:
-        """Give the sender as much credit as there is room for, but not less than half a window at a time."""
+        """Give the sender as much credit as there is room for, but at least half a window at a time."""
         room = self._window - self._outstanding
         if room - self._link.credit >= self._window >> 1 and self._link.is_attached:
             self._link.grant(room)
@@ -188,7 +188,7 @@ class Producer(LinkEnd):
             self._take(received, self._node)
 
     def _refuse_all(self, held: int, count: int) -> None:
-        """There is no room for the message: end the link, and store none of it."""
+        """There is no memory for the message. End the link, and store no part of it."""
         self._statistics.messages_rejected += count
         if not self._is_over:
             fault = link_fault(self._transport.share.refusal(held, f"what you sent ({count} messages)"))
@@ -258,7 +258,7 @@ class Producer(LinkEnd):
     # From messages to events
 
     def _is_gathered(self, run: TransferRun, node: EventLogNode) -> bool:
-        """Collect the events of a run of plain messages; if they are not plain, do nothing and return False."""
+        """Collect the events of a run of plain messages. If they are not plain, do nothing and return False."""
         events = node.appends.open(PlainEvents, self._partition)
         self._form = read_plain(run.payloads, self._form, node.log.settings, events)
         if self._form is None:
@@ -269,7 +269,7 @@ class Producer(LinkEnd):
         return True
 
     def _append(self, deliveries: Sequence[Delivery], node: EventLogNode, bound: int | None) -> None:
-        """Append the deliveries that make events."""
+        """Append the deliveries that become events."""
         for append in self.appends_of(deliveries, node, bound):
             if self._spans is not None:
                 append.began_ns = self._spans.now_ns()
@@ -283,10 +283,9 @@ class Producer(LinkEnd):
         *,
         each: bool = False,
     ) -> Iterator[_Append]:
-        """The appends of these deliveries. A delivery that makes no event gets its outcome here.
-
-        An event with an id of its own is appended alone, so that a known id costs no other event; with `each`, all are.
-        """
+        """The appends of these deliveries. A delivery that does not become an event gets its outcome here. An event
+        with its own id is appended alone, so that a known id does not affect other events. With `each`, every event is
+        appended alone."""
         append: _Append | None = None
         for delivery in deliveries:
             try:
@@ -350,7 +349,7 @@ class Producer(LinkEnd):
             self._anonymous.put_nowait(delivery)
 
     async def _forward_all(self, queue: asyncio.Queue[Delivery | None]) -> None:
-        """Forward until the link is over, and everything that arrived before is forwarded."""
+        """Forward messages until the link has ended and all earlier messages have been forwarded."""
         while (delivery := await queue.get()) is not None:
             try:
                 if delivery.payload is None:
@@ -401,7 +400,7 @@ class Producer(LinkEnd):
         refuse(self._transport, self._link, delivery, fault)
 
     def _give_up(self, error: OutcomeUnknown) -> None:
-        """End the link without outcomes: its sender knows that the deliveries may or may not have arrived."""
+        """End the link without outcomes. Its sender then knows that the deliveries may or may not have arrived."""
         if not self._is_over:
             fault = link_fault(error)
             self._transport.expel(self._link, fault.condition, fault.description or "", fault.info)
@@ -417,7 +416,7 @@ class Producer(LinkEnd):
 
 
 def _kept_bytes(delivery: Delivery) -> int:
-    """The size of the message, unless it was released."""
+    """The size of the message, unless it has been released."""
     return 0 if delivery.payload is None else delivery.bytes
 
 
@@ -434,7 +433,7 @@ def destination(message: bytes) -> str:
 
 
 def error_of(outcome: Outcome, node: EventLogNode) -> EventLogError | None:
-    """Why events were not stored; None if they were. An internal error leaves it unknown."""
+    """Why events were not stored; None if they were stored. After an internal error, this is unknown."""
     if isinstance(outcome, AppendResult):
         return None
     return outcome if isinstance(outcome, EventLogError) else OutcomeUnknown(node.log.name)
@@ -450,13 +449,15 @@ async def attach_producer(nodes: Nodes, transport: Transport, link: Receiver, ta
         partition = bound_partition(binding_of(link.remote.properties), node.partitions)
         bytes_max = node.log.settings.event_bytes_max
     if not link.is_waiting:
-        return  # the peer has changed its mind meanwhile, made a mistake, or gone
+        return  # the peer has changed its mind in the meantime, made a mistake, or disconnected
     transport.steal(link)
     accepted = nodes.suspended.take(transport.key(link))
     producer = Producer(nodes, transport, link, node, partition, accepted)
     link.accept(
         source=link.remote.source,
-        target=Target(address=target.address, capabilities=target.capabilities),  # nothing of it outlives the server
+        target=Target(
+            address=target.address, capabilities=target.capabilities
+        ),  # none of its state outlives the server
         unsettled={tag: Accepted() for tag in accepted} or None,
         max_message_size=min(bytes_max, (transport.share.largest - FREE_BYTES) // MESSAGE_FACTOR),
         properties=bound_properties(partition) or None,

@@ -1,10 +1,9 @@
-"""How a group's partitions are spread over connections: which one has the most, which waiting one the fewest.
-
-Each query is logarithmic in their number: a group may have a thousand partitions, and as many waiting links. A heap
-entry carries the number of links that its connection had at that time. A first entry with an outdated number is pushed
-again with the current one. As far as it matters, numbers of waiting connections only grow, and numbers of givers only
-shrink: a connection that gave has at least one less than the maximum, and no link is moved for such a connection.
-"""
+"""How a group's partitions are spread over connections: which connection has the most, and which waiting connection has
+the fewest. Each query is logarithmic in the number of connections, because a group may have a thousand partitions and
+as many waiting links. A heap entry carries the number of links that its connection had at that time. A first entry with
+an outdated number is pushed again with the current one. As far as it matters, numbers of waiting connections only grow,
+and numbers of givers only shrink: a connection that gave up a link has at least one less than the maximum, and no link
+is moved for such a connection."""
 
 from __future__ import annotations
 
@@ -19,10 +18,12 @@ Held = Counter[Connection]
 
 
 class Waiting:
-    """Waiting links. Next is that of the connection with the fewest links; among equals, the longest waiting."""
+    """Waiting links. The next one belongs to the connection with the fewest links; among equals, the one that has
+    waited longest is next.
+    """
 
     def __init__(self, held: Held, links: Iterable[tuple[Link, Connection]]) -> None:
-        """`held` is kept up to date."""
+        """`held` is updated."""
         self._held = held
         self._heap = [(held[connection], number, connection, link) for number, (link, connection) in enumerate(links)]
         heapify(self._heap)
@@ -38,7 +39,7 @@ class Waiting:
         return None
 
     def take(self) -> Link | None:
-        """Remove the next link, and count it for its connection; None if none waits."""
+        """Remove the next link, and count it for its connection. Returns None if no link waits."""
         if self.fewest() is None:
             return None
         _, _, connection, link = heappop(self._heap)
@@ -47,7 +48,7 @@ class Waiting:
 
 
 def moved(held: Held, movable: Iterable[tuple[Link, Connection]], waiting: Waiting) -> Iterator[Link]:
-    """The links to move to waiting ones, until no connection has two more than a waiting one.
+    """The links whose partitions move to waiting links, until no connection has two more than a waiting one.
 
     A link is taken from the connection that has the most; among equals, the first. Its newest link is moved.
     """

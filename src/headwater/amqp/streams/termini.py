@@ -28,14 +28,16 @@ from .nodes import Nodes
 UNSETTLED_STATE = 2
 """The durability of a terminus that keeps unsettled deliveries (3.5.5)."""
 NAMED_MAX = 1000
-"""How many deliveries the answer to an attach names: those of a receiver that fell behind fit in no frame."""
+"""How many deliveries the answer to an attach names. All deliveries of a receiver that fell behind may not fit in a
+frame.
+"""
 
 
 class Unsettled(NamedTuple):
     """The unsettled deliveries in the answer to an attach (2.7.3)."""
 
     named: dict[bytes, None]
-    """By tag; none of them has a state."""
+    """By tag. None of them has a state."""
     is_all: bool
     """Whether there are no others."""
 
@@ -46,9 +48,8 @@ NOTHING_UNSETTLED = Unsettled({}, True)
 def unsettled_of(remembered: Remembered) -> Unsettled:
     """The unsettled deliveries of a source, for a receiver that says which ones it has, if any.
 
-    A receiver that says nothing knows of no delivery, and gets them as new ones (2.6.13); go-amqp 1.7 cannot even read
-    them. After a server restart they are not known one by one: everything above the position is sent again.
-    """
+    A receiver that names none knows of no delivery, and gets them as new ones (2.6.13); go-amqp 1.7 cannot even read
+    them. After a server restart they are not known individually, so everything above the position is sent again."""
     open = remembered.position.open
     named = {number.to_bytes(8, "big"): None for number in remembered.position.unsettled(NAMED_MAX)}
     return Unsettled(named, len(named) == open and not remembered.is_loaded)
@@ -62,7 +63,7 @@ def encoded_source(source: Source) -> bytes:
 
 
 def decoded_source(remembered: Remembered, log: str) -> Source:
-    """The source of a receiver. One stored by 0.1.0 has an address and no filter."""
+    """The source of a receiver. A source that was stored by 0.1.0 has an address and no filter."""
     if not remembered.source:
         expiry = remembered.expiry.symbol
         return Source(address=log, durable=UNSETTLED_STATE, expiry_policy=expiry, timeout=remembered.timeout_s)
@@ -88,7 +89,7 @@ async def sources_elsewhere(
 ) -> dict[EventLogNode, Remembered]:
     """The sources that a link of that name has in other logs; empty if it has one in this node's log.
 
-    A link has one source: forget these once it is attached to this log.
+    A link has one source, so forget these after it is attached to this log.
     """
     owner = transport.remembered_as
     if owner.count("@") > 1:  # in USER@CONTAINER, if names contain an @, it may be another user's
@@ -110,7 +111,7 @@ async def _sources_of(nodes: Nodes, transport: Transport, link: Sender) -> dict[
     for name in await asyncio.to_thread(_remembering, nodes.store, owner, link.name):
         if not user.may(Right.READ, name):
             continue
-        with suppress(EventLogError):  # deleted meanwhile, or damaged, which its own links report
+        with suppress(EventLogError):  # deleted in the meantime, or damaged, which its own links report
             node = await nodes.node_of(name)
             if (known := node.positions.remembered(owner, link.name)) is not None:
                 found[node] = known

@@ -1,8 +1,8 @@
 """Workers in consumer groups: members like receivers, with the same rules, positions and epochs, but without a link.
 
-A worker asks for one partition after another until it has its share. While none is free, its last request waits, and
-the group's rules ask members with more to give one up. When a worker leaves, the group resumes at its position.
-"""
+A worker requests one partition after another until it has its share. While none is free, its last request waits, and
+the group's rules ask members with more partitions to give one up. When a worker leaves, the group resumes at its
+position."""
 
 from __future__ import annotations
 
@@ -39,7 +39,9 @@ from .nodes import Nodes
 WORKERS_MAX = 1000
 """The limit per log."""
 WORKERS_OF_USER_MAX = 100
-"""The limit per log and user, or per address without authentication, so that one client cannot take all places."""
+"""The limit per log and user, or per address without authentication, so that one client cannot use all of the
+capacity.
+"""
 CONTAINER = "http"
 """The container of a worker in notifications."""
 
@@ -51,7 +53,7 @@ class GroupWorkers(Workers):
         self._nodes = nodes
         self._of: WeakKeyDictionary[EventLogNode, dict[WorkerKey, GroupWorker]] = WeakKeyDictionary()
         self._versions = count(time.time_ns() // 1000)
-        """Shared by all workers, so that versions never collide; they differ after each restart."""
+        """Shared by all workers, so that versions never collide. Versions differ after each restart."""
 
     async def beat(
         self,
@@ -118,24 +120,24 @@ class GroupWorker:
         versions: Iterator[int],
         forget: Callable[[], object],
     ) -> None:
-        """`joined_with` is the version that its first beat named, perhaps one from before a restart."""
+        """`joined_with` is the version that its first beat named, possibly from before a restart."""
         self.node, self.key, self.peer, self._forget = node, key, peer, forget
         self.begins_earliest: bool | None = None
         self.members: list[WorkerMember] = []
-        """Those with a partition, and at most one that waits for one."""
+        """The members with a partition, and at most one that waits for a partition."""
         self._versions, self._joined_with = versions, joined_with
         self.version = self._first = next(versions)
-        """Sent with the partitions it holds; changes whenever they change."""
+        """Sent with the partitions that it holds. It changes whenever they change."""
         self._changed = asyncio.Event()
         self._lease: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | None = None
         self._limit: str | None = None
-        """The limit that keeps it from a partition, if any."""
+        """The limit that prevents it from getting a partition, if any."""
         self._is_over = self._is_taken_over = False
         node.on_end.add(self.end)
 
     def is_told(self, version: int | None) -> bool:
-        """Whether that version is this worker's. Its first beat may come twice, if its answer was lost."""
+        """Whether that version is this worker's. Its first beat may be sent twice, if the response was lost."""
         return version is not None and (version >= self._first or version == self._joined_with)
 
     async def beat(self, lease_s: float, wait_s: float, version: int | None) -> Holding:
@@ -145,7 +147,7 @@ class GroupWorker:
         self._check_limit()
         self._changed.clear()
         if version == self.version and wait_s:
-            with suppress(TimeoutError):  # nothing has changed: that is the answer
+            with suppress(TimeoutError):  # nothing has changed, so this is the response
                 async with asyncio.timeout(wait_s):
                     await self._changed.wait()
         if self.node.log.is_closed:
@@ -162,7 +164,7 @@ class GroupWorker:
         return next((each for each in self._holders() if each.owned == (partition, epoch)), None)
 
     def ask(self) -> None:
-        """Ask for another partition, unless there is none or a request is pending."""
+        """Request another partition, unless there is none or a request is pending."""
         holds_all = len(self.members) >= self.node.partitions
         if self._is_over or holds_all or any(member.owned is None for member in self.members):
             return
@@ -183,24 +185,24 @@ class GroupWorker:
             self._asking = self.node.loop.call_later(ASK_AGAIN_S, self._ask_again)
 
     def limited(self, problem: str) -> None:
-        """A limit keeps it from another partition: if it has none, its beat fails with this problem."""
+        """A limit prevents it from getting another partition. If it has none, its beat fails with this problem."""
         self._limit = problem
         self._changed.set()
 
     def start(self) -> int:
-        """The number after which its group starts in a partition without a position."""
+        """The number after which its group starts in a partition that has no position."""
         log, begins_earliest = self.node.log, self.begins_earliest
         if begins_earliest is None:
             begins_earliest = log.settings.default_start == EARLIEST
         return 0 if begins_earliest else log.head()
 
     def changed(self) -> None:
-        """Note that its partitions have changed."""
+        """Record that its partitions have changed."""
         self.version = next(self._versions)
         self._changed.set()
 
     def end(self, *, is_taken_over: bool = False) -> None:
-        """End the worker; with `is_taken_over` because another one has its name."""
+        """End the worker. `is_taken_over`: another worker has its name."""
         self._is_over, self._is_taken_over = True, is_taken_over
         for timer in (self._lease, self._asking):
             if timer is not None:
@@ -226,7 +228,7 @@ class GroupWorker:
             self.node.positions.group_position(group, free, after=self.start())
 
     def _check_limit(self) -> None:
-        """Raises InvalidInput if it has no partition, and a limit keeps it from one."""
+        """Raises InvalidInput if it has no partition, and a limit prevents it from getting one."""
         if self._limit is not None and not self.members:
             self.end()
             raise InvalidInput(self._limit, "group")
@@ -276,7 +278,7 @@ class WorkerMember:
         return held
 
     def detach(self) -> None:
-        """Remove it. Its epoch stays: the next owner's is higher, so late requests are recognized."""
+        """Remove it. Its epoch remains recorded. The next owner's is higher, so late requests are recognized."""
         self._released(NotificationType.PARTITION_RELEASED)
         node = self._node
         node.perform(node.groups.detached(self, node.now(), is_closed_by_receiver=False))
@@ -284,10 +286,10 @@ class WorkerMember:
     # Decisions of the group
 
     def assigned(self, partition: int, epoch: int) -> None:
-        """It owns the partition now, under that epoch."""
+        """It now owns the partition, under that epoch."""
         node = self._node
         if self not in self._worker.members:
-            return  # its worker ended meanwhile, and said so
+            return  # its worker has ended in the meantime, which was reported
         try:
             position = node.positions.group_position(self._group, partition, after=self._worker.start())
         except LinkFault as fault:
@@ -319,7 +321,7 @@ class WorkerMember:
         self._node.perform(self._node.groups.detached(self, self._node.now(), is_closed_by_receiver=False))
 
     def drain(self) -> None:
-        """Request that it gives up its partition; see `acknowledge`."""
+        """Request that the worker give up its partition; see `acknowledge`."""
         self._is_leaving = True
         self._worker.changed()
 

@@ -1,4 +1,6 @@
-"""A connection to a server on an event loop: a request is sent and answered, then the next. No retries."""
+"""A connection to a server on an event loop. Each request is sent and answered before the next. There are no
+retries.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ class Connection(asyncio.Protocol):
     # Per connection
 
     def is_stale(self) -> bool:
-        """Whether the server closed it while idle, or sent unrequested data, even if the loop has not seen it yet."""
+        """Whether the server closed it while idle, or sent unrequested data, even if the loop has not noticed it
+        yet.
+        """
         transport = self._transport
         return self._error is not None or transport is None or transport.is_closing() or bool(self._poll.poll(0))
 
@@ -109,17 +113,19 @@ class Connection(asyncio.Protocol):
         return answer
 
     async def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
-        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises as `ask`."""
+        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises the same errors as `ask`."""
         return await self._begun(head, body, HELD_BYTES_MAX, timeout_s)
 
     async def finish(self, answer: Answer) -> None:
-        """Wait for the rest of an answer, which is kept in it. Raises as `ask`."""
+        """Wait for the rest of an answer, and store it in the answer. Raises the same errors as `ask`."""
         self._held_bytes_max = math.inf
         while not answer.is_complete:
             await self._more(self._timeout_s)
 
     async def read(self, answer: Answer, timeout_s: float | None = None) -> bytes:
-        """The next piece of an answer's body, empty at its end. Raises as `ask`; TimeoutError loses nothing."""
+        """The next piece of an answer's body, empty at its end. Raises the same errors as `ask`. No data is lost after
+        a TimeoutError.
+        """
         while not answer.pieces and not answer.is_complete:
             await self._more(self._timeout_s if timeout_s is None else timeout_s)
         self._held_bytes = 0

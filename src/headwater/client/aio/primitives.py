@@ -16,12 +16,12 @@ __all__ = ["Closing", "Event", "Pages", "Places", "Subscription", "in_worker", "
 
 UNDER_WAY_MAX = 64
 """Requests whose answers are awaited at the same time. Further requests wait, which limits the connections of many
-tasks. A streamed answer does not count once it has begun; a long poll never counts.
+tasks. A streamed answer stops counting after it has begun; a long poll never counts.
 """
 
 
 class Places(asyncio.Semaphore):
-    """A slot for each concurrent request."""
+    """Limits concurrent requests: each one uses a slot."""
 
     def __init__(self) -> None:
         super().__init__(UNDER_WAY_MAX)
@@ -99,7 +99,9 @@ class Subscription(ABC):
 
 
 class _Following(AsyncIterator[SequencedEvent]):
-    """An iteration over a subscription. Not a generator: an error would end it, as if the log were deleted."""
+    """An iteration over a subscription. It is not a generator, because an error would end a generator, as if the log
+    were deleted.
+    """
 
     def __init__(self, subscription: Subscription) -> None:
         self._subscription = subscription

@@ -18,7 +18,9 @@ from .reading import RemoteReading
 from .transport import Stream, Transport
 
 LASTING_S = 5.0
-"""A stream that lasts this long worked, even if it ends: some proxies end idle ones before the first heartbeat."""
+"""A stream that lasts this long is considered working, even if it ends, because some proxies end idle streams before
+the first heartbeat.
+"""
 
 
 class RemoteSubscription(Subscription):
@@ -51,7 +53,7 @@ class RemoteSubscription(Subscription):
         """When the stream began, by the monotonic clock."""
 
     async def begin(self) -> Self:
-        """Check the position and the query. Raises as `core.EventLog.read`."""
+        """Check the position and the query. Raises the same errors as `core.EventLog.read`."""
         reading = await RemoteReading(self._transport, self._follower.check()).begin()
         await reading.next_page()
         return self
@@ -71,7 +73,7 @@ class RemoteSubscription(Subscription):
             try:
                 return await self._catch_up_or_follow(deadline)
             except LogNotFound:
-                break  # the log was deleted: there are no more events
+                break  # the log was deleted, so there are no more events
             except PASSING as error:
                 self._give_up(error)
                 is_patient = isinstance(error, HeartbeatMissing) and self._follower.may_wait_longer()
@@ -83,7 +85,7 @@ class RemoteSubscription(Subscription):
         try:
             pause_s = self._transport.targets.pause_s(self._attempts, error)
         except BaseException:
-            self._attempts.succeeded()  # a repeated call starts with full patience
+            self._attempts.succeeded()  # a repeated call starts with full patience again
             raise
         left_s = _left_s(deadline)
         await wait(self._closing, pause_s if left_s is None else min(pause_s, left_s))
@@ -98,7 +100,9 @@ class RemoteSubscription(Subscription):
                 await self._follow(deadline)
             return await self._await_events(deadline)
         except DeadlinePassed:
-            return await self._catch_up()  # what is durable by now, even if the stream has not delivered it
+            return (
+                await self._catch_up()
+            )  # the events that are durable by now, even if the stream has not delivered them
 
     async def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
@@ -109,7 +113,7 @@ class RemoteSubscription(Subscription):
         if self.is_closed:  # the read may be incomplete
             return ()
         if reading.has_waited:
-            self._attempts.succeeded()  # the server was away for streams, too; otherwise reads prove nothing about them
+            self._attempts.succeeded()  # it was unreachable for streams, too; otherwise reads prove nothing about them
         self.cursor = self._follower.caught_up(self.cursor, events, reading.head)
         return events
 
@@ -134,7 +138,7 @@ class RemoteSubscription(Subscription):
         while (stream := self._stream) is not None:
             left_s = _left_s(silent_at if deadline is None else deadline)
             try:
-                if deadline is None and left_s == 0:  # data arrives all the time
+                if deadline is None and left_s == 0:  # data arrives continuously
                     raise TimeoutError
                 piece = await stream.read(left_s)
             except TimeoutError:

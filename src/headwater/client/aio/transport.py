@@ -1,4 +1,5 @@
-"""Requests to one server by tasks: idle connections, retries while it is away or overloaded, problems as exceptions.
+"""Requests to one server by tasks: idle connections, retries while it is unreachable or overloaded, and problems as
+exceptions.
 
 `protocol.dispatch` selects the address. For repeats after a lost answer, see `protocol.request`.
 """
@@ -23,7 +24,7 @@ from .primitives import Places, in_worker, sleep
 T = TypeVar("T")
 
 LEFT_S_MIN = 0.001
-"""The shortest wait: with 0, a socket would not wait at all."""
+"""The shortest wait. With 0, a socket would not wait at all."""
 
 
 class Transport(Sending[Connection]):
@@ -34,7 +35,7 @@ class Transport(Sending[Connection]):
         self._places = Places()
 
     async def call(self, request: Request[T]) -> T:
-        """The decoded answer. Raises ServerUnreachable, UnexpectedAnswer, and what the problem document says.
+        """The decoded answer. Raises ServerUnreachable, UnexpectedAnswer, and the error in the problem document.
 
         An append that ends with neither an acknowledgement nor a refusal by the server raises OutcomeUnknown.
         """
@@ -54,9 +55,8 @@ class Transport(Sending[Connection]):
     async def open(self, request: Request[T]) -> Stream:
         """An answer whose head has arrived, for its caller to read and close; one attempt.
 
-        Raises OSError if the server is away, ServerUnreachable if retrying is useless, and what the problem document
-        says.
-        """
+        Raises OSError if the server is unreachable, ServerUnreachable if retrying is useless, and the error in the
+        problem document."""
         return Stream(self, await self._sent(request, is_whole=False))
 
     async def wait_after(self, attempts: Attempts, error: OSError | EventLogError) -> None:
@@ -64,7 +64,7 @@ class Transport(Sending[Connection]):
         await sleep(self.targets.pause_s(attempts, error))
 
     async def close(self) -> None:
-        """Close idle connections now, and those in use when they are returned; take no more requests."""
+        """Close idle connections now, and connections in use when they are returned. Accept no more requests."""
         self._is_closed = True
         closing = self.targets.idle()
         for connection in closing:
@@ -73,7 +73,7 @@ class Transport(Sending[Connection]):
             await connection.wait_closed()
 
     async def _sent(self, request: Request[Any], *, is_whole: bool) -> Sent[Connection]:
-        """One attempt: the answer as far as needed, or the error in it. Raises OSError, EventLogError."""
+        """One attempt. Returns as much of the answer as needed, or raises its error. Raises OSError, EventLogError."""
         steps = self._sending(request, is_whole=is_whole)
         asking = next(steps)
         while True:
@@ -85,7 +85,7 @@ class Transport(Sending[Connection]):
                 return sent
 
     async def _answered(self, asking: Asking[Connection]) -> tuple[Connection, Answer]:
-        """The answer of one address, read whole if it is an error. Raises OSError, ServerUnreachable.
+        """The answer from one address. It is read completely if it is an error. Raises OSError, ServerUnreachable.
 
         DeadlinePassed does not count against the address.
         """
@@ -94,7 +94,7 @@ class Transport(Sending[Connection]):
         async with nullcontext() if request.waits else self._places:
             connection = None
             try:
-                connection = None if request.is_sent_once else self._idle(target)  # an idle one may be closing
+                connection = None if request.is_sent_once else self._idle(target)  # an idle connection may be closing
                 connection = connection or await self._opened(target, request)
                 if under_way is not None:
                     under_way.begin(connection)
@@ -141,7 +141,7 @@ class Transport(Sending[Connection]):
 
 
 class Stream(Opened[Connection]):
-    """A streamed answer; closing it before its end only costs the connection."""
+    """A streamed answer. Closing it before its end only closes the connection."""
 
     async def read(self, timeout_s: float | None = None) -> bytes:
         """The next piece of the body; empty at its end, which closes the stream. Raises OSError."""
@@ -154,7 +154,7 @@ class Stream(Opened[Connection]):
 
 
 def _left_s(request: Request[Any], limit_s: float) -> float:
-    """How long to wait for it: within that limit, and until its deadline."""
+    """How long to wait for it: within that limit, and until its own deadline."""
     if request.deadline is None:
         return limit_s
     return min(limit_s, max(LEFT_S_MIN, request.deadline - time.monotonic()))

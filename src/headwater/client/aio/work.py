@@ -36,7 +36,7 @@ class Work(Closing):
 
     @property
     def partitions(self) -> dict[int, int]:
-        """The partitions it holds now, with their epochs."""
+        """The partitions that it currently holds, with their epochs."""
         return self._share.partitions
 
     async def __aenter__(self) -> Self:
@@ -44,7 +44,7 @@ class Work(Closing):
         return self
 
     async def __aiter__(self) -> AsyncIterator[Batch]:
-        with contextlib.suppress(LogNotFound):  # the log was deleted: there are no more events
+        with contextlib.suppress(LogNotFound):  # the log was deleted, so there are no more events
             while (batch := await self._next()) is not None:
                 if batch.events:
                     yield batch
@@ -73,7 +73,9 @@ class Work(Closing):
             self._beating.cancel()
             await asyncio.wait([self._beating])
         if self._error is None:
-            with contextlib.suppress(EventLogError, TimeoutError):  # it is away, or gone: the lease expires
+            with contextlib.suppress(
+                EventLogError, TimeoutError
+            ):  # it is unreachable or has ended, so the lease expires
                 async with asyncio.timeout(GONE_S):
                     await self._transport.call(self._share.leave())
 
@@ -106,5 +108,5 @@ class Work(Closing):
                     return batch
 
     async def _give_up(self, leaving: Request[None]) -> None:
-        with contextlib.suppress(ConsumerFenced):  # it took too long: another worker has the partition
+        with contextlib.suppress(ConsumerFenced):  # it took too long, and another worker has the partition
             await self._transport.call(leaving)

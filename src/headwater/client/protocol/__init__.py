@@ -1,1 +1,1 @@
-"""Requests and answers of both clients. No I/O."""
+"""Requests and answers of both clients, without I/O."""

@@ -16,7 +16,7 @@ UNIX_SCHEME = "http+unix"
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The checked parts of a server's URL."""
+    """The checked parts of a server URL."""
 
     url: str
     """As given, for messages."""
@@ -57,7 +57,9 @@ def address_of(
 
 
 def _unix_address(url: str, authorization: str | None) -> Address:
-    """`http+unix:///run/headwater.sock`, or with the path as host, as in requests-unixsocket (`%2Frun%2F...`)."""
+    """`http+unix:///run/headwater.sock`, or the form with the path as the host, as in requests-unixsocket
+    (`%2Frun%2F...`).
+    """
     path = unquote(url.partition("://")[2])
     if not path.startswith("/") or path.endswith("/") or "\0" in path or {"?", "#"} & set(url):
         raise InvalidInput(f"expected {UNIX_SCHEME}:///PATH/OF/SOCKET, got {show(url)}", "url")

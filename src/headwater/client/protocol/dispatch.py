@@ -24,7 +24,7 @@ from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, NotConnected, Terms, me
 C = TypeVar("C", bound=Closable)
 
 NOT_SENT = (ConnectionRefusedError, socket.gaierror, PrimaryAway, NotConnected)
-"""Errors after which no server can have carried out the request."""
+"""Errors that prove that no server has carried out the request."""
 
 
 _UNSETTLED = (
@@ -44,10 +44,10 @@ previous incarnation.
 
 
 Asking = tuple[Target[C], Request[Any], bool]
-"""The next request to send, and whether to read its whole answer, not only the head."""
+"""The next request to send, and whether to read its whole answer or only the head."""
 Asked = tuple[C, Answer]
 Sent = tuple[Target[C], C, Answer]
-"""An answer below 300, and where it came from."""
+"""An answer with a status below 300, and its source."""
 
 
 class Sending(Generic[C]):
@@ -59,17 +59,17 @@ class Sending(Generic[C]):
         self._is_closed = False
 
     def give_back(self, target: Target[C], connection: C, answer: Answer) -> None:
-        """Keep a connection for the next request, if its answer is complete and leaves it open."""
+        """Keep a connection for the next request, if its answer is complete and the connection stays open."""
         if not answer.is_reusable or self._is_closed or len(target.idle) >= IDLE_CONNECTIONS_MAX:
             connection.close()
         else:
             target.idle.append(connection)
-            if self._is_closed:  # another thread closed it since the check
+            if self._is_closed:  # another thread has closed it since the check
                 for each in self.targets.idle():
                     each.close()
 
     def _sending(self, request: Request[Any], *, is_whole: bool) -> Generator[Asking[C], Asked[C], Sent[C]]:
-        """One attempt, wherever the primary is: the answer as far as needed, or the error in it."""
+        """One attempt, wherever the primary is. Returns as much of the answer as needed, or raises its error."""
         target = self.targets.best()
         for _ in range(HOPS_MAX):
             if request.identity is not None and not self.targets.is_single:
@@ -88,7 +88,7 @@ class Sending(Generic[C]):
     def _proving(
         self, target: Target[C], identity: Identity, under_way: UnderWay | None
     ) -> Generator[Asking[C], Asked[C], Target[C]]:
-        """The target, if it has the right log; or the primary that it names. Raises as `_sending`."""
+        """The target, if it has the right log; or the primary that it names. Raises the same errors as `_sending`."""
         if identity.is_proved(target, failures := target.failures):
             return target
         question = head_of(identity)._replace(under_way=under_way)
@@ -96,7 +96,7 @@ class Sending(Generic[C]):
         if answer.status >= 300:
             try:
                 return self._elsewhere(target, question, connection, answer)
-            except Forbidden:  # a user who may only append cannot see it
+            except Forbidden:  # a user who may only append cannot see the incarnation
                 identity.prove(target, failures, 0, None)
                 return target
         self.give_back(target, connection, answer)
@@ -118,13 +118,13 @@ class Sending(Generic[C]):
 
 
 class Trying(Generic[C]):
-    """The attempts of one request with a whole answer, after the first one failed."""
+    """The further attempts of a request with a whole answer, after the first one failed."""
 
     def __init__(self, sending: Sending[C], request: Request[Any]) -> None:
         self._targets, self._request = sending.targets, request
         self.attempts = sending.terms.attempts()
         self._may_be_done = False
-        """Whether an answer was lost: the server may have carried out the request."""
+        """Whether an answer was lost, so that the server may have carried out the request."""
 
     def pause_s(self, error: OSError | core.EventLogError) -> float:
         """How long to wait before the next attempt, in seconds. Raises the error if no attempt is left.
@@ -144,9 +144,8 @@ class Trying(Generic[C]):
             raise self._unknown(last) from last
 
     def check_settled(self, error: core.EventLogError) -> None:
-        """Check an error that retrying cannot fix. Raises OutcomeUnknown for a change that may be done, if the error is
-        no refusal by the server, or one that does not cover an earlier attempt.
-        """
+        """Check an error that retrying cannot fix. Raises OutcomeUnknown for a change that may have been made, if the
+        error is not a refusal by the server, or is a refusal that does not cover an earlier attempt."""
         if self._request.appended_ids is None and not self._request.is_sent_once:
             return
         if isinstance(error, core.OutcomeUnknown):  # the server itself says so
@@ -168,7 +167,7 @@ class Trying(Generic[C]):
 
 
 class Opened(Generic[C]):
-    """A streamed answer; closing it before its end only costs the connection."""
+    """A streamed answer. Closing it before its end only closes the connection."""
 
     def __init__(self, sending: Sending[C], sent: Sent[C]) -> None:
         self._connection: C | None
@@ -177,17 +176,17 @@ class Opened(Generic[C]):
 
     @property
     def is_over(self) -> bool:
-        """Whether all of it was read, or it was closed."""
+        """Whether it was read completely, or closed."""
         return self._connection is None
 
     def close(self) -> None:
-        """Close it; also from another thread or task, where it ends a `read` with an error."""
+        """Close it. If another thread or task calls this, a running `read` ends with an error."""
         connection, self._connection = self._connection, None
         if connection is not None:
             self._sending.give_back(self._target, connection, self.answer)
 
     def give_up(self, error: OSError | core.EventLogError) -> None:
-        """It cannot be used, for this reason: a retry may use another address."""
+        """Record that it cannot be used, for this reason. A retry may use another address."""
         self.close()
         self._sending.targets.failed(self._target, error)
 

@@ -26,22 +26,22 @@ from .terms import ConnectionLost
 HEARTBEAT_S = 15.0
 """How often a server sends a heartbeat, in seconds, unless asked for another interval."""
 HEARTBEAT_S_MIN = 1.0
-"""The shortest interval to ask for: in a busy log a server reports its position once a second."""
+"""The shortest interval to request. In a busy log, a server reports its position once a second."""
 HEARTBEATS = 3
 """A stream is silent after this many heartbeat intervals without one, or after its client's timeout."""
 UNASKED_SILENCE_S = 20.0
-"""The silence limit if the interval may not have reached the server: one heartbeat interval, and some more."""
+"""The silence limit if the interval may not have reached the server: one default heartbeat interval and a margin."""
 
 
 class Message(NamedTuple):
-    """One block of the stream. Without data it only says how far the cursor moved."""
+    """One block of the stream. A block without data only reports how far the cursor moved."""
 
     id: int | None
     data: bytes
 
 
 class HeartbeatMissing(ConnectionLost):
-    """A stream delivers neither events nor heartbeats: it is dead, or a proxy buffers it."""
+    """A stream delivers neither events nor heartbeats, because it is dead or a proxy buffers it."""
 
 
 class EventStreamParser:
@@ -82,11 +82,11 @@ class Follower:
     def __init__(
         self, routes: LogRoutes, query: Query, after: int | None, partition: int | None, timeout_s: float
     ) -> None:
-        """An answer is awaited for `timeout_s`: if that is short, it asks for more frequent heartbeats."""
+        """An answer is awaited for `timeout_s`. If that is short, it requests more frequent heartbeats."""
         self._routes, self._query, self._partition = routes, query, partition
         self._starts_anywhere = after is None
         self._reached = after or 0
-        """The cursor after the last piece: another cursor is where an iteration was left."""
+        """The cursor after the last piece. If the owner's cursor differs, an iteration was left there."""
         self._parser = EventStreamParser()
         self._checked: PagedRead | None = None
         self._heartbeat_s = max(HEARTBEAT_S_MIN, min(HEARTBEAT_S, timeout_s / HEARTBEATS))
@@ -103,7 +103,7 @@ class Follower:
         return self._reached != cursor
 
     def check(self) -> PagedRead:
-        """The empty read that checks the position and the query."""
+        """An empty read that checks the position and the query."""
         self._checked = self._read(self._reached, 0)
         return self._checked
 
@@ -112,13 +112,13 @@ class Follower:
         return self._read(cursor, PAGE_EVENTS)
 
     def caught_up(self, cursor: int, events: Sequence[SequencedEvent], head: int) -> int:
-        """The cursor after that read, given its events."""
+        """The cursor after that read, calculated from its events."""
         seen = events[-1].sequence_number if len(events) == PAGE_EVENTS else head
         self._reached = max(cursor, seen)
         return self._reached
 
     def follow(self, cursor: int) -> Request[None]:
-        """The stream of the events after that."""
+        """The request for the stream of later events."""
         self._parser, self.has_spoken, self.has_moved = EventStreamParser(), False, False
         heartbeat_s = self._heartbeat_s if self._heartbeat_s < HEARTBEAT_S else None
         return self._routes.subscribe(self._query, cursor, self._partition, heartbeat_s)
@@ -132,9 +132,8 @@ class Follower:
         return is_short
 
     def begin(self, answer: Answer) -> None:
-        """Take the head of the stream. Raises PositionOfOtherIncarnation, UnexpectedAnswer, and ConnectionLost for
-        another media type: a proxy answered.
-        """
+        """Process the head of the stream. Raises PositionOfOtherIncarnation, UnexpectedAnswer, and ConnectionLost for
+        another media type, which a proxy must have sent."""
         check_uncoded(EVENT_STREAM, answer)
         came = answer.fields.get(b"content-type", b"")
         if came.partition(b";")[0].strip().lower() != EVENT_STREAM.encode():
@@ -142,7 +141,7 @@ class Follower:
         check_same(self._routes.name, self._reached, self._incarnation, incarnation_of(answer))
 
     def receive_data(self, cursor: int, piece: bytes) -> tuple[int, Sequence[SequencedEvent]]:
-        """Take data of the stream: returns the cursor after it, and the events in it."""
+        """Process data of the stream. Returns the cursor after it, and the events in it."""
         messages = self._parser.receive_data(piece)
         texts = [message.data for message in messages if message.data and (message.id or 0) > cursor]
         numbers = [message.id for message in messages if message.id is not None]

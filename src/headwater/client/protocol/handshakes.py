@@ -45,6 +45,6 @@ def _speaks_tls(address: Address) -> bool:
         ):
             return True
     except ssl.SSLError as error:
-        return error.reason is not None and "ALERT" in error.reason  # it needs another version, or our certificate
+        return error.reason is not None and "ALERT" in error.reason  # it requires another version, or our certificate
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Checks that all addresses have the same log: a number means nothing in another incarnation of it. No I/O."""
+"""Checks that all addresses have the same log, because a number is meaningless in another incarnation of it. No I/O."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ def check_same(log: str, position: int, expected: str | None, found: str | None)
 class Identity:
     """The incarnation that one handle of a log works with, and the servers that have it.
 
-    If a server has several addresses, each is checked before use: a condition with a number of another incarnation
-    would hold by accident. Safe to use from any thread.
-    """
+    If a server has several addresses, each is checked before use, because a condition with a number of another
+    incarnation could hold by accident. Safe to use from any thread."""
 
     def __init__(self, log: str) -> None:
         self.log = log
         self._incarnation: str | None = None
         self._proved: dict[object, int] = {}
-        """By target: its failure count when checked. After another failure, another server may be there."""
+        """The failure count of each target when it was checked. After another failure, another server may be at that
+        address.
+        """
 
     def is_proved(self, target: object, failures: int) -> bool:
-        """Whether it was checked since its last failure."""
+        """Whether it has been checked since its last failure."""
         return self._proved.get(target) == failures
 
     def prove(self, target: object, failures: int, head: int, found: str | None) -> None:

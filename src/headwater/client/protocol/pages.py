@@ -22,7 +22,9 @@ from .terms import ConnectionLost
 
 
 class ServerBehind(ConnectionLost):
-    """The server at another address lacks the events with which the read began: it is asked again, or another one."""
+    """The server at another address lacks the events with which the read began. The request is repeated there or
+    elsewhere.
+    """
 
 
 class _Numbered(msgspec.Struct):
@@ -32,7 +34,7 @@ class _Numbered(msgspec.Struct):
 
 
 def _promises_end(content_type: bytes) -> bool:
-    """Whether a Content-Type repeats the requested end, in any spelling (RFC 9110, 8.3.1)."""
+    """Whether a Content-Type repeats the requested end parameter, in any spelling (RFC 9110, 8.3.1)."""
     if content_type == _WITH_END:
         return True
     field = Message()
@@ -58,14 +60,14 @@ class PagedRead:
     )  # fmt: skip
 
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
-        """`asked` becomes what is left to read; `incarnation` is that of the log, if already known."""
+        """`asked` is updated to the part that is left to read; `incarnation` is that of the log, if already known."""
         self._routes, self._asked = routes, asked
         self._parser: PageParser
-        """Of the answer that `begin` took."""
+        """The state of the answer that `begin` received."""
         self._status = 0
         self._content_type = self._coding = b""
         self._has_moved = self._is_past_head = False
-        """Whether this answer had events; whether it went beyond the head, where the read ends."""
+        """Whether this answer had events, and whether it continued beyond the head, where the read ends."""
         self._left: bytearray | None = None
         """The answer received so far to the question whether anything is left; None while that is not asked."""
         self._was_refuted = False
@@ -80,7 +82,7 @@ class PagedRead:
         return ask(self._asked, under_way)
 
     def begin(self, answer: Answer) -> None:
-        """Take the head of an answer. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
+        """Process the head of an answer. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
         if self._left is not None:
             self._left = bytearray()
         self._status, self._has_moved = answer.status, False
@@ -113,11 +115,12 @@ class PagedRead:
 
     @property
     def has_ended(self) -> bool:
-        """Whether the whole read has arrived, whatever else the answer contains."""
+        """Whether the whole read has arrived, regardless of the rest of the answer."""
         return self._parser.has_ended or self._is_past_head
 
     def receive_end(self) -> bool:
-        """Take the end of an answer that is complete by HTTP. Returns whether the read is, or needs another request.
+        """Process the end of an answer that is complete by HTTP. Returns whether the read is complete, or needs another
+        request.
 
         Raises ConnectionLost for an answer that broke off, and if answers leave that open and contradict each other.
         """
@@ -165,7 +168,9 @@ class PagedRead:
             asked.from_, asked.after = None, head + 1
 
     def _taken(self, events: list[SequencedEvent]) -> list[SequencedEvent]:
-        """Note where to resume; leave out events appended since the read began (seen only after a reconnection)."""
+        """Record where to resume. Leave out events appended since the read began, which occur only after a
+        reconnection.
+        """
         asked, head = self._asked, self.head
         assert head is not None, "the head comes first"
         self._has_moved, self._was_refuted = True, False

@@ -50,7 +50,7 @@ class UnexpectedAnswer(core.EventLogError):
 
 
 def another_form(asked: str, content_type: bytes, coding: bytes) -> str:
-    """The received and the requested media type, and the remedy: for a message."""
+    """The received and the requested media type, and the remedy, for a message."""
     came = content_type.decode("latin-1") or "no media type"
     compressed = f" compressed by {coding.decode('latin-1')}" if coding else ""
     return (
@@ -104,7 +104,11 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
         return _uncoded(status, detail, log, is_ours=is_ours)
     try:
         error = build({"log": log, "retry_after_s": retry_after_s, "detail": detail} | members)
-    except (KeyError, TypeError, ValueError):  # of another version: the code is known, but its members are not
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+    ):  # the server has another version: the code is known, but its members are not
         return UnexpectedAnswer(status, detail, is_refusal=True)
     error.args = (detail,)
     return error
@@ -112,7 +116,7 @@ def error_of(status: int, body: bytes, retry_after_s: float | None, log: str) ->
 
 @contextmanager
 def settings_named() -> Iterator[None]:
-    """For calls whose only input is settings: raises InvalidSettings for InvalidInput."""
+    """Used by calls whose only input is settings. Raises InvalidSettings for InvalidInput."""
     try:
         yield
     except core.InvalidInput as error:
@@ -122,7 +126,7 @@ def settings_named() -> Iterator[None]:
 
 
 def change_unknown(log: str, error: core.EventLogError) -> core.OutcomeUnknown:
-    """The error of a request that is sent once, and whose answer was lost with that error."""
+    """The error of a request that is sent only once, and whose answer was lost because of that error."""
     unknown = core.OutcomeUnknown(log)
     unknown.args = (f"the outcome is unknown: {error}; check, and repeat the request if necessary",)
     return unknown
@@ -141,7 +145,7 @@ def outcome_unknown(log: str, error: core.EventLogError, ids: Sequence[str]) -> 
 
 
 SHOWN_IDS_MAX = 3
-"""The number of ids in the text of an error."""
+"""The maximum number of ids in the text of an error."""
 
 
 def _uncoded(status: int, detail: str, log: str, *, is_ours: bool) -> core.EventLogError:
@@ -163,7 +167,7 @@ def _invalid_input(members: _Members) -> core.InvalidInput:
 
 
 def _too_large(members: _Members) -> core.InvalidInput:
-    if "given" not in members:  # the server read no further
+    if "given" not in members:  # the server did not read any further
         return _invalid_input(members)
     path = str(members["path"]).removeprefix("$.")
     return core.TooLarge(members["given"], members["allowed"], members["unit"], path)
@@ -190,7 +194,7 @@ def _refused(code: str) -> Callable[[_Members], core.EventLogError]:
 
 
 def _of(kind: type[core.EventLogError], *names: str) -> Callable[[_Members], core.EventLogError]:
-    """The error made of those members, in that order."""
+    """The error with those members, in that order."""
     return lambda members: kind(*(members[name] for name in names))
 
 

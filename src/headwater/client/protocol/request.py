@@ -70,36 +70,33 @@ class Request(NamedTuple, Generic[T]):
     route: Route
     body: bytes
     log: str
-    """The log it is about, or empty: for messages."""
+    """The log that the request is about, or empty. Used in messages."""
     decode: Callable[[Answer], T]
-    """Decodes a whole answer, if its status is below 300."""
+    """Decodes a whole answer whose status is below 300."""
     identity: Identity | None = None
     """The identity of the log, if it must be the same at each address."""
     waits: bool = False
-    """Whether its answer may wait for something to happen, and so says nothing about the load."""
+    """Whether its answer may wait for something to happen, so that its duration says nothing about the load."""
     appended_ids: Callable[[], Sequence[str]] | None = None
     """The ids of the events that it appends; None if it appends nothing. If its answer is lost, it is unknown whether
     they are in the log.
     """
     is_sent_once: bool = False
-    """Whether repeating it could do harm: delete something created meanwhile, or revert a later change. Then it is not
-    repeated if its answer is lost.
-    """
+    """Whether repeating it could do harm: delete something created meanwhile, or revert a later change. If so, it is
+    not repeated after its answer is lost. """
     deadline: float | None = None
-    """The deadline for the head of its answer, by the monotonic clock; None: as long as for any answer."""
+    """The deadline for the head of its answer, by the monotonic clock. None means the timeout of any answer."""
     under_way: UnderWay | None = None
-    """Lets another thread or task end the wait for the head of its answer."""
+    """Allows another thread or task to end the wait for the head of its answer."""
 
 
 HEADS_MAX = 1024
-"""The number of heads that are cached, one per route; beyond it, the cache is cleared."""
+"""The maximum number of cached heads, one per route. When there are more, the cache is cleared."""
 
 
 class Heads:
-    """The heads of requests to one address (RFC 9112, 3): those of a route differ only in the length of the body.
-
-    Each is made once. Safe to use from any thread.
-    """
+    """The heads of requests to one address (RFC 9112, 3): the heads of a route differ only in the length of the body.
+    Each is made once. Safe to use from any thread."""
 
     def __init__(self, address: Address) -> None:
         self._path = address.path
@@ -119,7 +116,7 @@ class Heads:
     def _start(self, route: Route) -> bytes:
         text = f"{route.method} {self._path}{route.path}{self._fields}accept: {route.accept}\r\n"
         start = text.encode("latin-1")
-        if "?" not in route.path:  # with a query it differs each time
+        if "?" not in route.path:  # a head with a query differs each time
             if len(self._made) >= HEADS_MAX:
                 self._made.clear()
             self._made[route] = start

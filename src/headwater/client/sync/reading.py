@@ -33,7 +33,7 @@ class RemoteReading(Pages):
         """The number of the last durable event when the read began."""
 
     def begin(self) -> Self:
-        """Send the request. Raises as `core.EventLog.read`."""
+        """Send the request. Raises the same errors as `core.EventLog.read`."""
         self._stream = self._opened()
         assert self._read.head is not None, "the answer has begun"
         self.head = self._read.head
@@ -54,7 +54,7 @@ class RemoteReading(Pages):
                 self._is_over = self._is_over or self._read.receive_end()
                 self._drop_stream()
             except PASSING as error:
-                if (broken := self._taken()) is not None:  # otherwise it was closed meanwhile
+                if (broken := self._taken()) is not None:  # otherwise it was closed in the meantime
                     broken.give_up(error)
                     self._wait_after(error)
                 elif not self._is_over:
@@ -67,7 +67,7 @@ class RemoteReading(Pages):
 
     @property
     def has_waited(self) -> bool:
-        """Whether the server was away or busy for a while."""
+        """Whether the server was unreachable or busy for a while."""
         return self._attempts is not None
 
     def rest(self) -> list[SequencedEvent]:
@@ -92,7 +92,7 @@ class RemoteReading(Pages):
         return stream
 
     def _opened(self) -> Stream:
-        """An answer whose head has arrived. Raises one of PASSING if the read was closed meanwhile."""
+        """A streamed answer whose head has arrived. Raises one of PASSING if the read was closed in the meantime."""
         while True:
             try:
                 return self._begun(self._transport.open(self._read.request(self._under_way)))

@@ -19,7 +19,9 @@ from .reading import RemoteReading
 from .transport import Stream, Transport
 
 LASTING_S = 5.0
-"""A stream that lasts this long worked, even if it ends: some proxies end idle ones before the first heartbeat."""
+"""A stream that lasts this long is considered working, even if it ends, because some proxies end idle streams before
+the first heartbeat.
+"""
 
 
 class RemoteSubscription(Subscription):
@@ -52,7 +54,7 @@ class RemoteSubscription(Subscription):
         """When the stream began, by the monotonic clock."""
 
     def begin(self) -> Self:
-        """Check the position and the query. Raises as `core.EventLog.read`."""
+        """Check the position and the query. Raises the same errors as `core.EventLog.read`."""
         reading = RemoteReading(self._transport, self._follower.check()).begin()
         reading.next_page()
         return self
@@ -72,7 +74,7 @@ class RemoteSubscription(Subscription):
             try:
                 return self._catch_up_or_follow(deadline)
             except LogNotFound:
-                break  # the log was deleted: there are no more events
+                break  # the log was deleted, so there are no more events
             except PASSING as error:
                 self._give_up(error)
                 is_patient = isinstance(error, HeartbeatMissing) and self._follower.may_wait_longer()
@@ -84,7 +86,7 @@ class RemoteSubscription(Subscription):
         try:
             pause_s = self._transport.targets.pause_s(self._attempts, error)
         except BaseException:
-            self._attempts.succeeded()  # a repeated call starts with full patience
+            self._attempts.succeeded()  # a repeated call starts with full patience again
             raise
         left_s = _left_s(deadline)
         wait(self._closing, pause_s if left_s is None else min(pause_s, left_s))
@@ -99,7 +101,9 @@ class RemoteSubscription(Subscription):
                 self._follow(deadline)
             return self._await_events(deadline)
         except DeadlinePassed:
-            return self._catch_up()  # what is durable by now, even if the stream has not delivered it
+            return (
+                self._catch_up()
+            )  # the events that are durable by now, even if the stream has not delivered them
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
@@ -110,7 +114,7 @@ class RemoteSubscription(Subscription):
         if self.is_closed:  # the read may be incomplete
             return ()
         if reading.has_waited:
-            self._attempts.succeeded()  # the server was away for streams, too; otherwise reads prove nothing about them
+            self._attempts.succeeded()  # it was unreachable for streams, too; otherwise reads prove nothing about them
         self.cursor = self._follower.caught_up(self.cursor, events, reading.head)
         return events
 
@@ -135,7 +139,7 @@ class RemoteSubscription(Subscription):
         while (stream := self._stream) is not None:
             left_s = _left_s(silent_at if deadline is None else deadline)
             try:
-                if deadline is None and left_s == 0:  # data arrives all the time
+                if deadline is None and left_s == 0:  # data arrives continuously
                     raise TimeoutError
                 piece = stream.read(left_s)
             except TimeoutError:

@@ -1,8 +1,7 @@
 """The allow-list of webhook hosts, which keeps subscribers from making the server call hosts that only it can reach.
 
-A host given as an address is checked as is; a name is checked itself, or else by every address it resolves to, at every
-connection, so that changing a name's address does not help an attacker.
-"""
+A host given as an address is checked as it is. For a name, either the name is on the list, or every address that it
+resolves to is checked at every connection, so that an attacker gains nothing by changing a name's address."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class AllowedHosts:
         return address is not None and any(address in network for network in self.networks)
 
     def may_permit(self, host: str) -> bool:
-        """Whether a connection may be tried: a name not on the list is decided when it is resolved."""
+        """Whether a connection may be tried. A name that is not on the list is checked when it is resolved."""
         if _address(host) is not None or _looks_like_an_address(host):
             return self.permits_address(host)
         return self.permits_name(host) or bool(self.networks)
@@ -55,7 +54,7 @@ class HostNotAllowed(OSError):
 
 
 def _looks_like_an_address(host: str) -> bool:
-    """Whether another layer may take it for an address (`10.1`, `2130706433`) and connect without resolving it."""
+    """Whether another layer may treat it as an address (`10.1`, `2130706433`) and connect without resolving it."""
     return ":" in host or host.replace(".", "").isdigit()
 
 

@@ -24,7 +24,7 @@ from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
 
 GREETING_S_V1 = 10.0
 GREETINGS_MAX = 32
-"""How many of the newest states a subscriber must accept before it is registered; it gets the others afterwards."""
+"""How many of the newest states a subscriber must accept before it is registered. It gets the others afterwards."""
 ORIGIN = "headwater"
 """The origin that a webhook must allow in CloudEvents' OPTIONS handshake."""
 _MUST = "the endpoint must be on a host in cne.hosts and answer 204 in time; see the server's log for its answer"
@@ -32,15 +32,12 @@ _logger = logging.getLogger("headwater.cne")
 
 
 class HandshakeFailed(Exception):
-    """The endpoint's answer was not a valid one.
-
-    It does not include the actual answer: subscribers could use the server to scan ports that only it can reach. The
-    server's own log has it.
-    """
+    """The endpoint's answer was not valid. The error does not include the actual answer, because subscribers could use
+    the server to scan ports that only it can reach. The server's own log contains it."""
 
 
 class Undeliverable(Exception):
-    """The event can never be sent to that subscription, whatever the endpoint answers."""
+    """The event can never be sent to that subscription, regardless of the endpoint's answer."""
 
 
 class Delivery:
@@ -67,7 +64,7 @@ class Delivery:
     async def _post_as_span(
         self, spans: Spans, uri: str, body: bytes, headers: Mapping[str, str], trace: Mapping[str, str]
     ) -> Outcome:
-        """The same as a span of the event's trace, so that the subscriber's work appears below it."""
+        """The same, recorded as a span of the event's trace, so that the subscriber's work appears below it."""
         call = spans.calls(uri, shown(uri), trace)
         outcome = Outcome(0, "cancelled")
         try:
@@ -98,7 +95,9 @@ class Delivery:
         _expect_204(uri, await self._webhooks.post(uri, b"", timeout_s=timeout_s))
 
     def _rendered(self, subscription: Subscription, stored: Stored) -> tuple[Mapping[str, str], bytes]:
-        """The header fields and the body; the most common form is rendered once for all (`Stored.structured`)."""
+        """The header fields and the body. The most common form is rendered once for all subscriptions
+        (`Stored.structured`).
+        """
         notification, number = stored.notification, stored.sequence_number
         if subscription.mode == BINARY:
             headers, body = writer.binary(notification, subscription.dialect, number)

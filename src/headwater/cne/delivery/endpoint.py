@@ -38,7 +38,7 @@ from .upstream import Upstream
 from .webhook import NOT_SENT, Outcome, shown
 
 REFUSALS_MAX = 3
-"""How often a subscriber may refuse one event before it is a dead letter."""
+"""How often a subscriber may refuse one event before the event becomes a dead letter."""
 FAULT_PAUSE_S = 1.0
 TURN_PAUSE_S = 0.1
 ASKING_MAX = 8
@@ -60,11 +60,11 @@ class Item(NamedTuple):
     stored: Stored
     extra_for: Subscription | None = None
     is_owed: bool = False
-    """Whether it is one of the owed states."""
+    """Whether it is one of the owed states, which are sent without being asked for."""
 
 
 class _EndpointSuspended(Exception):
-    """Nothing more is sent to the endpoint."""
+    """Nothing more will be sent to the endpoint."""
 
 
 class _Stopped(Exception):
@@ -101,9 +101,9 @@ class Endpoint:
         self.failures = 0
         """Consecutive failures."""
         self.outcome: Outcome | None = None
-        """The outcome of the last call."""
+        """The outcome of the most recent call."""
         self.outcome_at = 0
-        """The time of the last call, in ms since 1970."""
+        """The time of the most recent call, in ms since 1970."""
         self._queue = EventQueue(queued, settings.queue_events_max)
         self._extras: deque[Item] = deque()
         self._owed = Owed(upstream)
@@ -116,7 +116,7 @@ class Endpoint:
         self._resumed = asyncio.Event()
         self._failing_since: float | None = None
         self._is_reported = False
-        """Whether its failure has been notified, but not yet its recovery."""
+        """Whether its failure has been reported, but not its recovery yet."""
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -128,7 +128,7 @@ class Endpoint:
 
     @property
     def is_current(self) -> bool:
-        """Whether all offered events are processed, so that it needs no cursor of its own."""
+        """Whether all offered events have been processed, so that it does not need its own cursor."""
         return not (self._queue or self._in_flight or self._is_replaying or self.kept.is_suspended)
 
     @property
@@ -148,8 +148,7 @@ class Endpoint:
         return self._task
 
     def stopped(self) -> None:
-        """Called when its task has ended. Events waiting in memory no longer count; they still come after the
-        cursor."""
+        """Called when its task has ended. Events waiting in memory no longer count; they are still after the cursor."""
         self._start_over()
 
     def subscribe(self, subscription: Subscription) -> None:
@@ -159,7 +158,7 @@ class Endpoint:
         self._subscriptions.add(subscription.id, pattern, subscription)
 
     def unsubscribe(self, subscription: Subscription) -> bool:
-        """Stop delivering to a subscription. Returns whether others are left."""
+        """Stop delivering to a subscription. Returns whether there are any others."""
         self._asking.clear()
         self._owed.drop(subscription)
         self._subscriptions.remove(subscription.id)
@@ -189,7 +188,7 @@ class Endpoint:
         return found
 
     def offer(self, stored: Stored) -> None:
-        """Take an event that may match a subscription; the numbers must ascend."""
+        """Accept an event that may match a subscription. The numbers must be ascending."""
         number = stored.sequence_number
         if self.kept.is_suspended or self._is_replaying or number <= self.cursor:
             return
@@ -217,13 +216,13 @@ class Endpoint:
 
     @property
     def passed_over(self) -> int:
-        """The number up to which events were passed over, which a new subscription here would miss."""
+        """The number up to which events were skipped, which a new subscription here would miss."""
         if self.kept.is_suspended:
             return 0
         return self._read_upto if self._is_replaying else self._upstream.position
 
     def resume(self) -> None:
-        """Resume a suspended endpoint from its cursor on, and retry a waiting one at once."""
+        """Resume a suspended endpoint from its cursor, and retry at once if it is waiting."""
         self.kept.resume()
         self._failing_since = None
         self._resumed.set()
@@ -248,7 +247,9 @@ class Endpoint:
                 self._put_back(item)
             except _Stopped:
                 return
-            except Exception:  # an internal error, or the log closes: nothing is lost, since the cursor did not move
+            except (
+                Exception
+            ):  # after an internal error, or when the log closes, nothing is lost, because the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
                 self._put_back(item)
                 self._start_over()
@@ -284,7 +285,7 @@ class Endpoint:
             self.cursor = max(self.cursor, self._upstream.position)
 
     def _note_caught_up(self) -> None:
-        """After a suspension: from now on the feed's position is its position."""
+        """After a suspension. From now on its position is that of the feed."""
         if self.kept.cursor is not None:
             self.kept.cursor = None
             self._upstream.changed(self.uri)
@@ -302,13 +303,13 @@ class Endpoint:
         await self._resumed.wait()
 
     def _replay(self) -> None:
-        """Fill the queue from the log without a pause, so that no event is missed between log and feed."""
+        """Fill the queue from the log without yielding, so that no event is missed between the log and the feed."""
         piece = self._upstream.read(self._read_upto)
         if piece.gap is not None:
             self._note_gap(*piece.gap)
         for stored in piece.notifications:
             if self.recipient(stored) is not None and not self._queue.append(stored):
-                self._read_upto = self._queue.last  # read again when there is room
+                self._read_upto = self._queue.last  # the log is read again when there is room
                 return
         self._read_upto = piece.cursor
         if piece.cursor >= self._upstream.position:
@@ -346,7 +347,7 @@ class Endpoint:
         self._in_flight = False
 
     async def _wait_for_turn(self) -> None:
-        """Another server may be sending: this one is stopped soon, or its lease continues."""
+        """Another server may be sending. Either this server is stopped soon, or its lease continues."""
         if not self._is_stopping:
             await asyncio.sleep(TURN_PAUSE_S)
         if self._is_stopping:
@@ -394,8 +395,9 @@ class Endpoint:
             raise _Stopped
 
     def _pause_s(self, outcome: Outcome) -> float:
-        """Doubles after each consecutive failure, and is at least what the endpoint requests; both have the same
-        limit."""
+        """It doubles after each consecutive failure, and is at least as long as the endpoint requests. Both have the
+        same limit.
+        """
         shortest, longest = self._settings.retry_ms_min / 1000, self._settings.retry_ms_max / 1000
         pause = min(shortest * 2.0 ** min(self.failures - 1, 30), longest)
         return max(pause * random.uniform(0.5, 1.0), min(outcome.retry_after_s, longest))
@@ -414,7 +416,7 @@ class Endpoint:
 
 
 async def stop_all(endpoints: Sequence[Endpoint], grace_s: float = 0.0) -> None:
-    """Stop endpoints, and cancel what still runs after `grace_s`; cursors do not pass undelivered events."""
+    """Stop endpoints, and cancel tasks that still run after `grace_s`. Cursors do not pass undelivered events."""
     slices, tasks = Slices(), list[asyncio.Task[None]]()
     for endpoint in endpoints:
         await slices.pause()

@@ -11,7 +11,7 @@ GAPS_KEPT = 20
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """An event that was not delivered, and is only sent again on request."""
+    """An event that was not delivered, and is sent again only on request."""
 
     sequence_number: int
     id: str
@@ -29,13 +29,13 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class Kept(msgspec.Struct, kw_only=True):
-    """An endpoint's record across restarts, besides its cursor."""
+    """An endpoint's record across restarts, in addition to its cursor."""
 
     uri: str
     is_suspended: bool = False
     problem: str = ""
     since: int = 0
-    """When the present failures began, ms since 1970 UTC; 0 if the last delivery succeeded."""
+    """When the current failures began, in ms since 1970 UTC; 0 if the last delivery succeeded."""
     suspended_at: int = 0
     """When it was suspended, ms since 1970 UTC; 0 if it is not, or if an earlier version suspended it."""
     cursor: int | None = None
@@ -45,11 +45,11 @@ class Kept(msgspec.Struct, kw_only=True):
     gaps: list[Gap] = []
 
     def suspend(self, cursor: int) -> None:
-        """Stop sending; everything up to that number is processed."""
+        """Stop sending. Everything up to that number has been processed."""
         self.is_suspended, self.suspended_at, self.cursor = True, self.suspended_at or wall_clock_ms(), cursor
 
     def resume(self) -> None:
-        """Send again. The cursor stays until it has caught up, in case the server stops before."""
+        """Send again. The cursor is kept until it has caught up, in case the server stops before that."""
         self.is_suspended, self.suspended_at = False, 0
 
     def bury(self, number: int, id: str, reason: str) -> None:

@@ -50,14 +50,14 @@ class Owed:
         self._ranges[subscription.id] = _Range(subscription, pattern, first, last, again_upto)
 
     def drop(self, subscription: Subscription) -> None:
-        """Send nothing more to a subscription."""
+        """Do not send anything more to a subscription."""
         self._ranges.pop(subscription.id, None)
         self._piece = deque(pair for pair in self._piece if pair[1].id != subscription.id)
 
     async def next(self) -> tuple[Stored, Subscription] | None:
         """The next state, and the subscription that it is for; None if no more are owed.
 
-        Other tasks get turns during the search; states added meanwhile are owed too.
+        Other tasks get turns during the search; states that are added in the meantime are owed too.
         """
         slices = Slices()
         while self._piece or self._ranges:
@@ -75,10 +75,10 @@ class Owed:
         self._piece.appendleft((stored, subscription))
 
     async def _read(self, id: str, asked: _Range) -> None:
-        """Read the next piece of a range, which then moves to the end."""
+        """Read the next piece of a range. The range then moves to the end."""
         found = await self._upstream.newest_between(asked.first, asked.last, asked.pattern)
         if (known := self._ranges.pop(id, None)) is None:
-            return  # its subscription was deleted meanwhile
+            return  # its subscription was deleted in the meantime
         self._piece.extend((stored, asked.subscription) for stored in found[:PIECE_STATES])
         if len(found) > PIECE_STATES:
             self._ranges[id] = known._replace(first=found[PIECE_STATES].sequence_number)

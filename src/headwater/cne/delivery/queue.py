@@ -1,7 +1,7 @@
 """The events waiting in memory for one endpoint, and the byte count of all endpoints' waiting events.
 
 An event waiting for several endpoints is stored once and counts once. The log is the real queue: if there is no room
-here, events are read from it later. An endpoint always has room for one event, so that it always makes progress.
+here, events are read from the log later. An endpoint always has room for one event, so that it always makes progress.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ QUEUED_BYTES_MAX = 64 * 1024 * 1024
 
 
 class QueuedBytes:
-    """The bytes in all queues. Use it on one event loop."""
+    """The number of bytes in all queues. Use it on one event loop."""
 
     def __init__(self, bytes_max: int = QUEUED_BYTES_MAX) -> None:
         self.bytes_max = bytes_max
@@ -22,7 +22,9 @@ class QueuedBytes:
         """Bytes of the waiting events."""
 
     def enter(self, stored: Stored, *, is_first: bool) -> bool:
-        """Count an event that enters a queue, its first one if `is_first`. False if there is no room."""
+        """Count an event that enters a queue. `is_first`: it is the first event in its queue. Returns False if there is
+        no room.
+        """
         if not stored.queues:
             if not is_first and self.bytes + stored.bytes > self.bytes_max:
                 return False

@@ -1,4 +1,4 @@
-"""Routes: the endpoints to offer an event at some addresses to, found in slices and cached."""
+"""Routes: the endpoints to which an event at some addresses is offered. They are found in slices and cached."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ..notifications.segment_index import PatternIndex
 from .endpoint import Endpoint
 
 ENTRIES_MAX = 200_000
-"""The most entries of all cached routes together."""
+"""The maximum number of entries in all cached routes together."""
 TRIES = 3
-"""How often to try finding a route in slices; if subscriptions change each time, it is found in one step."""
+"""How often to try to find a route in slices. If subscriptions change each time, it is found in one step."""
 
 Addresses = tuple[Address, ...]
 Route = tuple[tuple[Endpoint, int], ...]
@@ -24,7 +24,7 @@ class Routes:
     """The subscriptions by address. Use it on one event loop."""
 
     def __init__(self, active: Mapping[str, Endpoint]) -> None:
-        """`active` has the endpoints that events are offered to, by URI. Call `changed` after changing it."""
+        """`active` contains the endpoints to which events are offered, by URI. Call `changed` after changing it."""
         self._active = active
         self._patterns = PatternIndex[Subscription]()
         self._known: dict[Addresses, Route] = {}
@@ -72,7 +72,7 @@ class Routes:
                 return
 
     def _asking(self, addresses: Addresses) -> Iterator[tuple[Endpoint, int] | None]:
-        """The endpoint and start of each matching subscription; None for one that does not match."""
+        """The endpoint and start of each matching subscription; None for a subscription that does not match."""
         for pattern, subscription in self._patterns.candidates(addresses):
             endpoint = self._active.get(subscription.endpoint)
             is_asking = endpoint is not None and any(map(pattern.matches, addresses))

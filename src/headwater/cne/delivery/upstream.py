@@ -15,7 +15,7 @@ class FeedPiece(NamedTuple):
     notifications: list[Stored]
     cursor: int
     gap: tuple[int, int] | None
-    """Numbers that are no longer retained."""
+    """Numbers that have been trimmed."""
 
 
 class Upstream(Protocol):

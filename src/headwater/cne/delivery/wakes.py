@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 
 WAKES_MAX = 64
-"""The most wakes per turn of the loop. A webhook's task takes 0.1 to 0.2 ms of CPU until it waits again."""
+"""The maximum number of tasks that are woken per turn of the loop. A webhook's task uses 0.1 to 0.2 ms of CPU until it
+waits again.
+"""
 
 
 class Wakes:
@@ -19,7 +21,7 @@ class Wakes:
         """Whether the end of this turn of the loop is already being watched for."""
 
     def wake(self, wake: Callable[[], object]) -> None:
-        """Call `wake` now, or in a later turn if many were called in this one."""
+        """Call `wake` now, or in a later turn if many tasks were woken in this turn."""
         if self._left:
             self._left -= 1
             wake()

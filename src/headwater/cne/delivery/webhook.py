@@ -28,7 +28,7 @@ class AllowedResolver:
         self._allowed, self._resolve = allowed, resolve
 
     async def resolve(self, host: str) -> Sequence[str]:
-        """The addresses of that name. Raises HostNotAllowed, and what `resolve` raises."""
+        """The addresses of that name. Raises HostNotAllowed, and the errors of `resolve`."""
         found = await self._resolve(host)
         if self._allowed.permits_name(host):
             return found
@@ -39,7 +39,7 @@ class AllowedResolver:
 
 
 ANSWER_BYTES_MAX = 64 * 1024
-"""The most bytes of an unused answer to read so that its connection can be reused."""
+"""The maximum number of bytes of an unused answer that are read so that its connection can be reused."""
 URI_CHARS_MAX = 2048
 TARGETS_MAX = 20_000
 """The most cached parsed URIs."""
@@ -62,12 +62,12 @@ class Outcome(NamedTuple):
 
     @property
     def is_success(self) -> bool:
-        """Whether the subscriber has the event: 204 by the standard, or what consumers answer instead."""
+        """Whether the subscriber has the event: 204 by the standard, or a status that consumers send instead."""
         return 200 <= self.status < 300
 
     @property
     def is_refusal(self) -> bool:
-        """Whether the subscriber refuses this event, now and later."""
+        """Whether the subscriber refuses this event permanently."""
         return 300 <= self.status < 500 and self.status not in _TEMPORARY
 
     @property
@@ -107,7 +107,7 @@ NOT_SENT = Outcome(0, "another server delivers now")
 
 
 def tls_of(settings: Settings) -> Tls:
-    """TLS for the calls, with the configured certificates; reads no file yet."""
+    """TLS for the calls, with the configured certificates. No file is read yet."""
     return Tls(settings.webhook_ca, settings.webhook_certificate, settings.webhook_key)
 
 
@@ -119,7 +119,7 @@ class Webhooks:
     ) -> None:
         """`sockets_max` defaults to a share of the process's limit: see Sockets.
 
-        `may_act` is asked before anything is sent: see LogStore.
+        `may_act` is called before anything is sent: see LogStore.
         """
         self._may_act = may_act
         self._sockets_max = sockets_max
@@ -142,7 +142,7 @@ class Webhooks:
     ) -> Outcome:
         """POST the body. Never raises: errors are outcomes; NOT_SENT if this server may not act.
 
-        It may be sent twice if a kept connection ends without an answer.
+        It may be sent twice if a reused connection ends without an answer.
         """
         outcome = await self._call(b"POST", uri, body, headers, timeout_s)
         if outcome is not NOT_SENT:
@@ -153,7 +153,7 @@ class Webhooks:
         """Whether the webhook allows calls from that origin (HTTP 1.1 Web Hooks for Event Delivery, 4)."""
         headers = {"WebHook-Request-Origin": origin, "WebHook-Request-Rate": "*"}
         outcome = await self._call(b"OPTIONS", uri, b"", headers, None)
-        # Compared whole: an origin that only begins with ours is not ours.
+        # Compared whole, because an origin that merely begins with ours is not ours.
         return outcome.is_success and outcome.allowed_origin in ("*", origin)
 
     async def close(self) -> None:
@@ -188,7 +188,9 @@ class Webhooks:
         return Outcome(status, "", _retry_after_s(retry_after) if retry_after else 0.0, allowed_origin)
 
     def _target(self, uri: str) -> Target | None:
-        """The parsed URI, cached; None if it is not allowed: the allow-list may have shrunk since the subscription."""
+        """The parsed URI, cached; None if it is not allowed, because the allow-list may have shrunk since the
+        subscription.
+        """
         if not self.allowed.may_permit(URL(uri).host or ""):
             return None
         target = target_of(uri)

@@ -12,9 +12,8 @@ StarlingX puts the instance of a service between node and resource (`/./controll
 a node includes its instances: if known roots mark where the place ends, a pattern's place may be a prefix of an
 event's, as long as it reaches the node.
 
-Producers often omit the place (`/sync/sync-status/sync-state`). Then it is that of the event's other addresses, or else
-this server's.
-"""
+Producers often omit the place (`/sync/sync-status/sync-state`). In this case the place is that of the event's other
+addresses, or otherwise this server's."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class Address(NamedTuple):
 
     @property
     def text(self) -> str:
-        """With one slash before each segment, and none at the end."""
+        """The address with one slash before each segment, and none at the end."""
         return "".join(f"/{segment}" for segment in (*self.place, *self.resource))
 
 
@@ -83,7 +82,9 @@ def has_no_data(text: str) -> bool:
 
 @remembered(4096)
 def addresses_of(candidates: tuple[str, ...]) -> tuple[Address, ...]:
-    """The distinct addresses of one event, most exact first; those without a place get the others' place."""
+    """The distinct addresses of one event, with the most exact first. Addresses without a place get the place of the
+    others.
+    """
     parsed = [_with_data(text) for text in candidates if text]
     place = next((address.place for address in parsed if address.place), ())
     return tuple(dict.fromkeys([Address(each.place or place, each.resource) for each in parsed if each.resource]))
@@ -159,7 +160,7 @@ class Pattern:
             return self._is_within(resource, address.resource)
         is_here = place and set(place) == {OWN} and self._is_here(address.place)
         if is_here and self._is_within(resource, address.resource):
-            return True  # else the segments after the dots may be a node, not a resource
+            return True  # otherwise the segments after the dots may be a node rather than a resource
         if not address.place and address.resource[0] in ROOTS:
             return self._is_within(resource, address.resource) and self._is_own(place)
         return self._is_within(self._segments, (*address.place, *address.resource)) or self._has_instance(address)

@@ -1,4 +1,4 @@
-"""JSON of notification producers: read without loss, refused if ambiguous.
+"""Parses JSON from notification producers without loss, and refuses it if it is ambiguous.
 
 Numbers keep their text (a decimal is data, not a float); repeated member names are refused, as is everything that the
 event specification forbids in a string. This module knows nothing of notifications.
@@ -18,9 +18,9 @@ from ...formats.budget import values
 from ...formats.jsontext import MalformedJson
 
 VALUES_MAX = 16_384
-"""The most values of one document, which take about 10 ms to read."""
+"""The maximum number of values in one document. They take about 10 ms to read."""
 DEPTH_MAX = 32
-"""The deepest nesting of a value: outside input must not exhaust the stack."""
+"""The maximum nesting depth of a value, because outside input must not exhaust the stack."""
 
 _FORBIDDEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\ufdd0-\ufdef\ud800-\udfff"

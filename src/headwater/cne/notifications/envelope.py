@@ -24,13 +24,13 @@ KEYS = {
     "/sync/synce-status/lock-state-extended": "synce_lock_state_extended",
     "/sync/synce-status/lock-state": "synce_lock_state",
 }
-"""The member's name by the subscription's resource, not the event's. For other resources it is `sync`."""
+"""The member's name by the resource of the subscription, rather than of the event. For other resources it is `sync`."""
 _NAMES = frozenset(KEYS.values())
 _decoder = msgspec.json.Decoder(dict[str, list[msgspec.Raw]])
 
 
 def key_of(members: Members) -> str | None:
-    """The name of the only member, if the object is an envelope; else None."""
+    """The name of the only member if the object is an envelope; otherwise None."""
     if len(members) != 1:
         return None
     [(key, events)] = members.items()

@@ -67,7 +67,7 @@ class Value(Struct, frozen=True):
 
     @property
     def is_absent(self) -> bool:
-        """Whether it reports no data: in its address, beside a meaningless value, or in its value."""
+        """Whether it reports that there is no data: in its address, with a meaningless value, or in its value."""
         return has_no_data(self.resource) or (isinstance(self.value, str) and self.value.endswith(NO_DATA))
 
 
@@ -81,7 +81,7 @@ class Notification(Struct, frozen=True):
     time: str
     """RFC 3339, UTC; empty if the producer gave none."""
     version: str
-    """The version of the data, as given."""
+    """The version of the data, as it was given."""
     values: tuple[Value, ...]
     data_content_type: str = JSON_TYPE
     data_schema: str = ""

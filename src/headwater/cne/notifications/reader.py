@@ -54,7 +54,7 @@ RESOURCE_NAMES = {
 DATA_TYPE_NAMES = {Dialect.V1: ("dataType",), Dialect.V2: ("data_type",)}
 VALUE_TYPE_NAMES = {Dialect.V1: ("valueType",), Dialect.V2: ("value_type",)}
 BATCH_VALUES_MAX = 2**17
-"""The most values of all documents in a batch."""
+"""The maximum number of values in all documents of a batch."""
 _raw_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _DECIMAL = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 OWN_ATTRIBUTES = frozenset(
@@ -221,7 +221,7 @@ def _value(element: object, where: str, dialect: Dialect | None) -> Value:
 
 
 def _named(given: Members, names: Mapping[Dialect, tuple[str, ...]], where: str, dialect: Dialect | None) -> str:
-    """The member under any of its names, first those of the route's dialect, then O-RAN's."""
+    """The member under any of its names. The names of the route's dialect are tried first, then O-RAN's."""
     for each in _V1_FIRST if dialect is Dialect.V1 else _V2_FIRST:
         for name in names[each]:
             if (found := given.get(name)) is not None:

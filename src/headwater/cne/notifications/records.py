@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     owner: str = ""
     """The owner who registered it."""
     location: str
-    """The URI to get it by."""
+    """The URI of the record, for reading it."""
     created_at: int
     """ms since 1970 UTC."""
 
@@ -50,7 +50,7 @@ class Subscription(Record, frozen=True, kw_only=True):
     """One subscription."""
 
     start: int
-    """It gets the events above this number."""
+    """It gets the events after this number."""
     mode: str = STRUCTURED
 
 

@@ -1,8 +1,7 @@
-"""The specification to the letter, on request: what `strict` refuses beyond what `reader` refuses.
+"""Enforces the specification to the letter, on request. `strict` refuses more than `reader`.
 
-Each rule names its section of the Cloud Native Events specification 0.1.0. Its own examples break some of them; the
-conformance page says which. Events in binary mode or in an envelope must follow them too.
-"""
+Each rule names its section of the Cloud Native Events specification 0.1.0. The specification's own examples break some
+of them; the conformance page lists these. Events in binary mode or in an envelope must follow the rules too."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ def _check_value(given: object, where: str, dialect: Dialect) -> None:
 
 
 def _check_redfish(given: object, where: str) -> None:
-    """The members in the specification's examples of Redfish events; EventType, for one, is not among them."""
+    """The members in the specification's examples of Redfish events. EventType, for example, is not among them."""
     content = object_of(given, where)
     for name in ("@odata.type", "Id", "Name"):
         _text(content, name, f"{where}.")

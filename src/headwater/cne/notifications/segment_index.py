@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from .addresses import OWN, Address, Pattern
 
 FEW = 16
-"""Up to this many patterns are checked one by one: indexing them costs more."""
+"""Up to this many patterns are checked one by one, because indexing them costs more."""
 
 Mark = tuple[str, int, str]
 _WHOLE, _RESOURCE = "whole", "resource"
@@ -73,7 +73,7 @@ class AddressIndex:
                 del self._filed[mark]
 
     def candidates(self, pattern: Pattern) -> Collection[str] | None:
-        """The texts of addresses that the pattern may match; None: possibly all."""
+        """The texts of the addresses that the pattern may match; None means possibly all."""
         best: list[set[str]] | None = None
         least = 0
         for marks in telling(pattern):
@@ -128,7 +128,7 @@ class PatternIndex(Generic[T]):
                 self._file(self._filed, each, entry.pattern)
 
     def remove(self, name: str) -> None:
-        """Remove a value; does nothing if there is none of that name."""
+        """Remove a value. Does nothing if there is no value with that name."""
         if self._entries.pop(name, None) is None or self._filed is None:
             return
         self._any.discard(name)
@@ -149,7 +149,7 @@ class PatternIndex(Generic[T]):
         return [(entry.pattern, entry.value) for entry in found]
 
     def _file(self, filed: dict[Mark, set[str]], name: str, pattern: Pattern) -> None:
-        """Index a name under its pattern's most selective segment, the one that the fewest others have."""
+        """Index a name under its pattern's most selective segment, which the fewest other patterns have."""
         marks = min(telling(pattern), key=lambda marks: len(filed.get(marks[0], _NONE)), default=())
         if not marks:
             self._any.add(name)

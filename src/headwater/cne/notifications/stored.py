@@ -1,10 +1,9 @@
 """Notifications in the log: storing one as an event, and reading any event of the log as one.
 
 The event's data is what the producer sent, byte for byte. Type, id, source, time and extensions are its CloudEvents
-attributes, so that every other protocol can read them; attributes named `cne...` hold what only this package needs.
-Events written by other protocols (AMQP, DCB, Spark) are read whether their data is a whole notification or only its
-data.
-"""
+attributes, so that every other protocol can read them; attributes named `cne...` contain data that only this package
+needs. Events written by other protocols (AMQP, DCB, Spark) are read whether their data is a whole notification or only
+its data."""
 
 from __future__ import annotations
 
@@ -28,15 +27,18 @@ PUBLISHER, ADDRESS, STAMPED, PRODUCERS_ID = "cnepublisher", "cneaddress", "cnest
 """Attributes of an event: its publisher's id and resource address; a flag that its time is ours; and the producer's id,
 if it is stored under another one (`repeats`)."""
 OBJECT_BYTES, DATA_FACTOR_HALVES = 1024, 9
-"""The memory of a notification: this, plus 4.5 times its data, for the bytes, the parsed objects, and the rendering.
-Measured: 2.6 to 4.5 times for 1 to 300 values."""
+"""The memory of a notification is this number plus 4.5 times its data, for the bytes, the parsed objects, and the
+rendering. Measured: 2.6 to 4.5 times for 1 to 300 values.
+"""
 TAGS_MAX = 100
 IDS_AT_ONCE = 64
 _OURS = frozenset({"time", "datacontenttype", "dataschema"})
 
 
 class Stored:
-    """One notification in the log: its content, its number, and its renderings, each made once for all subscribers."""
+    """One notification in the log: its content, its number, and its renderings. Each is made once for all
+    subscribers.
+    """
 
     __slots__ = ("_structured", "addresses", "bytes", "event", "notification", "queues", "sequence_number")
 
@@ -47,7 +49,7 @@ class Stored:
         self.bytes = bytes_of(event.data)
         """The approximate memory use."""
         self.queues = 0
-        """The number of queues it waits in; see `delivery.queue`."""
+        """The number of queues in which it waits; see `delivery.queue`."""
         self._structured = b""
 
     @property
@@ -140,16 +142,14 @@ _ids = _Ids()
 
 
 def stored_of(event: SequencedEvent, data_bytes_max: int, known: Notification | None = None) -> Stored | None:
-    """The notification in an event of the log, or None if it is none (or larger than `data_bytes_max`).
-
-    `known` is the notification, if already parsed.
-    """
+    """The notification in an event of the log, or None if the event is not a notification (or is larger than
+    `data_bytes_max`). `known` is the notification if it has already been parsed."""
     if event.encoding is not Encoding.DATA or len(event.data) > data_bytes_max:
         return None
     try:
         notification = known or _notification_of(event)
     except InvalidInput:
-        return None  # the log may hold any kind of event
+        return None  # the log may contain any kind of event
     if notification is None or not notification.values:
         return None
     addresses = _addresses(notification, event.attributes.get(ADDRESS, ""))

@@ -36,7 +36,7 @@ def normalised(text: str, where: str) -> str:
 
 
 def now() -> str:
-    """The present time in the form of `normalised`, to the microsecond."""
+    """The current time in the form of `normalised`, to the microsecond."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 

@@ -1,4 +1,4 @@
-"""Writes notifications strictly, in the one form that the consumers of each dialect read.
+"""Writes notifications strictly, in the only form that the consumers of each dialect read.
 
 Members are in the order that deployed consumers expect.
 """
@@ -26,7 +26,7 @@ from .timestamps import now
 Header = tuple[str, str]
 
 _CHAR_BYTES_MAX = 6
-"""The most bytes of a character in JSON: `\\u0000`."""
+"""The maximum size of a character in JSON, in bytes: `\u0000`."""
 _VALUE_BYTES, _AROUND_BYTES = 100, 400
 """The bytes around the texts of a value, and of the document: member names, quotes, version, time and number."""
 
@@ -37,7 +37,7 @@ def structured(notification: Notification, sequence_number: int | None = None) -
 
 
 def size_at_most(notification: Notification) -> int:
-    """An upper bound of the bytes of `structured`: much faster to compute, and often sufficient."""
+    """An upper bound for the size of `structured`. It is much faster to compute, and often sufficient."""
     texts = [notification.id, notification.source, notification.type, notification.data_schema]
     for name, value in notification.extensions.items():
         texts += name, canonical(value)

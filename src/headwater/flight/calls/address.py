@@ -24,9 +24,9 @@ class BulkAddress:
     user: str | None = None
     password: str | None = field(default=None, repr=False)
     token: str | None = field(default=None, repr=False)
-    """An API token, in place of user and password."""
+    """An API token, instead of user and password."""
     ca_file: str | None = None
-    """The certificate authorities to trust (PEM), in place of the system's."""
+    """The certificate authorities to trust (PEM), instead of the system's."""
     is_verified: bool = True
     """Whether the server's certificate is checked."""
     timeout_s: float = TIMEOUT_S
@@ -51,7 +51,7 @@ class BulkAddress:
         return (self,) if len(urls) == 1 else tuple([replace(self, url=url) for url in urls])
 
     def turned(self, by: int) -> BulkAddress:
-        """The same with all URLs but the last rotated, so that readers do not all start at the same one."""
+        """The same address with all URLs except the last rotated, so that readers do not all start at the same one."""
         *first, last = urls_of(self.url)
         at = by % len(first) if first else 0
         return replace(self, url=",".join([*first[at:], *first[:at], last]))

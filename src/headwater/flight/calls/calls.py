@@ -23,7 +23,7 @@ T = TypeVar("T")
 Looked = TypeVar("Looked", Extent, LogInfo)
 
 FAILURES = (flight.FlightError, pa.ArrowException, EventLogError)
-"""Errors of a call to pass to `Tries.failed`."""
+"""Errors of a call that must be passed to `Tries.failed`."""
 
 
 class Calls:
@@ -39,7 +39,7 @@ class Calls:
 
     @property
     def is_single(self) -> bool:
-        """Whether there is only one address: then no extra requests are made."""
+        """Whether there is only one address. If so, no extra requests are made."""
         return self._endpoints.is_single
 
     @property
@@ -67,9 +67,9 @@ class Calls:
     ) -> T:
         """The call's answer; retries while the server is unreachable, if that is safe, or wants a new login.
 
-        With several addresses, give `log` if the call itself does not name the log: a server is
-        then checked first to have that log, and all of it. If all of them have another log, the call is made anyway,
-        unless it `has_positions` of the old one. `is_untouched` returns whether a refused call has changed nothing.
+        With several addresses, give `log` if the call itself does not name the log: the client then first checks that a
+        server has the whole log. If all of them have another log, the call is made anyway, unless it `has_positions` of
+        the old one. `is_untouched` returns whether a refused call has changed nothing.
 
         Raises the errors of the core, ServerUnreachable, Busy and ServerFault.
         """
@@ -104,7 +104,7 @@ class Calls:
                 return answer
 
     def once(self, call: Callable[[FlightConnection], T]) -> T:
-        """As `call`, tried once at the address in use."""
+        """Like `call`, but tried once, at the address in use."""
         tries = self.tries()
         try:
             return call(tries.begin())
@@ -127,7 +127,7 @@ class Calls:
 
         try:
             return self.call(look)
-        except OtherEverywhere:  # the answer names the present incarnation
+        except OtherEverywhere:  # the answer names the current incarnation
             self.seen.forget(log)
             return self.call(look)
 

@@ -26,17 +26,17 @@ KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 310_000, 20_000
 CONNECTS_WITHIN_MS = 10_000
 """How long a server may take to accept a connection: gRPC derives it from its minimum pause between attempts.
 
-A refused connection is retried much sooner; a busy server would never be reached if the time were too short for it.
+A refused connection is retried much sooner; a busy server could never be reached if this time were too short.
 """
 ONE_OF_SEVERAL_CONNECTS_WITHIN_MS = 5_000
-"""The same if there are other addresses to try."""
+"""The same, if there are other addresses to try."""
 
 
 class FlightConnection(Endpoint):
     """A connection to one address. Thread-safe."""
 
     def __init__(self, address: BulkAddress, *, is_single: bool = True) -> None:
-        """`address` names one server; sends nothing yet. `is_single`: whether there is no other address."""
+        """`address` names one server. Nothing is sent yet. `is_single`: whether there is no other address."""
         super().__init__(address.url)
         self.address = address
         self._connects_within_ms = CONNECTS_WITHIN_MS if is_single else ONE_OF_SEVERAL_CONNECTS_WITHIN_MS
@@ -72,7 +72,7 @@ class FlightConnection(Endpoint):
         return self._login.drop(session)
 
     def options(self, *, is_stream: bool = False) -> flight.FlightCallOptions:
-        """The options of each call; streams have no deadline."""
+        """The options of each call. Streams have no deadline."""
         return flight.FlightCallOptions(timeout=None if is_stream else self.address.timeout_s)
 
     def act(
@@ -84,7 +84,7 @@ class FlightConnection(Endpoint):
         return decoded(shape.answer, results[0].body.to_pybytes() if results else b"")
 
     def error_of(self, error: BaseException) -> EventLogError:
-        """The core's error that an error of Flight stands for."""
+        """The core's error that a Flight error represents."""
         if isinstance(error, EventLogError):
             return error
         if isinstance(error, flight.FlightError) and (known := core_error_of(error)) is not None:
@@ -127,7 +127,7 @@ def decoded(kind: type[T], text: bytes) -> T:
 
 
 class _Login(flight.ClientMiddlewareFactory):  # type: ignore[misc]
-    """Sends the password until the server returns a session token, then the token."""
+    """Sends the password until the server returns a session token, and then sends the token."""
 
     def __init__(self, authorization: str | None) -> None:
         self._authorization = authorization

@@ -12,7 +12,7 @@ from ...core.log import LogInfo
 from ...formats.clients.endpoints import Endpoint
 
 LOGS_MAX = 10_000
-"""How many logs are remembered; one more replaces the oldest."""
+"""How many logs are remembered. An additional log replaces the oldest."""
 
 
 class NotHereYet(EventLogError):
@@ -33,18 +33,20 @@ class _Seen:
     """None: unknown."""
     head: int
     at: dict[Endpoint, tuple[int, int]] = field(default_factory=dict)
-    """Where it was found: the endpoint's failure count then, and its head. After a failure, check again."""
+    """Where it was found: the endpoint's failure count at that time, and its head. After a failure, it is checked
+    again.
+    """
 
 
 class SeenLogs:
-    """What one client has seen of logs at several addresses. Thread-safe."""
+    """What one client knows about logs at several addresses. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._logs: dict[str, _Seen] = {}
 
     def check(self, endpoint: Endpoint, failures: int, log: str, found: Extent | LogInfo) -> None:
-        """Take an endpoint's answer; `failures` is its failure count when it was asked.
+        """Process an endpoint's answer. `failures` is its failure count when the request was sent.
 
         Raises PositionOfOtherIncarnation, NotHereYet: the endpoint has another log of that name, or not all of it.
         """

@@ -17,14 +17,16 @@ from .seen import NotHereYet, OtherEverywhere
 PASSING = (ServerUnreachable, Busy, *retry.PASSING)
 """Errors that may pass shortly."""
 GOES_ELSEWHERE = (ServerUnreachable, core.Closed, core.StorageUnavailable)
-"""Errors that make the next address worth trying; this one rests meanwhile. NotPrimary is a StorageUnavailable."""
+"""Errors after which the next address is tried. The failed address is not used for a while. NotPrimary is a
+StorageUnavailable.
+"""
 DOUBTFUL = (core.LogNotFound, core.PositionOfOtherIncarnation, NotHereYet)
 """Errors of a healthy replica that has not caught up yet. They count only if every address agrees.
 
 While one address is unreachable or busy, it is unknown whether a log is gone or has been recreated.
 """
 CATCHES_UP_S = 2.0
-"""How long all addresses may lag."""
+"""How long all addresses may lag behind."""
 
 
 class Tries:
@@ -40,7 +42,7 @@ class Tries:
         self._endpoints, self._may_lag, self._is_read = endpoints, may_lag, is_read
         self._attempts = Attempts(retries=retries * len(endpoints))
         self._doubts: dict[FlightConnection, core.EventLogError] = {}
-        """The present answers of addresses that may lag."""
+        """The current answers of addresses that may lag."""
         self._setback: core.EventLogError | None = None
         """Why the last round was inconclusive: an address was unreachable or busy, or they disagreed."""
         self._doubted_at: float | None = None
@@ -56,7 +58,7 @@ class Tries:
         self._connection.succeeded()
         self._attempts.succeeded()
         if self._doubts:
-            self._endpoints.current = self._connection  # it knows more than those asked before
+            self._endpoints.current = self._connection  # it knows more than the addresses that were asked earlier
             self._doubts.clear()
             self._doubted_at = None
 
@@ -82,17 +84,17 @@ class Tries:
             self._turn(known, is_idempotent, is_untouched)
 
     def given_up(self, error: BaseException) -> core.EventLogError:
-        """The core's error; the next call goes to another address if that may help."""
+        """The core's error. The next call uses another address if that may help."""
         known = self._connection.error_of(error)
         if isinstance(known, GOES_ELSEWHERE) and not self._endpoints.is_single:
             self._endpoints.failed(self._connection, known)
         return known
 
     def _repeat(self, known: core.EventLogError, is_idempotent: bool) -> None:
-        is_refused = isinstance(known, Busy)  # a call without a place has done nothing yet
+        is_refused = isinstance(known, Busy)  # a call without a place has not done anything yet
         if not (is_idempotent or is_refused) or not isinstance(known, PASSING):
             raise known from None
-        # While the log's index lags, each attempt moves a commit a bit further: none has failed.
+        # While the log's index lags, each attempt moves a commit a bit further, so none counts as failed.
         self._attempts.failed(known, is_busy=is_refused or isinstance(known, core.Overloaded))
 
     def _turn(self, known: core.EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
@@ -117,7 +119,9 @@ class Tries:
             self._attempts.sleep(pause_s)
 
     def _ask_all_again(self) -> None:
-        """Every address may lag. If they agree, or after a while, raise; else ask all again, since one may catch up."""
+        """Every address may lag. If they agree, or after a while, raise the error. Otherwise ask all again, because one
+        may catch up.
+        """
         assert self._doubted_at is not None
         said = list(self._doubts.values())
         are_others = all(isinstance(each, core.PositionOfOtherIncarnation) for each in said)

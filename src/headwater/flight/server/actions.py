@@ -1,5 +1,6 @@
-"""Actions: those that need only the backend's read methods are handled here; the others go to it with their body as
-sent."""
+"""Actions. If an action needs only the backend's read methods, it is handled here. Others are passed to the backend
+with their body as sent.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ Handler = Callable[[Backend, User, Any], Any]
 
 
 def act(backend: Backend, user: User, name: str, body: bytes) -> bytes:
-    """The answer to an action. Raises what the backend does, InvalidInput, and Forbidden."""
+    """The answer to an action. Raises the errors of the backend, InvalidInput, and Forbidden."""
     shape = ACTIONS.get(name)
     if shape is None:
         raise InvalidInput(f"got {show(name)}, expected one of {', '.join(ACTIONS)}", "action")

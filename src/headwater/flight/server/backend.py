@@ -1,6 +1,6 @@
 """The interface that the server needs: logs, users, and storage for staged batches.
 
-All calls may block, come from many threads at once, and raise the errors of `core.errors` and `core.access`.
+All calls may block, may be made from many threads at once, and raise the errors of `core.errors` and `core.access`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Login(NamedTuple):
-    """An authenticated user, and the seal by which the backend knows whether the login is still valid."""
+    """An authenticated user, and the seal that tells the backend whether the login is still valid."""
 
     user: User
     seal: str
@@ -34,7 +34,7 @@ class LogPlace(NamedTuple):
     directory: str = ""
     """Empty if the log is not on disk."""
     may_append: bool = True
-    """False at a replica: the primary could not commit what is staged there."""
+    """False at a replica, because the primary could not commit batches that are staged there."""
     distrusted: Sequence[tuple[int, int]] = ()
     """Events damaged on disk. They are not read, even if memory still has them."""
 
@@ -64,13 +64,13 @@ class Sending(Protocol):
     """The server's record of a stream being sent to a reader. Its methods never raise."""
 
     end_reason: str | None
-    """Why the stream must end early, if it must."""
+    """Why the stream must end early, or None."""
 
     def sent(self, events: int) -> None:
         """Count events that were sent."""
 
     def end(self) -> None:
-        """End it. Called once the reader has everything, or is refused the rest."""
+        """End it. Called once, when the reader has everything, or is refused the rest."""
 
     def forget(self) -> None:
         """The same without waiting, safe in whatever code the interpreter interrupts. May be called repeatedly."""
@@ -88,18 +88,18 @@ class Backend(Protocol):
         """See core.access.Guard. `peer` is empty if unknown (in a handshake). Raises Unauthenticated."""
 
     def user(self, name: str, seal: str, peer: str) -> User:
-        """The present state of the user whom a session has authenticated.
+        """The current state of the user that a session has authenticated.
 
         Raises Unauthenticated: the user was deleted or has another password, so that the seal of the login is invalid.
         """
 
     def authorize(self, user: User, right: Right, log: str) -> None:
-        """See core.access.Guard: raises Forbidden, and counts it. The log need not exist."""
+        """See core.access.Guard. Raises Forbidden, and counts it. The log need not exist."""
 
     # Reading
 
     def place(self, log: str) -> LogPlace:
-        """The log at present. Called for every read, so it should be fast. Raises LogNotFound."""
+        """The current state of the log. Called for every read, so it should be fast. Raises LogNotFound."""
 
     def check_position(self, log: str, position: int) -> None:
         """See LocalLog. Called only for positions below the first retained event."""
@@ -132,7 +132,7 @@ class Backend(Protocol):
     # Writing
 
     def append(self, command: AppendCommand, batch: pa.RecordBatch) -> Appended:
-        """Append a batch durably as one append. Raises as EventLog.append, InvalidQuery.
+        """Append a batch durably as one append. Raises the same errors as EventLog.append, and InvalidQuery.
 
         The batch is valid Arrow, with a schema that `formats.arrow.events.check_schema` accepts; its rows are
         unchecked. With `on_duplicate` = skip, events whose ids are stored are left out.
@@ -146,5 +146,5 @@ class Backend(Protocol):
     def act(self, user: User, name: str, body: bytes) -> bytes:
         """The answer to one of `wire.ACTIONS` that the server does not handle itself; `body` is as sent.
 
-        Raises InvalidInput, Forbidden (and counts it), and what the log raises.
+        Raises InvalidInput, Forbidden (and counts it), and the errors of the log.
         """

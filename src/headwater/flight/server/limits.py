@@ -21,7 +21,7 @@ class StreamLimits:
 
 
 class StreamPlaces:
-    """The places for one kind of stream. Thread-safe."""
+    """The limited places for one kind of stream. Thread-safe."""
 
     def __init__(self, kind: str, allowed: int) -> None:
         self._kind, self._allowed = kind, allowed
@@ -35,7 +35,7 @@ class StreamPlaces:
         return self._taken.total()
 
     def take(self, holder: str) -> StreamPlace:
-        """Take a place for that holder. Raises Busy."""
+        """Reserve a place for that holder. Raises Busy."""
         with self._lock:
             if self._taken.total() >= self._allowed:
                 raise Busy(self._kind, self._allowed)
@@ -53,7 +53,7 @@ class StreamPlaces:
 
 
 class StreamPlace:
-    """A taken place, held until it is released; releasing it again does nothing."""
+    """A reserved place, held until it is released. Releasing it again does nothing."""
 
     def __init__(self, places: StreamPlaces, holder: str) -> None:
         self._places: StreamPlaces | None = places
@@ -63,7 +63,7 @@ class StreamPlace:
         """How large the next batch of a read may be."""
 
     def hold(self, memory: ReadMemory) -> None:
-        """Also hold memory, as a read. Raises Overloaded."""
+        """Also hold memory, like a read. Raises Overloaded."""
         self._held, self.piece_bytes = (memory, memory.begin()), memory.piece_bytes
 
     def release(self) -> None:

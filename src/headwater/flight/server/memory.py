@@ -1,8 +1,8 @@
 """The memory budget shared by the streams of one server; it sets the size of their batches.
 
 A read reserves two small batches from its start; its batches grow with the free bytes. A write holds its batch until
-that is stored, and waits a while for room before it takes the next one, so that the client cannot send meanwhile.
-"""
+that is stored, and waits a while for memory before it accepts the next one, so that the client cannot send in the
+meantime."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CLIENT_BATCH_BYTES = 32 * MIB
 BATCHES = 2
 """Batches per read: one being sent, and one being made."""
 WAIT_S, LOOK_S = 10.0, 0.02
-"""How long a write waits for room, and how often it checks."""
+"""How long a write waits for memory, and how often it checks."""
 
 
 def never_fits(bytes_max: int) -> str | None:
-    """A startup warning if the budget never fits what Headwater's own clients send, else None."""
+    """A startup warning if the budget is too small for the batches of Headwater's own clients; otherwise None."""
     if (most := SharedBytes(bytes_max).largest) >= CLIENT_BATCH_BYTES:
         return None
     return (
@@ -43,7 +43,7 @@ class ReadMemory:
         self._changing = threading.Lock()
 
     def begin(self) -> BytesPart:
-        """Begin a read; call `end` when it is over. Raises Overloaded."""
+        """Begin a read. Call `end` when it has ended. Raises Overloaded."""
         part = self._shared.part()
         part.claim(BATCHES * PIECE_BYTES_MIN, "ticket")
         with self._changing:
@@ -64,8 +64,9 @@ class ReadMemory:
 
 
 class WriteMemory:
-    """The memory held by one write. Its methods raise Overloaded if no room becomes free, Closed if the server
-    stops."""
+    """The memory held by one write. Its methods raise Overloaded if no memory becomes free, and Closed if the server
+    stops.
+    """
 
     def __init__(self, shared: SharedBytes, log: str, stopping: threading.Event, batch_bytes_max: int) -> None:
         self._part, self._log, self._stopping = shared.part(), log, stopping

@@ -60,7 +60,7 @@ def batches_of(
     stopping: threading.Event,
     took: Callable[[], None],
 ) -> flight.FlightDataStream:
-    """The stream of a ticket; it holds its place until it ends or is dropped. Raises as `span_of`.
+    """The stream of a ticket; it holds its place until it ends or is dropped. Raises the same errors as `span_of`.
 
     `took` is called for each batch.
     """
@@ -68,7 +68,9 @@ def batches_of(
     query = query_of(ticket.query, "query")
     span, _ = span_of(backend, ticket)
     batches = backend.scan(ticket.log, span, query, shaping.columns, place.piece_bytes)
-    span_of(backend, ticket)  # again: events trimmed, or a log recreated, in between would be missing silently
+    span_of(
+        backend, ticket
+    )  # check again, because events trimmed, or a log recreated, in between would be missing without an error
     sending = backend.sending(user, peer, ticket)
     stream = Batches(batches, shaping, place, stopping, ticket.log, sending, took)
     written = pa.ipc.IpcWriteOptions(compression=ticket.compression, use_threads=False)  # the stream has its own thread
@@ -78,7 +80,7 @@ def batches_of(
 class Batches(Iterator[pa.RecordBatch]):
     """The batches of a stream. gRPC requests the next one when the client has room for it.
 
-    Not a generator: one that never started would not run its `finally`, and so would keep its place.
+    It is not a generator, because a generator that never started would not run its `finally`, and would keep its place.
     """
 
     def __init__(
@@ -131,7 +133,9 @@ class Batches(Iterator[pa.RecordBatch]):
 def plan_of(
     backend: Backend, command: PlanCommand, descriptor: flight.FlightDescriptor, memory_bytes_max: int
 ) -> flight.FlightInfo:
-    """The splits of a ticket as endpoints, each with its own ticket. Raises as `span_of`, and TooLarge."""
+    """The splits of a ticket as endpoints, each with its own ticket. Raises the same errors as `span_of`, and
+    TooLarge.
+    """
     most = min(PLAN_BYTES_MAX, memory_bytes_max // PLAN_PART)
     query = query_of(command.query, "query")
     schema = schema_of(command)
@@ -159,7 +163,7 @@ def _info(
     extent: Extent,
     pieces: list[tuple[int, int, int, int]],
 ) -> flight.FlightInfo:
-    """Without a location, which means the server that was asked."""
+    """Has no location, which means the server that was asked."""
     endpoints = []
     for after, upto, events, size in pieces:
         piece = structs.replace(ticket, after=after, upto=upto, incarnation=extent.incarnation)

@@ -105,11 +105,8 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         return self._answer(context, "get_flight_info", planned)
 
     def get_schema(self, context: flight.ServerCallContext, descriptor: flight.FlightDescriptor) -> flight.SchemaResult:
-        """The schema of what `get_flight_info` would answer.
-
-        pyarrow passes no Flight error on from here but reports a failure: only the text says which error it is
-        (`Told`).
-        """
+        """The schema of the answer of `get_flight_info`. pyarrow does not pass on Flight errors from here, but reports
+        a failure. Only its text shows which error it is (`Told`)."""
 
         def described(user: User) -> flight.SchemaResult:
             if descriptor.descriptor_type == flight.DescriptorType.PATH:
@@ -195,11 +192,11 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
         return self._answer(context, f"action {show(action.type)}", acted)
 
     def list_actions(self, context: flight.ServerCallContext) -> list[flight.ActionType]:
-        """The actions, with the right that each one needs."""
+        """The actions, with the right that each requires."""
         return [flight.ActionType(name, f"{shape.right or 'no'} right is needed") for name, shape in ACTIONS.items()]
 
     def _answer(self, context: flight.ServerCallContext, doing: str, call: Callable[[User], T]) -> T:
-        """The call's answer for its caller, with every error as a Flight error."""
+        """The answer to a call for its caller. Every error becomes a Flight error."""
         try:
             if self._stopping.is_set():
                 raise Closed("")

@@ -1,8 +1,8 @@
 """Sessions: a client that sends a name and a password gets a token to send from then on.
 
-A session belongs to the user who authenticated; the backend is asked regularly whether that user still exists with the
-same password, and with which grants. Tokens are random and stored as hashes, so that lookup time reveals nothing.
-"""
+A session belongs to the user who authenticated. It regularly asks the backend whether that user still exists with the
+same password, and which grants the user has. Tokens are random and stored as hashes, so that lookup time reveals
+nothing."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ IDLE_S = 3600.0
 LIFETIME_S = 12 * 3600.0
 """A session ends after this time even if it is used."""
 RECHECK_S = 1.0
-"""How long a revoked right or a changed password may still be used; the same as in the other protocols."""
+"""How long a revoked right or a changed password may still be used. This is the same in the other protocols."""
 SHOWN_S = 60.0
-"""How long the same credentials find their session again without being checked."""
+"""How long the same credentials find their session without another check."""
 SESSIONS_MAX = 10_000
-"""Beyond this, the least recently used session is dropped."""
+"""The maximum number of sessions. Beyond it, the least recently used session is dropped."""
 PUT_OFF_MAX, PUT_OFF_S = 1000, 60.0
-"""Logins that are checked on first use: how many there may be, and how long they may wait for it."""
+"""How many logins may wait to be checked on first use, and how long they may wait."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Session:
 
     user: User
     seal: str
-    """By this the backend knows whether the login is still valid."""
+    """The backend uses this to determine whether the login is still valid."""
     started_at: float
     used_at: float
     checked_at: float
@@ -54,7 +54,7 @@ class Sessions:
     """The sessions of one server. Thread-safe."""
 
     def __init__(self, recheck: Callable[[str, str, str], User], clock: Callable[[], float] = time.monotonic) -> None:
-        """`recheck` returns the present user for a name, a seal and a peer; it raises Unauthenticated."""
+        """`recheck` returns the current user for a name, a seal and a peer. It raises Unauthenticated."""
         self._recheck, self._clock = recheck, clock
         self._key = secrets.token_bytes(32)
         self._lock = threading.Lock()
@@ -91,7 +91,9 @@ class Sessions:
             return credentials if self._clock() - at < PUT_OFF_S else None
 
     def user(self, token: str, peer: str) -> User:
-        """The user of a session. Raises Unauthenticated: no such session, or it has ended, or the user was deleted."""
+        """The user of a session. Raises Unauthenticated: there is no such session, it has ended, or the user was
+        deleted.
+        """
         hashed = _hash(token)
         with self._lock:
             session = self._alive(hashed)

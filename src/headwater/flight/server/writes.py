@@ -21,7 +21,7 @@ from .memory import WriteMemory
 BATCH_BYTES_MAX = APPEND_BYTES_MAX
 """The largest batch accepted, by its size in memory."""
 SCHEMA_BYTES_MAX = 1024 * 1024
-"""The largest schema, column metadata included."""
+"""The largest schema, including column metadata."""
 
 
 class Incoming:
@@ -53,8 +53,7 @@ class Incoming:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Raises InvalidEvent, TooLarge, Overloaded; Closed if the server stops; FlightCancelledError if the client
-        left.
-        """
+        disconnected."""
         try:
             yield from self._batches()
         finally:
@@ -106,7 +105,7 @@ def _unreadable(error: BaseException, where: str) -> InvalidEvent:
 def append(backend: Backend, command: AppendCommand, incoming: Incoming, writer: flight.FlightMetadataWriter) -> None:
     """Append each batch as it arrives and send its position; with a condition, append all of them together at the end.
 
-    Raises as EventLog.append. Answered batches are durable, whatever happens to the rest.
+    Raises the same errors as EventLog.append. Acknowledged batches are durable, regardless of what happens to the rest.
     """
     condition = condition_of(command.condition)
     if command.partition is not None:
@@ -151,7 +150,7 @@ def stage(
 
 
 def tell(writer: flight.FlightMetadataWriter, answer: object) -> None:
-    """Send an answer. Raises FlightCancelledError if the client is gone."""
+    """Send an answer. Raises FlightCancelledError if the client has disconnected."""
     try:
         writer.write(encode(answer))
     except (pa.ArrowException, OSError):

@@ -24,7 +24,7 @@ from ..messages.message import PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
 PACKED_FACTOR = 3
 """How much longer a value may be in MessagePack than in JSON: `0.5` takes nine bytes."""
 BESIDE_BYTES_MAX = 2 * CUT_BYTES
-"""The most bytes of an event's type, key, names and white space together."""
+"""The maximum size of an event's type, key, names and white space together, in bytes."""
 STEP_VALUES = 8 * 1024
 _ARRAY = re.compile(rb"\s*+\[")
 
@@ -95,7 +95,7 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
 
 
 def _decoded(call: Call, given: object, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
-    if not isinstance(given, Encoded):  # from a coder that takes only short messages, already checked
+    if not isinstance(given, Encoded):  # from a coder that accepts only short messages, already checked
         assert isinstance(given, list)
         size = call.message.size
         return (_of_tree(each, size) for each in given)

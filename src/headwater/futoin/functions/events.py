@@ -25,17 +25,17 @@ from ..outlet import Claim
 from ..settings import PAGE_EVENTS
 
 STEP_BYTES = 256 * 1024
-"""The bytes read in one step; a page of 8M takes several."""
+"""How many bytes are read in one step. A page of 8M takes several steps."""
 _BETWEEN_BYTES = 1
 """The bytes that a coder puts between two events."""
 
 
 class Group(NamedTuple):
-    """Some encoded events, and how far in the log they reach."""
+    """Some encoded events, and the position in the log that they reach."""
 
     events: list[bytes]
     upto: int
-    """Everything up to this number is in this group or an earlier one, or is not wanted."""
+    """Every event up to this number is in this group or an earlier one, or is not wanted."""
     last: int
     """The number of the last event; 0 if there is none."""
 
@@ -54,7 +54,7 @@ def read(log: LocalLog, selected: Selected, after: int, bytes_max: int, limit: i
 
 
 Read = Callable[[int, int, int], Page]
-"""`read` for one log and selection."""
+"""Calls `read` for one log and selection."""
 Turn = Callable[[Callable[[], Page]], Awaitable[Page]]
 """Runs some work when it is its caller's turn (`core.loop.scheduler`)."""
 
@@ -88,7 +88,7 @@ async def group_after(
         page = await turn(partial(read, after, room, events_max - len(encoded)))
         if page.large is not None:
             left = together - size - _BETWEEN_BYTES if encoded else bytes_max
-            await slices.turn()  # this takes some ms, and so does its message: each gets a turn of the loop
+            await slices.turn()  # this takes some ms, and so does its message, so each gets a turn of the loop
             one = _encoded_large(page, coder, naming, claim, bytes_max, left, is_traced=is_traced)
             await slices.turn()
             if not one:
@@ -117,9 +117,8 @@ async def group_after(
 def _encoded_large(
     page: Page, coder: Coder, naming: Naming, claim: Claim, bytes_max: int, left: int, *, is_traced: bool
 ) -> bytes:
-    """The large event of a page, counted in `claim`; empty if there is no room for it now, or it is longer than `left`.
-    Data that can never fit is not read, but replaced by a stub.
-    """
+    """The large event of a page, counted in `claim`; empty if there is no memory for it now, or it is longer than
+    `left`. Data that can never fit is not read, but replaced by a stub."""
     event, data = large_handed_on(page)
     if len(data) > bytes_max:
         one = _stub(event, len(data), coder, naming, bytes_max, is_traced=is_traced)
@@ -127,7 +126,7 @@ def _encoded_large(
         return b""
     else:
         one = encode_event(event._replace(data=bytes(data)), coder, naming, bytes_max, is_traced=is_traced)
-        claim.give(len(data))  # the encoded event counts instead
+        claim.give(len(data))  # the encoded event counts instead of its data
     return one if len(one) <= left and claim.take(len(one)) else b""
 
 

@@ -49,17 +49,18 @@ def begin_add_event(
         call = checked(host, log_name, channel, Claim(channel.outlet), message, caller)
         opened = host.opened(log_name, caller, Right.APPEND)
         if opened is None:
-            return None  # or refused, which is counted where it is reported
+            return None  # or it is refused, which is counted where it is reported
         append = _added(opened, _given_event(call))
     except (FutoInError, EventLogError):
-        return None  # found again and reported later
+        return None  # this is found again and reported later
     host.statistics.calls[".".join(call.function.key)] += 1
     return append
 
 
 def _added(opened: Opened, event: Event) -> asyncio.Future[AppendResult]:
-    """The future result of adding an event. One with a key is appended alone: peers send more before they get a
-    reply."""
+    """The future result of adding an event. An event with a key is appended alone, because peers send more events
+    before they get a reply.
+    """
     return opened.asynchronous.submit_one(event, alone=bool(event.id))
 
 
@@ -79,7 +80,7 @@ async def add_events(call: Call) -> bytes:
     builder.add(some)
     columns = builder.columns()
     call.begun()
-    result = await opened.asynchronous.append_columns(columns)  # begins before any other task gets a turn
+    result = await opened.asynchronous.append_columns(columns)  # begins before any other task gets its turn
     return call.coder.value([str(number) for number in range(result.first, result.last + 1)])
 
 
@@ -92,7 +93,7 @@ def _given_event(call: Call) -> Event:
 def _event(call: Call, type: str, data: bytes, key: str | None, given: Mapping[str, str]) -> Event:
     """The key becomes the event's id, scoped to its user, so that a repeated call is recognised.
 
-    Its trace is the given one, else that of the request.
+    Its trace is the given one, or otherwise that of the request.
     """
     trace = trace_of(given.get(TRACEPARENT), given.get(TRACESTATE)) or call.channel.trace
     if key is None:

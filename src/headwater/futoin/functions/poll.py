@@ -50,7 +50,7 @@ async def register_consumer(call: Call) -> bytes:
 
 
 async def poll_events(call: Call) -> bytes:
-    """pollEvents: the wanted events after `last_id`, or else after the stored position."""
+    """pollEvents: the wanted events after `last_id`, or after the stored position if there is none."""
     if not call.host.settings.allow_polling:
         raise security("Only event push is allowed here: futoin.allow_polling is false")
     given = call.parameters
@@ -118,6 +118,6 @@ async def _next_group(call: Call, opened: Opened, selected: Selected, after: int
 
 
 async def _is_done(next_commit: asyncio.Future[None], timeout_s: float, stopping: asyncio.Future[None]) -> bool:
-    """Wait for that commit; False if it did not happen in time, or the server stops."""
+    """Wait for that commit. Returns False if it did not happen in time, or the server stops."""
     await asyncio.wait((next_commit, stopping), timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
     return next_commit.done() and not stopping.done()

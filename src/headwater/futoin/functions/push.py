@@ -27,14 +27,14 @@ from .events import Group, group_after, read
 from .poll import LIVE, check_reliable
 
 LATE_MAX = 4
-"""The most unanswered pushes of one `seq`; one more drops the oldest."""
+"""The maximum number of unanswered pushes of one `seq`. Another push drops the oldest."""
 
 
 class Reach(NamedTuple):
     """The part of the log that a push covers."""
 
     start: int
-    """What the consumer had acknowledged before."""
+    """The consumer's previous acknowledgement."""
     upto: int
     """What a success acknowledges."""
 
@@ -43,7 +43,7 @@ class Step(NamedTuple):
     """The result of one step through the log."""
 
     upto: int
-    """Everything up to this number was sent or is not wanted."""
+    """Every event up to this number was sent or is not wanted."""
     sent: int
     """How many events were sent."""
     is_last: bool
@@ -62,7 +62,7 @@ class UnansweredPushes:
         return bool(self._reaches)
 
     def add(self, answer: asyncio.Future[str | None], reach: Reach) -> None:
-        """Add a push to wait for."""
+        """Add a push whose answer must be awaited."""
         if len(self._reaches) >= LATE_MAX:
             oldest = next(iter(self._reaches))
             del self._reaches[oldest]
@@ -70,7 +70,7 @@ class UnansweredPushes:
         self._reaches[answer] = reach
 
     def taken(self) -> Reach | None:
-        """The furthest reach among successful answers; forgets all answered pushes."""
+        """The highest number among successful answers. Forgets all answered pushes."""
         answered = [answer for answer in self._reaches if answer.done()]
         reaches = {answer: self._reaches.pop(answer) for answer in answered}
         successes = [reach for answer, reach in reaches.items() if not answer.cancelled() and answer.result() is None]
@@ -99,11 +99,11 @@ class UnansweredPushes:
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
 """futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
 LIVE_GROUPS_MAX = 2
-"""The most unanswered groups of a live push."""
+"""The maximum number of unanswered groups of a live push."""
 PUSHES_MAX = 64
-"""The most pushes of one connection."""
+"""The maximum number of pushes on one connection."""
 PASSED_OVER_S = 1.0
-"""The minimum interval for storing that a consumer passed over unwanted events."""
+"""The minimum interval for storing that a consumer skipped unwanted events."""
 
 
 class Pushing:
@@ -111,7 +111,7 @@ class Pushing:
 
     def __init__(self) -> None:
         self.reliable: dict[tuple[object, ...], list[Push]] = {}
-        """By log, owner and component; the newest last."""
+        """By log, owner and component. The newest is last."""
 
     async def ready_to_receive(self, call: Call) -> bytes:
         """readyToReceive: push events from the reply on. A newer call of the same consumer takes over until its
@@ -155,7 +155,7 @@ class Push(ABC):
         """Where a live push begins."""
         expires_at = call.caller.user.expires_at
         self._login_s = None if expires_at is None else max(0.0, expires_at - time.time())
-        """How long the login of its caller stays valid; None = forever."""
+        """How long the login of its caller remains valid; None means forever."""
         self._task: asyncio.Task[None] | None = None
         self._readers, want = call.host.readers, call.parameters["want"]
         client = call.channel.scope.get("client")
@@ -183,7 +183,7 @@ class Push(ABC):
         self.resume()
 
     def stop(self) -> None:
-        """Stop at any point; unacknowledged events will be pushed again."""
+        """Stop at any point. Unacknowledged events will be pushed again."""
         self.pause()
         if self._forget is not None:
             self._forget()
@@ -201,7 +201,7 @@ class Push(ABC):
             self._task = None
 
     def _end(self, reason: str) -> None:
-        """Called when an operator ends it: closes the connection too, so that the consumer notices."""
+        """Called when an operator ends it. Closes the connection too, so that the consumer notices."""
         self.connection.close(reason)
 
     async def _run(self) -> None:
@@ -279,7 +279,8 @@ class Push(ABC):
 
 
 class ReliablePush(Push):
-    """Pushes one group at a time until it is acknowledged; after a failure, its first half again under the same `seq`.
+    """Pushes one group at a time until it is acknowledged; after a failure, its first half is pushed again under the
+    same `seq`.
 
     So a consumer that cannot process a whole group in time (the reference library allows 5 s) gets one that it can;
     from then on groups grow by one event per success.
@@ -302,7 +303,7 @@ class ReliablePush(Push):
         self._failures = 0
         """Consecutive failures."""
         self._events_max = self._group_events = min(self.settings.reliable_group_events, self.settings.max_chunk_events)
-        """The most events in any group, and in the next one."""
+        """The maximum number of events in any group, and in the next group."""
 
     def start(self) -> None:
         """Begin; pushes to the consumer over other connections pause until this one ends."""
@@ -336,14 +337,16 @@ class ReliablePush(Push):
                 await self._deliver(start, step, step.answer)
 
     def _consumer(self) -> Consumer:
-        """The consumer's present state: polls and operators move it too. Raises ConsumerNotFound."""
+        """The consumer's current state. Polls and operators move it too. Raises ConsumerNotFound."""
         consumer = self.opened.log.consumer(self.owner, self.component)
         if consumer is None:
             raise ConsumerNotFound(self.owner, self.component)
         return consumer
 
     async def _next_group(self, start: int) -> Step:
-        """Send the next events; none if the consumer's position moved meanwhile or the log is closed."""
+        """Send the next events. Sends nothing if the consumer's position has moved in the meantime, or the log is
+        closed.
+        """
         loop = asyncio.get_running_loop()
         log, cursor = self.opened.log, start
         stored_at = loop.time()

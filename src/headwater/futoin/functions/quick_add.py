@@ -1,6 +1,6 @@
 """A fast path for plain addEvent messages: one pass, without building a message and without waiting.
 
-It does what `calls.answer` would do. Everything else is left to `calls.answer`, to do or to refuse.
+It has the same effect as `calls.answer`. All other messages are left to `calls.answer`, which handles or refuses them.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def begin(host: Host, log_name: str, channel: Channel, body: bytes, then: Then) 
         return None
     try:
         if not body.isascii():
-            body.decode()  # the decoder does not check what it keeps raw
+            body.decode()  # the decoder does not check values that it keeps raw
         given = _decode(body)
         data = bytes(given.p.data)
         _decode_data(data)

@@ -29,7 +29,7 @@ _UNDEFINED = b"\xf7"
 
 
 def coder_of(body: bytes) -> Coder:
-    """The coder of a message. Raises FutoInError (InvalidRequest) if it does not begin like a message of any coder."""
+    """The coder of a message. Raises FutoInError (InvalidRequest) if its beginning does not match any coder."""
     magic = body[:_MAGIC_BYTES]
     if magic == MPCK.magic:
         return MPCK
@@ -79,7 +79,7 @@ def _fields(names: Collection[str]) -> type[Struct]:
 
 
 def _raw_fields(decode: Callable[..., Struct], text: Raw, names: Collection[str]) -> dict[str, Any]:
-    """The parameters that are present. Raises as the decoder."""
+    """The parameters that are present. Raises the same errors as the decoder."""
     given = decode(text, type=_fields(frozenset(names)))
     return {name: Encoded(raw) for name in names if len(raw := getattr(given, name))}
 
@@ -102,7 +102,7 @@ def _message(coder: Coder, size: int, envelope: _Envelope, parameters: Any, tree
 
 
 def _misfit(error: Exception) -> FutoInError:
-    """The error for malformed parameters; in long messages, unknown parameters end up here too."""
+    """The error for malformed parameters; in long messages, this includes unknown parameters."""
     return invalid(
         f"Invalid req.p: {show(str(error), 200)}" if isinstance(error, msgspec.ValidationError) else "Invalid req.p"
     )
@@ -131,7 +131,7 @@ class JsonCoder(Coder):
         size = len(body)
         try:
             if not body.isascii():
-                body.decode()  # the decoder does not check what it keeps raw
+                body.decode()  # the decoder does not check values that it keeps raw
             if size > PLAIN_BYTES:
                 envelope = _checked(self._raw_envelope.decode(body), msgspec.json.decode)
             else:
@@ -280,7 +280,7 @@ class CborCoder(Coder):
 
     def value(self, value: object) -> bytes:
         try:
-            _packer.encode(value)  # finds too large integers much faster than `portable`
+            _packer.encode(value)  # finds integers that are too large much faster than `portable`
         except (OverflowError, TypeError):
             value = portable(value)
         return cbor2.dumps(value)
@@ -301,12 +301,12 @@ class CborCoder(Coder):
                 body[_MAGIC_BYTES:], semantic_decoders=_AS_TAGS, strict_hashable_types=True, max_depth=200
             )
             return _defined(given) if _UNDEFINED in body else given
-        except Exception:  # the library documents CBORDecodeError, and raises others besides
+        except Exception:  # the library documents CBORDecodeError, but raises others too
             raise _malformed("CBOR") from None
 
 
 def _defined(value: Any) -> Any:
-    """The value without `undefined`, as JavaScript writes JSON: members are dropped, elements become null."""
+    """The value without `undefined`, as JavaScript writes JSON: members are dropped, and elements become null."""
     if isinstance(value, dict):
         return {name: _defined(member) for name, member in value.items() if member is not cbor2.undefined}
     if isinstance(value, list):
@@ -333,15 +333,16 @@ def _cbor_length(count: int, kind: int) -> bytes:
 
 
 def _tagged(value: object, immutable: bool) -> object:
-    """Tags stand for values that JSON lacks (such as dates); refused when the value is used, so that the `rid` is
-    known."""
+    """Tags represent values that JSON lacks (such as dates). They are refused when the value is used, so that the `rid`
+    is known.
+    """
     return cbor2.CBORTag(0, value)
 
 
 _AS_TAGS: dict[int, Any] = dict.fromkeys(
     (0, 1, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 258, 260, 261, 1004), _tagged
 )
-"""Tags that the library interprets: some cost far more than their bytes."""
+"""Tags that the library interprets. Some are far more expensive than their size."""
 
 _packer = msgspec.msgpack.Encoder()
 JSON, MPCK, CBOR = JsonCoder(), MessagePackCoder(), CborCoder()

@@ -70,7 +70,7 @@ class Function(NamedTuple):
     """Parameters that may be too long to decode at once; their decoder checks them."""
 
     is_traced: bool
-    """Whether the events of its result name their trace."""
+    """Whether the events in its result name their trace."""
 
     def check(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """The parameters with defaults filled in; Encoded ones are not checked. Raises FutoInError (InvalidRequest)."""
@@ -195,7 +195,7 @@ def _compiled(name: str) -> list[Function]:
 
 
 def _merged(name: str) -> tuple[dict[str, Any], dict[str, Any], set[str]]:
-    """The types, functions and constraints of a definition, imports and inheritance included (FTN3, 2.4)."""
+    """The types, functions and constraints of a definition, including imports and inheritance (FTN3, 2.4)."""
     definition = _definition(name)
     types: dict[str, Any] = {}
     functions: dict[str, Any] = {}

@@ -1,6 +1,6 @@
 """Converts a message's values to JSON: values that JSON lacks are refused, and the size is bounded by the message's.
 
-CBOR's references let a few bytes stand for very many values; a value larger than its message is such a case.
+CBOR's references allow a few bytes to represent very many values, and so a value that is larger than its message.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class Walk:
         """The rest of each array and map that the walk is in."""
 
     def go_on(self, steps: int) -> bool:
-        """Check about so many values. Returns whether the walk is done. Raises FutoInError (InvalidRequest) if one is
-        not JSON."""
+        """Check about that many values. Returns whether the walk is complete. Raises FutoInError (InvalidRequest) if
+        one is not JSON.
+        """
         inside = self._open
         for _ in range(steps):
             value = next(inside[-1], _END)

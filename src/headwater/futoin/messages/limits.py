@@ -15,14 +15,14 @@ from .message import PACKED_VALUES_MAX, VALUES_MAX
 _PIECE_BYTES = 128 * 1024
 _LEVELS = 4
 _ELEMENTS_MAX = 2048
-"""The most elements of an opened array or map: more than addEvents takes."""
+"""The maximum number of elements in an opened array or map. This is more than addEvents accepts."""
 _OPENED_MAX = 2048
 _MAGIC_BYTES = len(MPCK.magic)
 _BACKSLASH, _QUOTE = b"\\", b'"'
 
 
 async def check_long(body: bytes) -> None:
-    """Raises FutoInError (InvalidRequest) for a message with more than VALUES_MAX values, or of no known coder."""
+    """Raises FutoInError (InvalidRequest) for a message with more than VALUES_MAX values, or without a known coder."""
     coder, slices = coder_of(body), Slices()
     if coder is JSON:
         is_too_much = await _holds_more(body, slices)
@@ -80,14 +80,14 @@ async def _packed_holds_more(body: bytes, slices: Slices) -> bool:
         else:
             at, more, unseen = packed_walk(body, at, PACKED_VALUES_MAX)
             if unseen or at > len(body):
-                return unseen <= len(body) - at  # else it is truncated, which the decoder will report
+                return unseen <= len(body) - at  # otherwise it is truncated, which the decoder will report
             values += more
         await slices.pause()
     return values > VALUES_MAX
 
 
 def _elements(body: bytes, at: int) -> tuple[int, int]:
-    """How many values the array or map there has (0 if it is neither), and where the first one begins."""
+    """How many values the array or map at that position has (0 if it is neither), and where the first value begins."""
     count, inside = array_at(body, at)
     if count is None:
         members, inside = map_at(body, at)

@@ -11,20 +11,24 @@ from ..errors import invalid
 
 RID_CHARS_MAX = 64
 PLAIN_BYTES = 16 * 1024
-"""Messages up to this size are decoded whole: any content is built within a few ms."""
+"""Messages up to this size are decoded whole: all contents are built within a few ms."""
 ENVELOPE_BYTES_MAX = 4 * 1024
-"""The most bytes of each member of a longer message, except `p` and `r`."""
+"""The maximum size of each member of a longer message, except `p` and `r`, in bytes."""
 SIGNED_BYTES_MAX = 2**20
 SIGNED_VALUES_MAX = 2**16
-"""The most values of a message with a message authentication code, which is built and computed before the sender is
-known."""
+"""The maximum number of values in a message with a message authentication code. The values are built and the code is
+computed before the sender is known.
+"""
 VALUES_MAX = 2**20
-"""The most values of a message, member names in MessagePack included: any decoder skips so many within some ms."""
+"""The maximum number of values in a message, including member names in MessagePack. Any decoder skips that many within
+some ms.
+"""
 PACKED_VALUES_MAX = 2**16
-"""The most values of one event in MessagePack, since they are built to be written as JSON; JSON data may have as many
-as a message.
+"""The maximum number of values in one event in MessagePack, because they are built to be written as JSON; JSON data may
+have as many as a message.
 
-Data with more values is sent as base64 in MessagePack and CBOR, because all values are built before one is written."""
+Data with more values is sent as base64 in MessagePack and CBOR, because all values are built before one is written.
+"""
 _RID = re.compile(r"[CS][a-zA-Z0-9_-]*[0-9]", re.ASCII)
 
 
@@ -58,7 +62,7 @@ class Message:
         self.coder, self.size = coder, size
         self.f, self.sec = f, sec
         self.rid = rid if isinstance(rid, str) and is_rid(rid) else None
-        """The request's id on its connection, or None if there is none that can be repeated."""
+        """The request's id on its connection, or None if it has none that can be repeated."""
         self.error = error
         """The name of a reply's error, or None."""
         self.is_reply = is_reply
@@ -79,7 +83,7 @@ class Message:
     def tree(self) -> object:
         """The whole message as plain values, to compute a signature. Raises FutoInError (InvalidRequest).
 
-        Nothing is built of a message longer than SIGNED_BYTES_MAX, or with more than SIGNED_VALUES_MAX values.
+        No part is built of a message that is longer than SIGNED_BYTES_MAX, or with more than SIGNED_VALUES_MAX values.
         """
         if self.size > SIGNED_BYTES_MAX:
             allowed = f"at most {SIGNED_BYTES_MAX} are allowed with a signature"

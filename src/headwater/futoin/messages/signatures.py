@@ -15,7 +15,7 @@ Mac = Callable[[bytes, bytes], bytes]
 """Takes key and message, returns the code."""
 _DEPTH_MAX = 250
 _PIECES_AT_ONCE = 1024
-"""So many pieces take about 0.5 ms."""
+"""That many pieces take about 0.5 ms."""
 
 
 def _hmac(name: str) -> Mac:
@@ -23,7 +23,7 @@ def _hmac(name: str) -> Mac:
 
 
 def _kmac128(key: bytes, text: bytes) -> bytes:
-    from Crypto.Hash import KMAC128  # imported here: it takes 50 ms to load, and is rarely used
+    from Crypto.Hash import KMAC128  # imported here, because it takes 50 ms to load and is rarely used
 
     return KMAC128.new(key=key, mac_len=32, data=text).digest()
 

@@ -34,7 +34,7 @@ from .writer_ownership import check_own
 MAPPED_MAX = 128
 """Logs that are kept mapped; the least recently used are unmapped."""
 STAGINGS_MAX = 1024
-"""Logs for which the staged amount is kept."""
+"""The number of logs for which the staged amount is kept."""
 
 
 class BulkBackend(Backend):
@@ -49,11 +49,11 @@ class BulkBackend(Backend):
         disk_reserve_bytes: int | None,
         memory: SharedBytes | None = None,
     ) -> None:
-        """`memory`: the budget of this process; gathered rows are a part of it (None: see Staging)."""
+        """`memory` is the budget of this process; gathered rows are a part of it (None: see Staging)."""
         self._link, self._memory = link, memory
         self._staged_bytes_max, self._disk_reserve_bytes = staged_bytes_max, disk_reserve_bytes
         self._mapped: OrderedDict[str, MappedLog] = OrderedDict()
-        """By directory, which differs for each incarnation of a log."""
+        """By directory. The directory differs for each incarnation of a log."""
         self._stagings: OrderedDict[str, Staging] = OrderedDict()
         """By directory, too."""
         self._mapping = threading.Lock()
@@ -147,14 +147,16 @@ class BulkBackend(Backend):
         return self._link.call("act", user.name, name, body, type=bytes)
 
     def _lent(self, user: User, body: LendBody, pid: int) -> Lent | None:
-        """The segments to lend, counted as sent. Raises as `flight.server.reads.span_of`, and MappedLog.scan."""
+        """The segments to lend, which count as sent. Raises the same errors as `flight.server.reads.span_of` and
+        MappedLog.scan.
+        """
         ticket = Ticket(body.log, body.after, body.upto, incarnation=body.incarnation)
         span, _ = span_of(self, ticket)
         mapped = self._opened(body.log)
         if (lent := mapped.lend(span.after, span.upto)) is None:
             return None
         try:
-            span_of(self, ticket)  # again: events trimmed in between would be silently missing
+            span_of(self, ticket)  # check again, because events trimmed in between would be missing without an error
             events = mapped.count(lent.loan.after, lent.loan.upto)
         except BaseException:
             lent.close()
@@ -165,7 +167,7 @@ class BulkBackend(Backend):
         return lent
 
     def _opened(self, log: str) -> MappedLog:
-        """The log, mapped up to its present head."""
+        """The log, mapped up to its current head."""
         place = self.place(log)
         with self._mapping:
             mapped = self._mapped.pop(place.directory, None)
@@ -173,7 +175,7 @@ class BulkBackend(Backend):
                 mapped = MappedLog(Path(place.directory))
             self._mapped[place.directory] = mapped
             while len(self._mapped) > MAPPED_MAX:
-                self._mapped.popitem(last=False)  # its maps go when its last scan ends
+                self._mapped.popitem(last=False)  # its maps are released when its last scan ends
         with self._telling_damage(log):
             mapped.refresh(place.extent.head, place.distrusted)
         return mapped
@@ -184,7 +186,7 @@ class BulkBackend(Backend):
 
     @contextmanager
     def _telling_damage(self, log: str) -> Iterator[None]:
-        """Report damage found by a read to the server, which has not read it itself."""
+        """Report damage that a read found to the server, which has not read the file itself."""
         try:
             yield
         except StorageCorrupted as error:

@@ -1,4 +1,4 @@
-"""Recent callers of the bulk process: it asks the server about each caller once a second, while there are calls."""
+"""Recent callers of the bulk process. While there are calls, it asks the server about each caller once a second."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE_MS = 3_600_000
 
 @dataclass(slots=True)
 class BulkCaller:
-    """One user at one address; gRPC's connections are not distinguished."""
+    """One user at one address. gRPC connections are not distinguished."""
 
     user: str
     """Empty if no user is configured."""
@@ -35,7 +35,7 @@ class BulkCallers:
     def seen(self, user: str, peer: str) -> None:
         """Record a call of a user from an address."""
         if not peer:
-            return  # a handshake, which says nothing of its peer; the next call does
+            return  # a handshake, which does not identify its peer; the next call does
         name, now = f"flight/{user}@{peer}", self._clock()
         caller = self._known.setdefault(name, BulkCaller(user, peer, now, now))
         caller.last_at = now

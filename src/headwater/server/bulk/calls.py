@@ -1,4 +1,4 @@
-"""The server's answers to its bulk process: users, places of logs, and all that only the server may do."""
+"""The server's answers to its bulk process: users, locations of logs, and everything that only the server may do."""
 
 from __future__ import annotations
 
@@ -48,10 +48,8 @@ class BulkCalls:
         readers: Readers | None = None,
         stale: Callable[[str | None], str | None] = lambda log: None,
     ) -> None:
-        """`readers` get the streams that last for a while; `stale` says why nothing may be read at the moment, or
-        nothing of the given log.
-
-        While there is a reason, each call that begins something raises StorageUnavailable.
+        """`readers` gets the streams that last for a while. `stale` returns why nothing, or nothing of the given log,
+        may currently be read. While there is a reason, each call that begins an operation raises StorageUnavailable.
         """
         self._stale = stale
         self._store, self._guard, self._readers = store, guard, readers or Readers()
@@ -59,16 +57,16 @@ class BulkCalls:
         """Those streams, by their numbers in the bulk process, each with a callable that forgets it."""
         self._telling = asyncio.Lock()
         self.ask: Callable[..., None] = lambda *_: None
-        """Sends a message to the bulk process, once there is one."""
+        """Sends a message to the bulk process, if there is one."""
         self.callers = BulkCallers()
         self.traffic = Traffic()
-        """Events that were appended, and events sent to readers."""
+        """Events that were appended, and events that were sent to readers."""
         self.ended = 0
-        """Connections that the bulk process ended: their peers sent more than was taken."""
+        """Connections that the bulk process closed because their peers sent more than the process accepted."""
         self._threads = {kind: ThreadPoolExecutor(kind.value, f"bulk-{kind.name.lower()}") for kind in Work}
         self._opened_logs: WeakValueDictionary[str, StoredLog] = WeakValueDictionary()
         self._turns: WeakValueDictionary[tuple[str, str], asyncio.Lock] = WeakValueDictionary()
-        """By log and writer: a repeated commit waits here, without a thread."""
+        """By log and writer. A repeated commit waits here, without using a thread."""
 
     def table(self) -> Mapping[str, Call]:
         """Every call that the bulk process may make."""
@@ -83,9 +81,11 @@ class BulkCalls:
     # Users
 
     async def authenticate(self, name: str, secret: str | None, peer: str) -> Login:
-        """The user behind credentials; `secret` None = there are none. Raises Unauthenticated."""
+        """The user behind credentials; `secret` is None if there are none. Raises Unauthenticated."""
         self._check_fresh()
-        before = self._guard.seal(name, is_login=True)  # a password changed during the check opens nothing that stays
+        before = self._guard.seal(
+            name, is_login=True
+        )  # after a password changed during the check, the login must not remain valid
         user = await self._guard.authenticate(None if secret is None else Credentials(name, secret), peer)
         self.callers.seen(user.name, peer)
         return Login(user, before if name else self._guard.seal(user.name, is_login=True))
@@ -123,7 +123,9 @@ class BulkCalls:
         stored.check_position(position)
 
     async def append(self, path: str, command: bytes) -> wire.Appended:
-        """Append the events of the batch in that file, in one append. Raises as EventLog.append, InvalidQuery."""
+        """Append the events of the batch in that file, in one append. Raises the same errors as EventLog.append, and
+        InvalidQuery.
+        """
         given = wire.decode(wire.AppendCommand, command, "append")
         stored = await self._opened(given.log)
         appended = await self._blocking(Work.APPEND, _append, stored, path, given)
@@ -132,7 +134,9 @@ class BulkCalls:
         return appended
 
     async def sent(self, number: int, events: int, is_end: bool, about: list[Any] | None) -> None:
-        """Record events sent to a reader by the stream of that number. The first call for a stream has `about`."""
+        """Record events that the stream with that number has sent to a reader. The first call for a stream contains
+        `about`.
+        """
         self.traffic.events_out += events
         async with self._telling:  # in the order of the calls, though a log may have to be opened
             if about is not None and number not in self._streams:
@@ -149,7 +153,7 @@ class BulkCalls:
     async def _begun(self, number: int, about: About) -> None:
         try:
             log = await self._opened(about.log)
-        except EventLogError:  # deleted meanwhile: the stream ends
+        except EventLogError:  # deleted in the meantime, so the stream ends
             return
         reader = Reader(
             "flight",
@@ -164,12 +168,14 @@ class BulkCalls:
         self._streams[number] = reader, self._readers.add(reader)
 
     async def damaged(self, log: str, path: str) -> None:
-        """A read found damage in that file: the server checks it itself, so that metrics and events show it."""
+        """A read found damage in that file. The server checks the file itself, so that metrics and events report the
+        damage.
+        """
         stored = await self._opened(log)
         await asyncio.to_thread(stored.look_for_damage, path)
 
     async def connections_ended(self, count: int) -> None:
-        """Count connections ended because their peers sent more than was taken."""
+        """Count connections that were closed because their peers sent more than the process accepted."""
         self.ended += count
 
     def forget_streams(self) -> None:
@@ -181,7 +187,7 @@ class BulkCalls:
     async def act(self, user: str, name: str, body: bytes) -> bytes:
         """The answer of the action to that user, with current rights.
 
-        Raises InvalidInput, Forbidden, LogNotFound, and what its handler does.
+        Raises InvalidInput, Forbidden, LogNotFound, and the errors of its handler.
         """
         self._check_fresh()
         shape = wire.ACTIONS[name]
@@ -199,7 +205,9 @@ class BulkCalls:
         handler, work, takes_turns = HANDLERS[name]
         target = self._store if work is Work.OPEN else await self._opened(given.log)
         if shape.right is Right.APPEND and isinstance(target, StoredLog) and target.is_following:
-            raise NotPrimary(given.log)  # a replica must not even report a missing stage: it lies at the primary
+            raise NotPrimary(
+                given.log
+            )  # a replica must not even report a missing stage, because stages are kept on the primary
         if work is None:
             return wire.encode(handler(target, given))
         if not takes_turns:
@@ -253,21 +261,21 @@ def _append(log: StoredLog, path: str, command: wire.AppendCommand) -> wire.Appe
 def _batch_at(path: str) -> pa.RecordBatch:
     try:
         file = pa.memory_map(path)
-    except OSError as error:  # the process that holds it was killed: no caller waits for the answer
+    except OSError as error:  # the process that holds it was killed, so no caller waits for the answer
         raise StorageUnavailable(f"cannot read the batch; nothing was appended: {error}") from None
     with file:
         return pa.ipc.open_stream(file).read_next_batch()
 
 
 KEEPING = Keeping()
-"""For large commits; one for the process."""
+"""Runs large commits; there is one for the whole process."""
 
 
 class Work(Enum):
-    """Kinds of blocking calls. Each has its own threads, so that slow ones delay no others."""
+    """Kinds of blocking calls. Each kind has its own threads, so that slow calls do not delay others."""
 
     OPEN = 2
-    """Logs that are not open yet: the first opening after a crash may take long."""
+    """For logs that are not open yet, because the first opening after a crash may take long."""
     ASK = 8
     APPEND = 16
     COMMIT = 4
@@ -279,12 +287,11 @@ class Handling(NamedTuple):
 
     handler: Callable[[Any, Any], object]
     """Maps the log named in the body (all logs, if the work is to open one) and the body to the answer; body and answer
-    are as `flight.wire.ACTIONS` says. Raises what the log raises.
-    """
+    are described in `flight.wire.ACTIONS`. Raises the errors of the log. """
     work: Work | None = Work.ASK
     """None: it does not block."""
     takes_turns: bool = False
-    """Whether calls for a log and a writer run one at a time."""
+    """Whether calls for the same log and writer run one at a time."""
 
 
 def _on_log(
@@ -363,4 +370,4 @@ HANDLERS: dict[str, Handling] = dict(
         _on_log(wire.FORGET_WRITER, _forget_writer, takes_turns=True),
     )
 )
-"""Every action on a log, except those that the bulk process does itself."""
+"""Every action on a log that the bulk process does not perform itself."""

@@ -1,4 +1,4 @@
-"""Ends Flight connections whose peers send more than is taken from them, so that the process need not end.
+"""Closes Flight connections whose peers send more than the server accepts, so that the process does not have to exit.
 
 gRPC reads messages of any size before it calls any code, and pyarrow cannot set a limit. But Linux reports how many
 bytes a peer has sent, and Flight's server reports when it took them all (`took`): gRPC holds the difference.
@@ -27,24 +27,23 @@ from .sockets import OwnSocket, Place, sockets
 logger = logging.getLogger("headwater.server")
 
 STRANGERS, STRANGERS_BYTES_MIN = 8, 8 * MIB
-"""All peers before their login share one part in this many of the share, and at least this much. Each counts
+"""Before their login, all peers together may use this fraction of the share, and at least this many bytes. Each counts
 `FREE_BYTES` for its thread, and the bytes it sent.
 """
 SLACK_BYTES = 32 * MIB
 CUT_BYTES = 4096
-"""The TCP segment size before a login, so that little arrives between two looks; the peer sends the rest again."""
+"""The TCP segment size before a login, so that little data arrives between two checks. The peer resends the rest."""
 TURN_S, TURN_S_MAX = 0.25, 5.0
-"""One stranger at a time may send long segments. The next one may after TURN_S, or after TURN_S_MAX if the previous one
-still sends.
-"""
+"""One unauthenticated peer at a time may send long segments. The next one may do so after TURN_S, or after TURN_S_MAX
+if the previous one is still sending. """
 KEPT = 4
-"""If peers hold too much, connections are ended until one part in this many of the bound is held."""
+"""If peers hold too much, connections are closed until they hold only this fraction of the bound."""
 LOOK_S, PAUSE_S = 0.5, 0.005
-"""The interval of looks when nothing arrives; and the pause after each look, while more may arrive."""
+"""The interval between checks when nothing arrives, and the pause after each check while more may arrive."""
 PAUSES = 20
-"""A pause is this many times as long as the look before it: looks take a twentieth of a core at most."""
+"""A pause is this many times as long as the check before it, so that checks use at most a twentieth of a core."""
 TELL_S = 10.0
-"""The least time between log lines about ended connections."""
+"""The minimum time between log lines about closed connections."""
 
 
 class Connection:
@@ -63,7 +62,7 @@ class Connection:
 
     @property
     def held(self) -> int:
-        """The most that gRPC may hold for it."""
+        """The maximum number of bytes that gRPC may hold for it."""
         return self.received - self.taken
 
     def uncut(self) -> None:
@@ -77,15 +76,14 @@ class Connections:
     """The connections of one Flight server. Thread-safe. Does nothing except on Linux."""
 
     def __init__(self, bytes_max: int, ended: Callable[[int], None], address_of: Callable[[str], str]) -> None:
-        """Create it before the server: present sockets are not the server's. `bytes_max` is the share of the process.
-
-        `ended` is called with the number of connections each time some were ended. `address_of`: see BulkServer.
-        """
+        """Create it before the server, because existing sockets do not belong to the server. `bytes_max` is the share
+        of the process. `ended` is called with the number of connections each time some were closed. `address_of`: see
+        BulkServer."""
         self._strangers_bytes_max = max(bytes_max // STRANGERS, STRANGERS_BYTES_MIN)
         self._bytes_max = bytes_max + SLACK_BYTES
         self._ended, self._address_of = ended, address_of
         self._others = {cookie for cookie, _ in sockets()}
-        """Sockets that are not Flight connections, or no longer."""
+        """Sockets that are not, or are no longer, Flight connections."""
         self._known: dict[int, Connection] = {}
         """By cookie, the oldest first."""
         self._by_peer: dict[Place, Connection] = {}
@@ -104,7 +102,7 @@ class Connections:
             threading.Thread(target=self._run, name="headwater-connections", daemon=True).start()
 
     def took(self, peer: str) -> None:
-        """The server took all data from a logged-in peer, by gRPC's name of it."""
+        """The server has accepted all data from a logged-in peer, given by gRPC's name for it."""
         place = _place_of(peer)
         with self._lock:
             if place not in self._by_peer and self._thread:
@@ -115,12 +113,14 @@ class Connections:
                 its.received = its.taken = its.socket.received or its.received
 
     def share(self) -> None:
-        """Let another process of this user listen on the port from now on, beside this one."""
+        """Allow another process of this user to listen on the port, in addition to this one, from now on."""
         for its in tuple(self._here):
             its.share()
 
     def end_largest(self) -> bool:
-        """End the connection that holds most, strangers first; returns whether one holds more than `FREE_BYTES`."""
+        """Close the connection that holds the most, starting with unauthenticated peers. Returns whether one holds more
+        than `FREE_BYTES`.
+        """
         with self._lock:
             self._look()
             most = max(self._known.values(), key=_rank, default=None)
@@ -152,7 +152,7 @@ class Connections:
                     self._trim()
                 has_ended = bool(ended)
                 time.sleep(max(PAUSE_S, PAUSES * (time.thread_time() - began)))
-                pause_s = 0.0 if has_come or has_ended else LOOK_S  # it may be accepted just after the look
+                pause_s = 0.0 if has_come or has_ended else LOOK_S  # it may be accepted just after the check
         except BaseException:
             logger.exception("the connections of Arrow Flight cannot be watched")
             for its in (*self._here, *(each.socket for each in self._known.values())):
@@ -180,7 +180,7 @@ class Connections:
         self._others.intersection_update(present)
         for cookie in sorted(present.keys() - self._known.keys() - self._others):
             its = OwnSocket(present[cookie])
-            if its.cookie != cookie:  # closed since, or no descriptor is left
+            if its.cookie != cookie:  # closed in the meantime, or no descriptor is left
                 its.close()
                 continue
             peer = its.peer if self._is_here(its) else None
@@ -199,7 +199,7 @@ class Connections:
                 each.received = received
 
     def _bound(self) -> Collection[Connection]:
-        """End the largest connections above a bound, and return them."""
+        """Close the largest connections above a bound, and return them."""
         strangers = [each for each in self._known.values() if not each.is_known]
         beyond = _beyond(strangers, self._strangers_bytes_max, FREE_BYTES) or _beyond(
             self._known.values(), self._bytes_max, 0
@@ -211,7 +211,7 @@ class Connections:
         return beyond
 
     def _take_turns(self) -> None:
-        """Let the oldest stranger with more data send it, unless another's turn lasts."""
+        """Let the oldest unauthenticated peer with more data send it, unless the turn of another peer has not ended."""
         strangers = [each for each in self._known.values() if not each.is_known]
         is_taken = any(not each.is_cut for each in strangers)
         if (now := time.monotonic()) - self._turn_at < (TURN_S_MAX if is_taken else TURN_S):
@@ -245,7 +245,9 @@ def _rank(its: Connection) -> tuple[bool, int]:
 
 
 def _beyond(those: Collection[Connection], bytes_max: int, each_bytes: int) -> list[Connection]:
-    """The largest connections, to be ended if all hold more than that many bytes, so that the rest hold a part."""
+    """The largest connections, to be closed if all connections together hold more than that many bytes, so that the
+    rest hold only a fraction of it.
+    """
     held, found = sum(each_bytes + each.held for each in those), list[Connection]()
     for each in sorted(those, key=lambda each: -each.held) if held > bytes_max else ():
         if held <= bytes_max // KEPT:
@@ -256,6 +258,6 @@ def _beyond(those: Collection[Connection], bytes_max: int, each_bytes: int) -> l
 
 
 def _place_of(peer: str) -> Place:
-    """The peer, by gRPC's name of it."""
+    """The peer, by gRPC's name for it."""
     port = peer.rpartition(":")[2]
     return address_of(peer).partition("%")[0].removeprefix("::ffff:"), int(port) if port.isdigit() else 0

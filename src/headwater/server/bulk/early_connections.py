@@ -1,4 +1,4 @@
-"""Connections made before Flight served: their port was held, and they are relayed to Flight while they last.
+"""Connections made before Flight was served. Their port was held, and they are relayed to Flight until they end.
 
 gRPC cannot take over a listening socket or share a port (Arrow forbids it), so earlier clients are connected to it from
 here. Later clients connect to Flight directly.
@@ -13,21 +13,23 @@ from contextlib import suppress
 from ...flight.server.authentication import address_of
 
 PIECE_BYTES = 256 * 1024
-"""The most data of each direction of a connection here; a side that reads nothing pauses the other."""
+"""The maximum amount of data held here for each direction of a connection. A side that does not read pauses the
+other.
+"""
 
 
 class EarlyConnections:
     """Takes the connections of a listening socket once, then relays them. Thread-safe."""
 
     def __init__(self, listening: socket.socket, *accepted: socket.socket) -> None:
-        """`accepted` were taken from it before."""
+        """`accepted` contains the connections that were accepted from it earlier."""
         self._listening = listening
         self._clients: list[socket.socket] = list(accepted)
         self._addresses: dict[tuple[str, str], str] = {}
         """The client addresses behind our connections to Flight."""
 
     def take(self) -> None:
-        """Take all waiting connections, and release the port: from now on another can listen on it."""
+        """Take all waiting connections, and release the port: from now on another process can listen on it."""
         self._listening.setblocking(False)
         with self._listening, suppress(BlockingIOError):
             while True:
@@ -43,7 +45,7 @@ class EarlyConnections:
             threading.Thread(target=self._relay, args=(client, (host, port)), name="flight-relay", daemon=True).start()
 
     def address_of(self, peer: str) -> str:
-        """The client's address, by gRPC's name of a peer; see `flight.server.authentication.address_of`."""
+        """The client's address, by gRPC's name for a peer; see `flight.server.authentication.address_of`."""
         address = address_of(peer)
         return self._addresses.get((address, peer.rpartition(":")[2]), address)
 
@@ -52,14 +54,16 @@ class EarlyConnections:
             client,
             suppress(OSError),
             socket.create_connection(to) as flight,
-        ):  # refused: closing it tells the client
+        ):  # the connection was refused, and closing it tells the client
             address = str(client.getpeername()[0]).removeprefix(
                 "::ffff:"
             )  # IPv4 on a dual-stack socket, as gRPC names it
             for end in (client, flight):
                 end.setblocking(True)
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # so that a lost client does not stay
+                end.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1
+                )  # so that a client that disappeared does not stay
             ours = flight.getsockname()
             place = (str(ours[0]), str(ours[1]))
             self._addresses[place] = address
@@ -71,7 +75,7 @@ class EarlyConnections:
 
 
 def _pump(source: socket.socket, sink: socket.socket) -> None:
-    """Pass data on until its end, and the end too; if one side breaks, so does the other."""
+    """Pass on data up to its end, and the end itself. If one side breaks, the other is closed too."""
     piece = memoryview(bytearray(PIECE_BYTES))
     try:
         while count := source.recv_into(piece):

@@ -1,4 +1,4 @@
-"""The link between the server and its bulk process: requests one way, answers the other, over one socket.
+"""The link between the server and its bulk process: requests in one direction, answers in the other, over one socket.
 
 A message is a head (length, number, kind) and MessagePack. Requests are answered in any order. Errors of the core are
 passed on unchanged. A link never recovers: when it ends, the bulk process exits, and the server starts another.
@@ -40,12 +40,14 @@ Call = Callable[..., Awaitable[object]]
 
 
 class Link:
-    """The bulk process's end: any thread makes requests, one thread receives the answers."""
+    """The bulk process's end. Any thread can make requests; one thread receives the answers."""
 
     def __init__(
         self, sock: socket.socket, *, ended: Callable[[], None], asked: Callable[[str, list[Any]], None]
     ) -> None:
-        """`ended` is called once, when the server has gone; `asked` with the name and arguments of its requests."""
+        """`ended` is called once, when the server has disconnected. `asked` is called with the name and arguments of
+        its requests.
+        """
         self._socket, self._ended, self._asked = sock, ended, asked
         self._numbers = itertools.count(1)
         self._waiting: dict[int, Future[bytes]] = {}
@@ -55,7 +57,9 @@ class Link:
         self._thread.start()
 
     def call(self, method: str, *arguments: object, type: type[T]) -> T:
-        """Send a request, and wait for the answer. Raises the server's error, TooLarge, and Closed when it has gone."""
+        """Send a request, and wait for the answer. Raises the server's error, TooLarge, and Closed if it has
+        disconnected.
+        """
         return msgpack_decoder(type).decode(self._ask(method, arguments).result())
 
     def tell(self, method: str, *arguments: object) -> None:
@@ -117,7 +121,7 @@ class Link:
 
 
 class Answering:
-    """The server's end, on its event loop: each request is a task; `calls` are coroutine functions by name."""
+    """The server's end, on its event loop. Each request is a task; `calls` contains coroutine functions by name."""
 
     def __init__(self, calls: Mapping[str, Call]) -> None:
         self._calls = calls
@@ -145,7 +149,7 @@ class Answering:
             self._writer.close()
 
     def ask(self, what: str, *arguments: object) -> None:
-        """Send a message to the bulk process; it has no answer."""
+        """Send a message to the bulk process. Messages are not answered."""
         self._send(0, REQUEST, _encoder.encode((what, arguments)))
 
     async def _answer(self, number: int, body: bytes) -> None:
@@ -154,7 +158,9 @@ class Answering:
             answer = _encoder.encode(await self._calls[method](*arguments))
         except core.EventLogError as error:
             self._send(number, ERROR, _encode_error(error))
-        except Exception as error:  # answered, so that the caller does not wait forever; the log has the rest
+        except (
+            Exception
+        ) as error:  # answered, so that the caller does not wait forever; the server's log has the details
             logger.exception("a request of the bulk process failed")
             problem = core.StorageUnavailable(f"internal error ({type(error).__name__}); see the server's log")
             self._send(number, ERROR, _encode_error(problem))
@@ -181,11 +187,11 @@ _ENUMS: tuple[tuple[type[core.EventLogError], str, type[StrEnum]], ...] = (
     (core.AppendConditionFailed, "reason", core.ConditionFailure),
     (Forbidden, "right", Right),
 )
-"""Error attributes that are not plain values."""
+"""Error attributes that are not plain values, and need conversion."""
 
 
 def _decode_error(body: bytes) -> core.EventLogError:
-    """The error with all its attributes, whatever its constructor takes."""
+    """The error with all its attributes, regardless of the parameters of its constructor."""
     name, message, carried = msgspec.msgpack.decode(body, type=tuple[str, str, dict[str, Any]])
     kind = _kinds(core.EventLogError).get(name, core.StorageUnavailable)
     for of_kind, field, enum in _ENUMS:

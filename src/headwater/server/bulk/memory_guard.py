@@ -1,10 +1,10 @@
 """Ends the bulk process if it holds more memory than it may.
 
 gRPC accepts messages of any size before it calls any code: pyarrow cannot set a limit. The memory of streams is counted
-(`flight.server.memory`), and `connections` ends peers who send more than is taken from them. For all other memory, the
-process's anonymous memory is watched. If it nearly exceeds the budget by `SLACK_BYTES`, the connections that hold most
-are ended; if it does exceed it, the process says so and ends. Its server starts another, and clients try again.
-"""
+(`flight.server.memory`), and `connections` closes connections whose peers send more than the process accepts. For all
+other memory, the process's anonymous memory is watched. If it is close to exceeding the budget by `SLACK_BYTES`, the
+connections that hold the most are closed. If it does exceed it, the process logs that and exits. Its server starts
+another process, and clients retry."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from ..process.log_lines import fields
 logger = logging.getLogger("headwater.server")
 
 SLACK_BYTES = 96 * MIB
-"""Allowed beside the memory at start and the budget: gRPC's buffers, stacks of its threads, small parts."""
+"""Allowed in addition to the memory at start and the budget: gRPC's buffers, the stacks of its threads, and small
+objects.
+"""
 LOOK_S, HURRY_S = 0.5, 0.02
-"""The interval of looks; and while the memory grows."""
+"""The interval between checks, and the interval while the memory grows."""
 GROWS_BYTES = 4 * MIB
 NEAR_BYTES = 16 * MIB
-"""When less than this is left, connections that hold much are ended."""
+"""When less than this is left, connections that hold much memory are closed."""
 _STATUS = Path("/proc/self/status")
 
 
@@ -45,8 +47,7 @@ def watch(
     look: Callable[[], int] = anonymous_bytes,
 ) -> threading.Event:
     """Watch from now on, in its own thread, until the returned event is set. `exceeded` is called once, and `relieve`
-    at each look near the limit.
-    """
+    at each check near the limit."""
     stopping = threading.Event()
     allowed = look() + bytes_max + SLACK_BYTES
 

@@ -50,27 +50,29 @@ class BulkPlane:
 
     @property
     def is_up(self) -> bool:
-        """Whether Flight is served, or will be for its first client: not while a dead process is replaced."""
+        """Whether Flight is served, or will be for its first client. False while a process that died is being
+        replaced.
+        """
         return self._supervisor is not None and self._supervisor.is_up
 
     @property
     def is_serving(self) -> bool:
-        """Whether a process serves at this moment."""
+        """Whether a process is serving at this moment."""
         return self._supervisor is not None and self._supervisor.is_serving
 
     @property
     def deaths(self) -> int:
-        """How many bulk processes ended by themselves."""
+        """How many bulk processes ended unexpectedly."""
         return 0 if self._supervisor is None else self._supervisor.deaths
 
     @property
     def ended(self) -> int:
-        """How many connections bulk processes ended: their peers sent more than was taken."""
+        """How many connections bulk processes closed because their peers sent more than was accepted."""
         return 0 if self._calls is None else self._calls.ended
 
     @property
     def callers(self) -> Mapping[str, BulkCaller]:
-        """Recent callers, by their names in management."""
+        """Recent callers, by their names as entities."""
         return {} if self._calls is None else self._calls.callers.known
 
     @property
@@ -116,7 +118,7 @@ class BulkPlane:
         await self._supervisor.start()
 
     async def stop(self) -> None:
-        """Let running reads and writes finish, end the process, release the port unless it is for another run."""
+        """Let running reads and writes finish, end the process, and release the port unless another run needs it."""
         if self._supervisor is not None:
             await self._supervisor.stop(keeps_port=self._is_for_more and not self._reservation.is_closed)
             self._supervisor = None

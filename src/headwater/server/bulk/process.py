@@ -1,4 +1,4 @@
-"""The main program of the bulk process: serves Arrow Flight until the server stops it, or is gone."""
+"""The main program of the bulk process: serves Arrow Flight until the server stops it or ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from .link import Link
 from .supervisor import BulkSettings
 
 OOM_SCORE = 500
-"""If memory runs out, the kernel should end this process and not the server: gRPC accepts all that clients send."""
+"""If memory runs out, the kernel should kill this process rather than the server, because gRPC accepts everything that
+clients send.
+"""
 LET_GO_S = 10.0
 """How often mapped files are checked for deletion."""
 
@@ -39,7 +41,7 @@ def main() -> None:
     settings = msgspec.json.decode(sys.argv[2], type=BulkSettings)
     configure_logging(settings.log_level)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # it ends with its server
+        signal.signal(number, signal.SIG_IGN)  # it ends together with its server
     _be_ended_first()
     stop = threading.Event()
     backend: BulkBackend

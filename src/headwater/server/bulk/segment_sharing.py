@@ -1,8 +1,8 @@
-"""Lends segments to processes on this machine: descriptors over a Unix socket, for a code given out by Flight.
+"""Lends segments to processes on this machine: descriptors over a Unix socket, in exchange for a code that Flight
+issued.
 
-A code is valid once, for CODE_S, and for processes of the operating system user it was requested for. The socket has
-an unguessable name, and no path.
-"""
+A code is valid once, for CODE_S, and only for processes of the operating system user for which it was requested. The
+socket has an unguessable name and no path."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ logger = logging.getLogger("headwater.server")
 
 CODE_S = 10.0
 CODES_MAX = 1024
-"""Unused codes; no more are given while there are this many."""
+"""The maximum number of unused codes. No more are issued while there are this many."""
 CODES_OF_ONE_MAX = 256
-"""The most of them for one user."""
+"""The maximum number of unused codes for one user."""
 SILENT_S = 2.0
 """How long a client may take to send a code."""
 THREADS = 4
 UNDER_WAY_MAX = 64
-"""Connections served or waiting; more are closed at once, so that they take no descriptors."""
+"""The maximum number of connections served or waiting. More are closed at once, so that they use no descriptors."""
 BACKLOG = 64
 _CODE_BYTES = 64
 _CREDENTIALS = struct.Struct("3i")
@@ -44,7 +44,7 @@ _CREDENTIALS = struct.Struct("3i")
 
 
 class Asked(NamedTuple):
-    """Which user may have which segments, until when."""
+    """Which user may get which segments, and until when."""
 
     user: User
     body: LendBody
@@ -59,13 +59,13 @@ class Lending:
         self._lend = lend
         self._lock = threading.Lock()
         self._codes: OrderedDict[str, Asked] = OrderedDict()
-        """In the order in which they were given."""
+        """In the order in which they were issued."""
         self._places = threading.BoundedSemaphore(UNDER_WAY_MAX)
         self._socket: socket.socket | None = None
         self._name = ""
 
     def lender(self, user: User, body: LendBody) -> Lender:
-        """A code for these segments, which the user has the right to read."""
+        """A code for these segments, which the user must have the right to read."""
         with self._lock:
             now = time.monotonic()
             while self._codes and next(iter(self._codes.values())).until < now:
@@ -85,11 +85,11 @@ class Lending:
         with self._lock:
             self._codes.clear()
             if self._socket is not None:
-                self._socket.shutdown(socket.SHUT_RDWR)  # so that a thread waiting for a connection wakes
+                self._socket.shutdown(socket.SHUT_RDWR)  # so that a thread that waits for a connection wakes up
                 self._socket.close()
 
     def _opens(self) -> bool:
-        """Whether there is a socket now: a service may be allowed none of this kind."""
+        """Whether there is a socket now. A service may not be allowed to have a socket of this kind."""
         name = f"headwater-{secrets.token_hex(16)}"
         try:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -110,7 +110,7 @@ class Lending:
                 except OSError:
                     if listening.fileno() < 0:
                         return
-                    time.sleep(0.1)  # for example, no descriptor is left
+                    time.sleep(0.1)  # for example, because no descriptor is left
                     continue
                 if not self._is_expected(_peer(sock)[1]) or not self._places.acquire(blocking=False):
                     sock.close()
@@ -122,7 +122,10 @@ class Lending:
             try:
                 sock.settimeout(SILENT_S)
                 self._answer(sock)
-            except (OSError, EventLogError) as error:  # the client reads over Flight instead, and gets the error there
+            except (
+                OSError,
+                EventLogError,
+            ) as error:  # the client reads over Flight instead, and gets the error that way
                 logger.debug("segments are not shared: %s", error)
             except Exception:
                 logger.exception("segments could not be shared")

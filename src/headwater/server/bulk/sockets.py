@@ -1,4 +1,4 @@
-"""Sockets of this process made by a library: what Linux reports of them, by our own descriptors.
+"""Sockets of this process that a library created: what Linux reports about them, through our own descriptors.
 
 All calls keep the interpreter's lock. After releasing it, a thread may have to wait behind a hundred threads that serve
 calls.
@@ -44,12 +44,12 @@ def sockets() -> Iterator[tuple[int, int]]:
 
 
 class OwnSocket:
-    """Our own descriptor of a socket: it stays that socket, whatever happens to the other descriptor."""
+    """Our own descriptor of a socket. It refers to that socket, regardless of what happens to the other descriptor."""
 
     def __init__(self, fd: int) -> None:
         self.fd: int = _system.dup(fd)
         self.cookie = int.from_bytes(_option(self.fd, socket.SOL_SOCKET, _SO_COOKIE, 8) or b"", sys.byteorder)
-        """0 if it was closed before."""
+        """0 if it was already closed."""
 
     @property
     def is_listening(self) -> bool:
@@ -68,13 +68,15 @@ class OwnSocket:
 
     @property
     def received(self) -> int | None:
-        """Bytes received in all; None if it is not a connection that can receive more, or the system is too old."""
+        """The total number of bytes received; None if it is not a connection that can receive more, or the system is
+        too old.
+        """
         info = _option(self.fd, socket.IPPROTO_TCP, socket.TCP_INFO, _INFO.size)
         state, received = _INFO.unpack(info) if info is not None else (0, 0)
         return int(received) if state == _ESTABLISHED else None
 
     def wake(self, thread: int) -> bool:
-        """Send that thread SIGIO whenever data arrives from now on; returns whether it works."""
+        """Send SIGIO to that thread whenever data arrives from now on. Returns whether this succeeded."""
         if _system.fcntl(self.fd, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread)):
             return False
         return not _system.fcntl(self.fd, _F_SETFL, _system.fcntl(self.fd, _F_GETFL) | os.O_ASYNC)
@@ -82,7 +84,7 @@ class OwnSocket:
     def cut(self, size: int) -> None:
         """Limit TCP segments to this many bytes from now on; accepted connections inherit it.
 
-        The peer sends the rest again, so all of it arrives, but slowly.
+        The peer resends the rest, so all of it arrives, but slowly.
         """
         cutting = ctypes.create_string_buffer(struct.pack("HBBI", _BPF_RETURN, 0, 0, _HEAD_BYTES_MAX + size), 8)
         program = struct.pack("HxxxxxxP", 1, ctypes.addressof(cutting))
@@ -93,11 +95,11 @@ class OwnSocket:
         _system.setsockopt(self.fd, socket.SOL_SOCKET, _SO_DETACH_FILTER, bytes(4), 4)
 
     def share(self) -> None:
-        """Let other sockets of this user listen where it does."""
+        """Allow other sockets of this user to listen on the same address."""
         _system.setsockopt(self.fd, socket.SOL_SOCKET, socket.SO_REUSEPORT, struct.pack("i", 1), 4)
 
     def end(self) -> None:
-        """End the connection, for its owner and the peer."""
+        """Close the connection, for both its owner and the peer."""
         _system.shutdown(self.fd, socket.SHUT_RDWR)
 
     def close(self) -> None:

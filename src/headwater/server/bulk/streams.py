@@ -1,7 +1,7 @@
 """Streams of the bulk process to its readers: reports to the server, and streams that it wants to end.
 
 A stream that ends within a second is reported once, with its number of events. Longer ones are reported every second
-while they progress; stalled ones when the process next looks.
+while they progress; stalled ones are reported at the next check.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from ...flight.wire import Ticket
 from .link import Link
 
 TELL_S = 1.0
-"""How often at most one running stream is reported."""
+"""How often one running stream is reported at most."""
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
-    """The reader, and what it reads."""
+    """The reader, and what it is reading."""
 
     user: str
     peer: str
@@ -45,7 +45,7 @@ class Sending(backend.Sending):
         """Events not reported yet."""
         self.told_at = time.monotonic()
         self.is_told = False
-        """Whether the server knows of the stream."""
+        """Whether the server knows about the stream."""
         self.end_reason: str | None = None
 
     def sent(self, events: int) -> None:
@@ -62,7 +62,7 @@ class Sending(backend.Sending):
             self._sendings.forgotten.append(self)
 
     def about(self) -> About:
-        """The reader, and what it reads."""
+        """The reader, and what it is reading."""
         ticket, query = self._ticket, self._ticket.query
         text = query if query is None or isinstance(query, str) else msgspec.json.encode(query).decode()
         wants = None if text is None else cut(text, WANTS_CHARS_MAX)
@@ -78,7 +78,7 @@ class Sendings:
         self._lock = threading.Lock()
         self._active: dict[int, Sending] = {}
         self.forgotten: deque[Sending] = deque()
-        """Streams whose reader left, to be reported."""
+        """Streams whose reader left, which must be reported."""
 
     def begin(self, user: str, peer: str, ticket: Ticket) -> Sending:
         """Begin a stream."""
@@ -88,7 +88,7 @@ class Sendings:
         return sending
 
     def add(self, sending: Sending, events: int) -> None:
-        """Count sent events; report them if it is time."""
+        """Count sent events, and report them if it is time."""
         with self._lock:
             sending.untold += events
         if time.monotonic() - sending.told_at >= TELL_S:
@@ -101,7 +101,7 @@ class Sendings:
         self._tell(sending, is_end=True)
 
     def look(self) -> None:
-        """Report streams whose readers left, and those that the server should know and does not."""
+        """Report streams whose readers left, and streams that the server does not know about yet."""
         while self.forgotten:
             self.over(self.forgotten.popleft())
         now = time.monotonic()
@@ -111,14 +111,14 @@ class Sendings:
             self._tell(sending, is_end=False)
 
     def end(self, number: int, reason: str) -> None:
-        """The server wants a stream to end: it does with its next batch."""
+        """The server wants a stream to end. It ends with its next batch."""
         with self._lock:
             sending = self._active.get(number)
         if sending is not None:
             sending.end_reason = reason
 
     def _tell(self, sending: Sending, *, is_end: bool) -> None:
-        """Report to the server; the first report of a running stream says who reads."""
+        """Report to the server. The first report of a running stream identifies the reader."""
         with self._lock:
             events, sending.untold, sending.told_at = sending.untold, 0, time.monotonic()
             about = None if is_end or sending.is_told else sending.about()

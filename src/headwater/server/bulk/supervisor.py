@@ -1,8 +1,6 @@
-"""Starts the bulk process, answers it, and restarts it if it dies: the server goes on without it meanwhile.
-
+"""Starts the bulk process, answers it, and restarts it if it dies. The server continues without it in the meantime.
 Until it serves, a listening socket holds its port, and clients wait there; it takes them over (`early_connections`).
-So do the clients that come between two runs of a server.
-"""
+Clients that connect between two runs of a server wait there too."""
 
 from __future__ import annotations
 
@@ -29,18 +27,19 @@ STARTS_WITHIN_S = 60.0
 PROGRAM = "from headwater.server.bulk.process import main; main()"
 """The program of the process."""
 PAUSE_S_MIN, PAUSE_S_MAX = 0.2, 10.0
-"""The pause between the death of a bulk process and the next start; longer each time, until one lives for a while."""
+"""The pause between the death of a bulk process and the next start. It grows each time, until a process runs for a
+while.
+"""
 LIVES_S = 30.0
 HELD_MAX = 64
-"""Connections that wait for the process; the system makes more of them retry after a second."""
+"""How many connections may wait for the process. The system makes others retry after a second."""
 PREVIOUS_S, PREVIOUS_LOOK_S = 3.0, 0.05
-"""How long a start waits for its port, and how often it looks."""
+"""How long a start waits for its port, and how often it checks."""
 SHARED_S = 2.0
-"""How long a process that is to end may take to share its port, so that no client is refused in between."""
+"""How long a process that must end may take to share its port, so that no client is refused in between."""
 SILENT_S = 20
-"""A client silent for this long is disconnected, and starts no process: a load balancer's probe, say. Linux counts in
-its own repetitions, which makes it 31 s.
-"""
+"""A client that sends nothing for this long, such as a load balancer's probe, is disconnected and does not start a
+process. Linux rounds this to its own retransmissions, which makes it 31 s. """
 
 
 class BulkSettings(msgspec.Struct, frozen=True):
@@ -57,7 +56,7 @@ class BulkSettings(msgspec.Struct, frozen=True):
     stop_ms: int
     log_level: str
     memory_bytes_max: int
-    """What it may hold for its clients."""
+    """The memory that it may hold for its clients."""
 
 
 class Reservation:
@@ -65,8 +64,7 @@ class Reservation:
 
     def __init__(self, host: str, port: int, flag: str) -> None:
         """Raises CannotListen. If the port is in use, it waits for PREVIOUS_S: the bulk process of a killed server
-        takes a moment to end.
-        """
+        needs a moment to end."""
         self.family, self.address = addresses(host)[0]
         self._held = socket.socket(self.family, socket.SOCK_STREAM)
         try:
@@ -87,14 +85,14 @@ class Reservation:
     def listening(self, *, shares: bool = False) -> socket.socket:
         """The socket on which clients wait, until it is handed over. Raises OSError if another process listens there.
 
-        `shares`: that one shares the port, and some clients still reach it.
+        `shares`: the other process shares the port, and some clients still reach it.
         """
         if self._listening is None:
             self._listening = self._listen(shares=shares)
         return self._listening
 
     def handed_over(self) -> None:
-        """A process has the socket on which clients wait, and will listen itself."""
+        """A process now has the socket on which clients wait, and will listen itself."""
         if self._listening is not None:
             self._listening.close()
             self._listening = None
@@ -110,7 +108,7 @@ class Reservation:
         return self._held.fileno() < 0
 
     def _bind_after_previous(self, port: int) -> None:
-        """Bind it without listening, so that no connection comes here. Raises OSError if another process keeps it."""
+        """Bind it without listening, so that no connection arrives here. Raises OSError if another process keeps it."""
         deadline, is_told = time.monotonic() + PREVIOUS_S, False
         while True:
             try:
@@ -155,7 +153,7 @@ class BulkSupervisor:
         waits: bool = False,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        """`waits`: the first process starts with the first client, who waits for it; later ones start at once.
+        """`waits`: the first process starts with the first client, which waits for it; later ones start at once.
 
         `ended` is called when a process has ended.
         """
@@ -168,11 +166,11 @@ class BulkSupervisor:
         self._answering: Answering | None = None
         self._task: asyncio.Task[None] | None = None
         self.is_serving = False
-        """Whether the process has reported that it serves, and lives."""
+        """Whether the process has reported that it serves, and is alive."""
         self.is_up = waits
         """Whether Flight is served, or will be for its first client, as far as known."""
         self.deaths = 0
-        """How many processes ended by themselves."""
+        """How many processes ended unexpectedly."""
 
     async def start(self) -> None:
         """Start the first one, and wait until it serves, unless it waits for its first client. Raises CannotListen."""
@@ -194,7 +192,9 @@ class BulkSupervisor:
             self._answering.ask(what, *arguments)
 
     async def stop(self, *, keeps_port: bool = False) -> None:
-        """Let it finish its running work, then end it. `keeps_port`: clients that come meanwhile wait for the next."""
+        """Let it finish its running work, then end it. `keeps_port`: clients that connect in the meantime wait for the
+        next process.
+        """
         self._is_stopping = True
         if keeps_port and self.is_serving:
             await self._share_port()
@@ -214,7 +214,7 @@ class BulkSupervisor:
             self._hold_port()
 
     async def _share_port(self) -> None:
-        """Listen beside the process that serves, which is about to end."""
+        """Listen in addition to the serving process, which is about to end."""
         assert self._answering is not None
         self._answering.ask("share_port")
         with suppress(TimeoutError):
@@ -241,7 +241,7 @@ class BulkSupervisor:
                         logger.info("starting the bulk process for its first client")
                         started = loop.time()
                     reason = f"exit code {await self._run_one(sockets)}"
-            except Exception as error:  # no process or descriptor is left, say; that passes, and then it must go on
+            except Exception as error:  # e.g. no descriptor is left; try again later
                 reason = repr(error)
             self.is_serving = self.is_up = False
             if self._is_stopping or not (self._waits or self._is_ready.is_set()):
@@ -265,11 +265,11 @@ class BulkSupervisor:
                 *(str(each.fileno()) for each in held),
                 stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(), *(each.fileno() for each in held)),
-                start_new_session=True,  # Ctrl-C is for the server, which then shuts this one down gracefully
+                start_new_session=True,  # Ctrl-C is meant for the server, which then shuts this process down gracefully
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             )
             on_failure.pop_all()
-        close_all(held)  # they are the process's now: if it dies, the waiting connections end
+        close_all(held)  # they belong to the process now; if it dies, the waiting connections end
         self._port.handed_over()
         self._answering = Answering(self._calls)
         try:
@@ -291,7 +291,7 @@ class BulkSupervisor:
 
 
 async def _first_client(listening: socket.socket) -> socket.socket:
-    """The first connection with data; earlier ones that have ended, or are silent, are closed."""
+    """The first connection with data. Earlier connections that have ended, or have sent nothing, are closed."""
     loop = asyncio.get_running_loop()
     came = asyncio.Event()
     loop.add_reader(listening, came.set)
@@ -312,7 +312,7 @@ async def _first_client(listening: socket.socket) -> socket.socket:
 def _has_spoken(client: socket.socket) -> bool:
     try:
         return bool(client.recv(1, socket.MSG_PEEK))
-    except BlockingIOError:  # on systems that do not wait for the first data, a client may be about to
+    except BlockingIOError:  # on systems that do not wait for the first data, a client may be about to send it
         return not hasattr(socket, "TCP_DEFER_ACCEPT")
     except OSError:
         return False

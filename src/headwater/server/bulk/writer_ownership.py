@@ -1,4 +1,6 @@
-"""Who may stage, commit, discard and forget in a writer's name: its owner, and users who may manage the log."""
+"""Checks who may stage, commit, discard and forget in a writer's name: its owner, and users with the right to manage
+the log.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ def owner_for(directory: Path, user: User, body: WriterBody) -> str | None:
 
 
 def check_own(owner: str | None, user: User, log: str, authorize: Authorize) -> None:
-    """Raises Forbidden if the writer is another user's, and this one may not manage the log."""
+    """Raises Forbidden if the writer belongs to another user, and this one may not manage the log."""
     if owner in (None, user.name):
         return
     try:

@@ -52,7 +52,7 @@ def _shown(key: str, value: object) -> object:
 
 
 def show_value(name: str, value: object) -> str:
-    """A setting's value as TOML, in the unit that its name says."""
+    """A setting's value as TOML, in the unit that its name specifies."""
     if isinstance(value, int) and ("_bytes" in name or name.removeprefix("memory.") == "peers"):
         value = show_bytes(value)
     elif isinstance(value, int) and "_ms" in name:

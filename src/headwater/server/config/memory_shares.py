@@ -21,15 +21,15 @@ class MemoryShares:
     peers: int
     """The whole budget."""
     loop: int
-    """Counted on the event loop, without a lock: bodies, messages, responses (`core.loop.memory`)."""
+    """Counted on the event loop, without a lock: bodies, messages and responses (`core.loop.memory`)."""
     threads: int
-    """Held by threads: waiting appends of all logs, staged commits, frames for replicas."""
+    """Held by threads: waiting appends of all logs, staged commits, and frames for replicas."""
     flight: int
     """Held by the Arrow Flight process."""
 
     @classmethod
     def of(cls, settings: Memory) -> MemoryShares:
-        """The parts of the configured budget, or else of a quarter of the available memory."""
+        """The parts of the configured budget, or of a quarter of the available memory if none is configured."""
         peers = settings.peers
         if peers is None:
             peers = max(available_memory() // PEERS_PART // MIB * MIB, PEERS_MIN)

@@ -1,4 +1,6 @@
-"""Clients of other protocols than AMQP, as entities: HTTP connections, WebSockets, and Flight readers and writers."""
+"""Clients that use protocols other than AMQP, as entities: HTTP connections, WebSockets, and Flight readers and
+writers.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ class Bulk(Protocol):
 
 
 class Clients(ReadOnly):
-    """Clients; see `management.entities`. A user may see its own, as of links."""
+    """Clients; see `management.entities`. A user may see its own clients, as with links."""
 
     def __init__(self, guard: Guard, http: HttpServer, bulk: Bulk | None) -> None:
         self._guard, self._http, self._bulk = guard, http, bulk
@@ -36,7 +38,7 @@ class Clients(ReadOnly):
         """HTTP connections, as last listed."""
 
     async def names(self, user: User) -> Sequence[str]:
-        """See Entities. Connections in the order in which they opened, then callers of Flight."""
+        """See Entities. HTTP connections in the order in which they opened, followed by callers of Flight."""
         sees_all, slices = user.may(Right.MANAGE, "*"), Slices()
         self._by_name = by_name = {}
         found = []
@@ -76,7 +78,9 @@ class Clients(ReadOnly):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: closes the connection, and tells a WebSocket by whom. Flight has none that the server knows."""
+        """See Entities. Closes the connection, and tells a WebSocket who closed it. Flight connections are unknown to
+        the server.
+        """
         self._guard.authorize(user, Right.MANAGE, "*")
         if name in self._callers:
             problem = "Flight connections cannot be closed individually; revoke the user's rights or tokens"
@@ -117,12 +121,12 @@ def _user_of(connection: OpenConnection) -> str:
 
 
 def _scope_of(connection: OpenConnection) -> Mapping[str, Any]:
-    """The scope of the last request; empty before the first one, if there is any."""
+    """The scope of the last request; empty before the first one."""
     return getattr(connection, "scope", None) or {}
 
 
 def _request(scope: Mapping[str, Any]) -> str | None:
-    """The last request: its method and path, which readers of the log may see; never the query."""
+    """The method and path of the last request, which readers of the log may see. Never its query."""
     if "path" not in scope:
         return None
     return f"{scope.get('method', 'WEBSOCKET')} {scope['path'][:256]}"

@@ -1,4 +1,4 @@
-"""The servers of a shared home as entities: the role of each, and its lag, as it reported to the home."""
+"""The servers of a shared home as entities: the role and the lag of each, as it reported them to the home."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from ...management.statuses import OperationRefused, Status
 logger = logging.getLogger("headwater.server")
 
 KEPT_S = 1.0
-"""The home is asked at most this often, which is how often servers report."""
+"""The home is queried at most this often, which is how often servers report."""
 
 
 class HomeServers(ReadOnly):
-    """See `management.entities`. All calls are on the event loop; the home is asked in a thread."""
+    """See `management.entities`. All calls are on the event loop; the home is queried in a thread."""
 
     def __init__(
         self,
@@ -32,10 +32,8 @@ class HomeServers(ReadOnly):
         *,
         standing: Callable[[], LeaseStanding | None] = lambda: None,
     ) -> None:
-        """`reports` asks the home, may block, and raises StorageUnavailable; None if the server shares no home.
-
-        `standing`: the last known holder of the lease; None before the home was asked.
-        """
+        """`reports` queries the home, may block, and raises StorageUnavailable; None if the server shares no home.
+        `standing` is the last known holder of the lease; None before the first query."""
         self._guard, self._reports, self._clock, self._standing = guard, reports, clock, standing
         self._known: dict[str, ServerReport] = {}
         self._asked_at = self._tried_at = float("-inf")
@@ -69,7 +67,7 @@ class HomeServers(ReadOnly):
         }
 
     async def _all(self) -> dict[str, ServerReport]:
-        """By name; the last answer if the home does not answer."""
+        """By name. If the home does not answer, this is its last answer."""
         if self._reports is None:
             return {}
         async with self._asking:

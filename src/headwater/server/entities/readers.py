@@ -1,4 +1,4 @@
-"""Readers by other protocols than AMQP, and recent refusals, as entities."""
+"""Readers that use protocols other than AMQP, and recent refusals, as entities."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..users.refusals import Refusals
 
 
 class ReaderEntities(ReadOnly):
-    """Readers; see `management.entities`. A user may see its own, as of links."""
+    """Readers; see `management.entities`. A user may see its own readers, as with links."""
 
     def __init__(self, guard: Guard, readers: Readers) -> None:
         self._guard, self._readers = guard, readers
@@ -58,7 +58,7 @@ class ReaderEntities(ReadOnly):
         }
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: ends it, and tells its peer by whom."""
+        """See Entities. Ends the reader, and tells its peer who ended it."""
         self._guard.authorize(user, Right.MANAGE, "*")
         reader = self._reader(name)
         if reader is None:

@@ -1,4 +1,4 @@
-"""The entities of the server's own rooms: users, and subscriptions of cloud native events."""
+"""The entities of the server's own packages: users, and subscriptions of cloud native events."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def serve_management(
     server_entity: ServerEntity,
     home_servers: HomeServers,
 ) -> None:
-    """Serve the server, users, subscriptions, and clients of other protocols than AMQP, as entities."""
+    """Serve the server, users, subscriptions, and clients of protocols other than AMQP, as entities."""
     node.management.serve(SERVER, server_entity)
     node.management.serve(HOME_SERVER, home_servers)
     node.management.serve(CLIENT, Clients(guard, http, bulk))

@@ -1,4 +1,4 @@
-"""The server as an entity: the attributes of its AMQP side, and those that belong to no room."""
+"""The server as an entity: its AMQP attributes, and the attributes that belong to no protocol."""
 
 from __future__ import annotations
 

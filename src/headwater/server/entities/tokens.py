@@ -19,7 +19,7 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 UNNAMED = "unnamed-"
 """The label prefix of a token without a label; the rest is the beginning of its hash."""
 TOKENS_MAX = 100
-"""Tokens of one user; expired ones do not count."""
+"""The maximum number of tokens of one user. Expired ones do not count."""
 LIFETIME_MS_MIN, LIFETIME_MS_MAX = 1000, 10 * 366 * 24 * 3600 * 1000
 
 
@@ -41,7 +41,7 @@ class Tokens(ReadOnly):
         return self._shown(account, label, _found(account, label))
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """See Entities: returns the token itself, which is stored as a hash only."""
+        """See Entities. Returns the token itself; only its hash is stored."""
         self._users.check(user)
         account, label = self._account(name)
         lifetime_ms = _checked(label, given.get("lifetimeMs"))
@@ -62,7 +62,7 @@ class Tokens(ReadOnly):
         return {**self._shown(changed, label, token), "secret": secret}
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: ends every login of its user, since it is unknown which of them used it."""
+        """See Entities. Ends every login of its user, because it is unknown which of them used the token."""
         self._users.check(user)
         account, label = self._account(name)
         _found(account, label)

@@ -1,4 +1,4 @@
-"""Users as entities: those of the data directory can be created, changed and removed."""
+"""Users as entities. Users in the data directory can be created, changed and removed."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Users(ReadOnly):
     def __init__(self, guard: AccountGuard, state: StateStore) -> None:
         self._guard, self._directory, self._state = guard, guard.directory, state
         self._changing = asyncio.Lock()
-        """A change is checked against all users before it is made."""
+        """A change is checked against all users before it is applied."""
 
     def accounts(self) -> Mapping[str, Account]:
         """All current accounts, by name."""
         return self._directory.current().by_name
 
     def check(self, user: User) -> None:
-        """Raises Forbidden, unless that user may see and change users."""
+        """Raises Forbidden unless that user may see and change users."""
         self._guard.authorize(user, Right.MANAGE, "*")
 
     def origin(self, name: str) -> str:
@@ -48,9 +48,8 @@ class Users(ReadOnly):
     async def change(self, name: str, change: Callable[[Account], Account]) -> Account:
         """Change a user of the data directory, one change at a time; `change` is called in a thread.
 
-        Returns the changed user. Raises OperationRefused: there is none, it is configured, or no user with the right to
-        manage the server would be left; and as `change`.
-        """
+        Returns the changed user. Raises OperationRefused if there is no such user, it is configured, or no user with
+        the right to manage the server would be left; and the errors of `change`."""
         async with self._changing:
             self._check_stored(name)
             stored = await asyncio.to_thread(self._state.get, KIND, name)
@@ -106,7 +105,7 @@ class Users(ReadOnly):
             raise OperationRefused(Status.CONFLICT, f"user {name!r} is defined in the configuration; change it there")
 
     def _check_manageable(self, changed: Account | None, *, without: str = "") -> None:
-        """Keeps a change from locking all users out. Raises OperationRefused."""
+        """Prevents a change from locking all users out. Raises OperationRefused."""
         by_name = {**self._directory.current().by_name, **({changed.name: changed} if changed else {})}
         if not any(account.user.may(Right.MANAGE, "*") for name, account in by_name.items() if name != without):
             problem = "no user could manage the server then; first grant `manage:*` to another user"
@@ -134,7 +133,7 @@ class Users(ReadOnly):
 
 
 def _changed(account: Account, given: Attributes) -> Account:
-    """The account with the given changes; hashes a password, which takes a while. Raises InvalidInput."""
+    """The account with the given changes. Hashes a password, which takes a while. Raises InvalidInput."""
     if "grants" in given:
         account = replace(account, grants=tuple(read_grant(text) for text in given["grants"]))
     if "password" in given:

@@ -1,1 +1,1 @@
-"""The checks that every HTTP request passes before it reaches a room."""
+"""The checks that every HTTP request passes before it reaches a front end."""

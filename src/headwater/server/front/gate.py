@@ -29,11 +29,11 @@ from .web_guard import WebGuard, unchanged
 
 UNMATCHED = "unmatched"
 OPERATOR_ROOMS = frozenset({"console", "management", "metrics"})
-"""First path segments for operators: answered even when there are too many connections."""
+"""First path segments for operators. They are served even when there are too many connections."""
 
 
 class State(StrEnum):
-    """The state of a server. Each state occurs once, in this order; without a home the server is never a replica."""
+    """The state of a server. Each state occurs once, in this order. Without a home, the server is never a replica."""
 
     STARTING = "starting"
     READING = "a replica"
@@ -49,7 +49,7 @@ class Forwarding(Protocol):
         """Whether this request can be forwarded now."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Forward one request or WebSocket that it takes."""
+        """Forward one request or WebSocket that it accepts."""
 
 
 class Gate:
@@ -70,9 +70,13 @@ class Gate:
         self.primary: Callable[[], str | None] = lambda: None
         """The address of this replica's primary; None if there is none or it is unknown."""
         self.standing_by: Callable[[], str | None] | None = None
-        """Why this server is not the primary; its answer is None if it is. None if it has no home."""
+        """Returns why this server is not the primary, or None if it is. The attribute is None if the server has no
+        home.
+        """
         self.has_lapsed: Callable[[], bool] | None = None
-        """Whether this server's lease as the primary has expired, so that its data may be old; None: no home."""
+        """Returns whether this server's lease as the primary has expired, so that its data may be old. None if it has
+        no home.
+        """
         self.senders: Senders | None = None
         """Recognises the servers of this server's home, once its state is open."""
         self._forwarding: Forwarding | None = None
@@ -93,9 +97,8 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or WebSocket, including health checks and metrics.
 
-        Code that examines every request belongs here: the head is known, the body is unread and no room is chosen yet.
-        (Surplus connections are refused earlier, by `admission`.)
-        """
+        Code that examines every request belongs here: the head is known, the body is unread, and no front end has been
+        chosen yet. (Surplus connections are refused earlier, by `admission`.)"""
         sender = Sender.CLIENT if self.senders is None else self.senders.of(scope)
         try:
             answering = unchanged if sender is Sender.REPLICA else self.web.judge(scope)
@@ -118,7 +121,8 @@ class Gate:
             self._left.set()
 
     def _while_not_open(self, scope: Scope, sender: Sender) -> Application | None:
-        """The application to handle a request meanwhile: the local front ends or forwarding; None to refuse it.
+        """The application that handles a request in the meantime: the local front ends or forwarding. None to refuse
+        it.
 
         A replica forwards only requests of clients, so a request makes at most one hop.
         """
@@ -134,7 +138,9 @@ class Gate:
         return scope["path"] in self._stale_paths or self.stale() is None
 
     def _is_open(self) -> bool:
-        """Whether all requests pass. They do not at a primary whose lease has expired, since its data may be old."""
+        """Whether all requests pass. They do not pass at a primary whose lease has expired, because its data may be
+        old.
+        """
         return self.state is State.OPEN and (self.standing_by is None or self.standing_by() is None)
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -158,7 +164,7 @@ class Gate:
         await answer_problem(scope, receive, send, problem)
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
-        """Refuse a request for now, with the reason."""
+        """Refuse a request temporarily, with the reason."""
         await refuse_unready(scope, receive, send, detail, answer_in_form)
 
     def passes_always(self, scope: Scope) -> bool:
@@ -216,11 +222,11 @@ class Gate:
         self.state = State.STOPPING
 
     async def requests_finished(self, timeout_s: float) -> bool:
-        """Wait until no request runs; False if some still do after that time."""
+        """Wait until no request is running. Returns False if some are still running after that time."""
         return await self._wait_until(lambda: not self.requests, timeout_s)
 
     async def streams_finished(self, timeout_s: float) -> bool:
-        """Wait until no stream runs; False if some still do after that time."""
+        """Wait until no stream is running. Returns False if some are still running after that time."""
         return await self._wait_until(lambda: not self.streams, timeout_s)
 
     async def _wait_until(self, is_over: Callable[[], bool], timeout_s: float) -> bool:
@@ -248,7 +254,7 @@ class _Passage:
         """Whether the lease expired before the response began, so that its content may be old."""
         self._has_started = False
         """Whether a response has begun."""
-        self._status = 500  # the response if the application never gives one
+        self._status = 500  # the response, if the application never sends one
         self._started = time.perf_counter()
         if is_stream:
             gate.streams += 1
@@ -299,4 +305,4 @@ class _Passage:
 
 
 async def _nothing() -> None:
-    """Drop the rest of a withheld response."""
+    """Discard the rest of a withheld response."""

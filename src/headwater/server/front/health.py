@@ -23,7 +23,7 @@ class ServerRole(StrEnum):
     PRIMARY = "primary"
     REPLICA = "replica"
     ANY = "any"
-    """Either role: a replica forwards requests that only the primary can answer."""
+    """Accepts either role, because a replica forwards requests that only the primary can answer."""
 
 
 class Page(ABC):
@@ -53,14 +53,14 @@ class Health(Page):
     def __init__(
         self, unready: Callable[[ServerRole], str | None], troubles: Callable[[], Sequence[str]] = tuple
     ) -> None:
-        """`unready` returns why the server should get no work in that role at present, or None.
+        """`unready` returns why the server should currently get no work in that role, or None.
 
         `troubles` are problems for an operator while the server still serves; they are listed in a ready answer.
         """
         self._unready, self._troubles = unready, troubles
 
     async def answer(self, exchange: Exchange) -> None:
-        """Respond whether it is ready or live."""
+        """Respond whether the server is ready or live."""
         if exchange.scope["path"] != READY:
             await exchange.answer(200, b'{"status": "live"}', JSON, (NO_STORE,))
         elif (role := await _role(exchange)) is None:
@@ -74,7 +74,7 @@ class Health(Page):
 
 
 def role_asked(scope: Scope) -> ServerRole:
-    """The role that `/health/ready` asks for; the primary by default. Raises InvalidParameter."""
+    """The role that `/health/ready` asks about; the primary by default. Raises InvalidParameter."""
     given = parse_qs(scope.get("query_string", b"").decode("latin-1"), keep_blank_values=True).get("role")
     if given is None:
         return ServerRole.PRIMARY

@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 
 
 class Histogram:
-    """Durations in s: the count of each bucket, and their sum."""
+    """Durations in s: the count for each bucket, and their sum."""
 
     __slots__ = ("_bounds", "buckets", "sum_s")
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` are the upper bounds of all buckets but the last, ascending."""
+        """`bounds` contains the upper bounds of all buckets except the last, in ascending order."""
         self._bounds = bounds
         self.buckets = [0] * (len(bounds) + 1)
         self.sum_s = 0.0

@@ -1,4 +1,4 @@
-"""Errors of requests that do not reach a room, in the format of that room's standard."""
+"""Errors for requests that do not reach a front end, in the format of that front end's standard."""
 
 from __future__ import annotations
 

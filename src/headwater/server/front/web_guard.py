@@ -2,7 +2,7 @@
 
 A web page opened by a browser that can reach the server may send it requests, which are executed if no login is needed
 (CSRF). A page may also make its own name resolve to the server's address (DNS rebinding) and then read the responses.
-So every request is checked here, before any room:
+So every request is checked here, before any front end:
 
 - `Host`: if the server listens on loopback or has no users, the name must be one that other sites cannot use;
 - `Origin` and `Sec-Fetch-Site`: pages must come from this server or from an origin in `http.origins`;
@@ -41,7 +41,7 @@ EXPOSED = (
     "retry-after",
     "www-authenticate",
 )
-"""Response header fields that a page may read besides those that every page may (Fetch, 2.2.2)."""
+"""Response header fields that a page may read, in addition to the ones that every page may read (Fetch, 2.2.2)."""
 
 Answering = Callable[[Send], Send]
 """Adds header fields for browsers and caches to a response."""
@@ -114,12 +114,11 @@ def _granted(methods: bytes, fields: bytes) -> list[Header]:
 
 
 TYPED_ROOMS = frozenset({"logs", "management", "console"})
-"""First path segments where a body without a media type is refused even from programs. Clients of the other rooms'
-standards may omit it.
-"""
+"""First path segments where a body without a media type is refused even from programs. Clients of other standards may
+omit it. """
 TYPES = ("application/json, or another that the route takes",)
 ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
-"""Where a GET may have side effects, as a standard requires (FTN5, 3)."""
+"""Paths where a GET may have side effects, because a standard requires it (FTN5, 3)."""
 CONSOLE = "console"
 LOOKS_BY_POST = re.compile(r"/logs/[^/]+/(read|count|(event-)?histogram)|/management/org\.amqp\.management/self/[^/]+")
 """Paths where a POST has no side effects."""
@@ -134,7 +133,9 @@ class WebGuard:
     def __init__(
         self, http: Http | None = None, host: str = "127.0.0.1", console: ConsoleSettings | None = None
     ) -> None:
-        """`host` is the address that the server listens on. Raises CannotListen if it is not one of this machine."""
+        """`host` is the address that the server listens on. Raises CannotListen if it is not an address of this
+        machine.
+        """
         http = http or Http()
         self._console_looks = (console or ConsoleSettings()).read_only
         self._host = host.strip("[]").lower()
@@ -149,10 +150,8 @@ class WebGuard:
         """Whether a login is needed. None while the server starts and answers health checks only."""
 
     def judge(self, scope: Scope) -> Answering:
-        """What to add to the response of an allowed request.
-
-        Raises InvalidParameter (400), HostNotServed (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType
-        (415).
+        """The header fields to add to the response of an allowed request. Raises InvalidParameter (400), HostNotServed
+        (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType (415).
         """
         head = scope.get(HEAD) or head_of(scope["headers"])
         authority = self._authority(scope, head)
@@ -197,7 +196,9 @@ class WebGuard:
         return not self._is_loopback and (self.has_users is None or self.has_users())
 
     def _is_of_other_origin(self, scope: Scope, head: Head, authority: Authority | None) -> bool:
-        """Whether the page that it names is another origin's. Raises ForeignPage if that page is not allowed."""
+        """Whether the page that the request names has another origin. Raises ForeignPage if that page is not
+        allowed.
+        """
         given = head[b"origin"]
         origin = origin_of(given)
         own = own_origin(scope.get("scheme", "http"), authority) if authority is not None else None

@@ -1,1 +1,1 @@
-"""The HTTP server: connections, requests, WebSockets. It implements ASGI and knows no room."""
+"""The HTTP server: connections, requests, WebSockets. It implements ASGI, and does not depend on any front end."""

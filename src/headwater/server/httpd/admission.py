@@ -27,9 +27,9 @@ from ...http import Application, Receive, Scope, Send, refuse_unready
 
 PROTOCOL = "http"
 SURPLUS_MAX = 64
-"""Connections above the limit that are still read, so that load balancers are answered."""
+"""How many connections above the limit are still read, so that load balancers get answers."""
 SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
-"""The most of them from one place."""
+"""How many of them may come from one address."""
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: text/plain; charset=utf-8\r\n"
     b"content-length: %d\r\nconnection: close\r\n\r\n%b"
@@ -41,7 +41,7 @@ class Verdict(Enum):
 
     SERVED = auto()
     SURPLUS = auto()
-    """Above the limit: its request gets a refusal that says so."""
+    """The connection is above the limit. Its request gets a refusal that says so."""
     DROPPED = auto()
     """Not even read."""
 
@@ -50,7 +50,7 @@ class Passage(Protocol):
     """The ASGI application that every request passes."""
 
     def passes_always(self, scope: Scope) -> bool:
-        """Whether it is answered however many connections there are."""
+        """Whether it is answered regardless of the number of connections."""
 
     def is_for_operators(self, scope: Scope) -> bool:
         """Whether operators need it: login, console, management, metrics."""
@@ -59,11 +59,11 @@ class Passage(Protocol):
         """Answer a request."""
 
     async def refuse(self, scope: Scope, receive: Receive, send: Send, detail: str) -> None:
-        """Refuse the request for now, with the reason."""
+        """Refuse the request temporarily, with the reason."""
 
 
 class Admission:
-    """The admission of one server: each connection asks it, and surplus connections report their end."""
+    """The admission of one server. Each connection asks it for a decision, and surplus connections report their end."""
 
     def __init__(self, connections_max: int, gate: Passage | None = None, bus: Bus | None = None) -> None:
         """`gate` knows which requests are always admitted; `bus` is notified of refused connections."""
@@ -77,7 +77,7 @@ class Admission:
         """Connections so far."""
         detail = self._detail.encode()
         self.full = _FULL % (len(detail), detail)
-        """The response to a connection that is not read."""
+        """The response to a connection whose request is not read."""
 
     def judge(self, connections: int, peer: str) -> Verdict:
         """Decide on a connection of that peer. `connections` includes it and surplus ones."""
@@ -93,11 +93,11 @@ class Admission:
         return Verdict.DROPPED
 
     def room(self, connections: int) -> int:
-        """How many more connections fit beside those."""
+        """How many more connections are allowed."""
         return self._connections_max + SURPLUS_MAX - connections
 
     def takes(self, connections: int, place: str) -> bool:
-        """Whether one more from that place would be served, or be a surplus one."""
+        """Whether one more connection from that address would be served, or read as a surplus one."""
         return connections - self.surplus < self._connections_max or self._may_be_surplus(place)
 
     def forget_surplus(self, peer: str) -> None:

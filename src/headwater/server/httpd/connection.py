@@ -1,6 +1,6 @@
 """One HTTP connection: turns received bytes into requests, and runs their cycles one after the other.
 
-It bounds what one peer may make the server hold and wait for: the size of a head, the time for a request to arrive,
+It limits the memory and the time that one peer can use: the size of a head, the time for a request to arrive,
 and how much received data is examined in one step. `admission` bounds the number of connections; bodies are bounded
 where they are read.
 
@@ -30,22 +30,24 @@ from .upgrades import UpgradeIgnoringParser, upgrade_of
 from .websocket import WebSocketProtocol
 
 PIECE_BYTES = 16 * 1024
-"""Received data that the parser examines in one step: thousands of chunks, or hundreds of requests, of some µs each."""
+"""How much received data the parser examines in one step. This can be thousands of chunks or hundreds of requests,
+which take some µs each.
+"""
 HEAD_BYTES_MAX = 32 * 1024
 """The limit of a head after its first piece, to within a piece (48 KiB at most in all); and, within a body, of a run of
 bytes that are not body: trailers, and chunk extensions. A connection before its login holds 64 KiB in all, with one
 read of `STRANGER_READ_BYTES`.
 """
 FIELDS_MAX = 256
-"""Header fields: each takes some 150 bytes beside its own."""
+"""The maximum number of header fields. Each takes about 150 bytes in addition to its own size."""
 HEAD_S = 30.0
-"""The time limit of a head, from its first byte; for the first one, from when the connection opened."""
+"""The time limit for a head, from its first byte; for the first head, from when the connection opened."""
 BODY_PAUSE_S = 60.0
-"""The time limit of a piece of a body, and so the longest pause within a body."""
+"""The time limit for a piece of a body, and therefore the longest pause within a body."""
 BODY_PIECE_BYTES = 16 * 1024
-"""With the pause above, the slowest body that is accepted: 273 bytes per second."""
+"""Together with the limit above, this determines the slowest body that is accepted: 273 bytes per second."""
 KEEP_ALIVE_S = 75
-"""Longer than common client pools keep an idle connection, so that the client closes it."""
+"""How long an idle connection is kept. Common client pools keep it for less time, so that the client closes it."""
 SURPLUS_S = 10.0
 """How long a surplus connection may take until its request is answered."""
 
@@ -156,7 +158,7 @@ class HttpConnection(PeerConnection):
                 self._look_on()
 
     def shutdown(self) -> None:
-        """End as soon as the requests so far are answered."""
+        """End as soon as the previous requests are answered."""
         if self._cycle is not None and not self._cycle.is_complete:
             self._cycle.keeps_alive = False
         else:
@@ -184,7 +186,7 @@ class HttpConnection(PeerConnection):
         self.transport.close()
 
     def hold_body(self, holds: bool) -> None:
-        """Whether the application has enough of a body for now."""
+        """Whether the application has received enough of a body for now."""
         if holds != self._holds_body:
             self._holds_body = holds
             self._heed()
@@ -213,7 +215,7 @@ class HttpConnection(PeerConnection):
 
     @property
     def _may_look(self) -> bool:
-        """Whether there is unread data, and no request to be answered before it."""
+        """Whether there is unread data, and no request must be answered before it."""
         if not self._unread or self.pipeline or self._is_broken or self._is_leaving or self.transport.is_closing():
             return False
         return not (self._is_between and self.is_answering)
@@ -243,12 +245,12 @@ class HttpConnection(PeerConnection):
         self._look_on_later()
 
     def _look_on_later(self) -> None:
-        """Hold unread data as long as needed, or read on."""
+        """Hold unread data as long as needed, or continue reading."""
         if self.transport.is_closing():
             self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
             self._has_room_for_unread()
             return
-        unread = 0 if self._in_body else len(self._unread)  # memory for a body is taken before it is read
+        unread = 0 if self._in_body else len(self._unread)  # memory for a body is reserved before it is read
         if unread != self._unread_taken and not self._has_room_for_unread(unread):
             self._is_broken, self._refusal = True, (_NO_ROOM, _NO_ROOM_DETAIL)
             if not (self.is_answering or self.pipeline):
@@ -401,7 +403,7 @@ class HttpConnection(PeerConnection):
         self._patience.clear()
         if parser.should_upgrade() and self._becomes_websocket:
             return
-        keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # that is a CONNECT by now
+        keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # at this point, it is a CONNECT
         head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
         self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and self._surplus is None)
         self.pipeline.append(self._incoming)
@@ -419,7 +421,7 @@ class HttpConnection(PeerConnection):
         self._in_body = False
         if self._incoming is not None:
             self._incoming.end_body()
-            if self._incoming.is_complete:  # it was answered before, so the connection is idle only now
+            if self._incoming.is_complete:  # it was answered earlier, so the connection becomes idle only now
                 self._patience.set(KEEP_ALIVE_S)
             self._incoming = None
 
@@ -456,14 +458,16 @@ class HttpConnection(PeerConnection):
         self._give_to(websocket)
 
     def _forget_parser(self) -> None:
-        """Drop the parser. It refers back to this: part of a head would stay in memory until a collection."""
+        """Drop the parser. It refers back to this object, so part of a head would stay in memory until a garbage
+        collection.
+        """
         del self._parser
         self._target, self._fields = b"", []
 
     # held data and deadlines
 
     def _heed(self) -> None:
-        """Read on, or pause, depending on what is held."""
+        """Continue reading, or pause, depending on how much data is held."""
         reads = not self._unread and not self._holds_body
         if reads != self._is_reading and not self.transport.is_closing():
             self._is_reading = reads
@@ -474,17 +478,17 @@ class HttpConnection(PeerConnection):
 
     def _lose_patience(self) -> None:
         if self._unread or not self._is_reading:
-            self._patience.set(BODY_PAUSE_S)  # the pause is ours, not the peer's
+            self._patience.set(BODY_PAUSE_S)  # we caused the pause, not the peer
         else:
             self.transport.close()
 
     def _refuse(self, status: bytes, detail: bytes) -> None:
-        """Send an error, once no earlier response is due, and end."""
+        """Send an error after all earlier responses, and end."""
         self.write(_REFUSAL % (status, len(detail), detail))
         self._linger_soon()
 
     def _leave(self) -> None:
-        """Close after what was sent; if the peer may still send, only after it could read that."""
+        """Close after everything has been sent. If the peer may still send, wait until it could read that."""
         if self._in_head or self._in_body or self._unread or self.pipeline:
             self._linger_soon()
         else:

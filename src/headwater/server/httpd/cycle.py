@@ -20,7 +20,7 @@ logger = logging.getLogger("headwater.server")
 JOINED_BYTES_MAX = 8 * 1024
 """Up to this size, the head of a response or chunk is joined with its body. Larger bodies are not copied."""
 BODY_WAITING_MAX = 64 * 1024
-"""The body bytes that the application has not asked for; above this, reading stops."""
+"""The maximum number of body bytes that the application has not asked for. Above this, reading stops."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
 """Lines of names (RFC 9110, 5.6.2) and values (5.5)."""
@@ -37,12 +37,12 @@ _STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 
 class CycleConnection(Protocol):
-    """What a cycle needs of its connection."""
+    """What a cycle needs from its connection."""
 
     scope_base: Scope
     """The scope fields shared by all its requests."""
     is_full: bool
-    """Whether the peer does not read what it is sent."""
+    """Whether the peer is not reading what the server sends."""
 
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""
@@ -54,16 +54,16 @@ class CycleConnection(Protocol):
         """Close after what was sent."""
 
     async def drained(self) -> None:
-        """Wait until the peer reads what it is sent, or is gone."""
+        """Wait until the peer reads what the server sends, or has disconnected."""
 
     def hold_body(self, holds: bool) -> None:
-        """Whether the application has enough of a body for now."""
+        """Whether the application has received enough of a body for now."""
 
     def fields_of_all(self) -> bytes:
         """The header fields of every response."""
 
     def answered(self, keeps_alive: bool) -> None:
-        """The request is answered; whether the connection may stay open."""
+        """The request is answered. The argument says whether the connection may stay open."""
 
 
 class HttpCycle:
@@ -99,7 +99,7 @@ class HttpCycle:
         self.is_complete = False
         """Whether the response is complete."""
         self.is_disconnected = False
-        """Whether the connection was lost before."""
+        """Whether the connection was lost earlier."""
 
     # calls from the connection
 
@@ -136,7 +136,7 @@ class HttpCycle:
         except BrokenOff as why:
             logger.info("%s %s: %s", self.scope["method"], self.scope["path"], why)
             await self._fail()
-        except BaseException as error:  # including a cancellation: nothing else answers this client
+        except BaseException as error:  # including a cancellation, because nothing else answers this client
             logger.error("the application failed", exc_info=error)
             await self._fail()
         else:
@@ -148,7 +148,9 @@ class HttpCycle:
                 self.scope[MEMORY].give(held)
 
     async def receive(self) -> Message:
-        """See ASGI: the body received so far, or that the client is gone or has its answer."""
+        """See ASGI. Returns the body received so far, or the event that the client has disconnected or has its
+        answer.
+        """
         if self._expects_continue:
             self._expects_continue = False
             if not self.is_started:
@@ -165,9 +167,8 @@ class HttpCycle:
         """See ASGI. Waits while the client does not read; and after a piece of a response until the client has taken
         it, so that the next piece is made when there is room for it.
 
-        Raises RuntimeError for an invalid response: out of order, with fields that HTTP cannot write, of another length
-        than declared.
-        """
+        Raises RuntimeError for an invalid response: it is out of order, has fields that HTTP cannot write, or has
+        another length than declared."""
         if self._connection.is_full:
             return Later(partial(self._send_when_drained, message))
         if self.is_disconnected:
@@ -222,20 +223,22 @@ class HttpCycle:
         if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
             raise RuntimeError(f"no header fields: {text[:200]!r}")
         if self._expects_continue and self._has_more and not self._body:
-            self.keeps_alive = False  # the client sends its body now, or not: what comes next is unknown
+            self.keeps_alive = False  # the client may or may not send its body now, so the next bytes are unknown
         self.keeps_alive = self.keeps_alive and not says_close
         if not self.keeps_alive and not says_close:
             text += b"connection: close\r\n"
         if length is not None and not self._is_chunked:
             self._body_left = int(length)
         elif not self._is_chunked and self.scope["method"] != "HEAD" and status not in (204, 304):
-            self._ends_with_connection = self.scope["http_version"] < "1.1"  # which has no chunks (RFC 9112, 6.1)
+            self._ends_with_connection = (
+                self.scope["http_version"] < "1.1"
+            )  # that version has no chunks (RFC 9112, 6.1)
             if not self._ends_with_connection:
                 self._is_chunked = True
                 text += b"transfer-encoding: chunked\r\n"
         head = b"%b%b%b\r\n" % (_STATUS_LINES[status], self._connection.fields_of_all(), text)
         if self._is_chunked or self._ends_with_connection:
-            self._connection.write(head)  # a stream may have nothing else to send for long
+            self._connection.write(head)  # a stream may have nothing else to send for a long time
         else:
             self._unsent = head
 

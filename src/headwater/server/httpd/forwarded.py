@@ -34,7 +34,7 @@ class TrustedProxies:
         self._knows = lru_cache(PEERS_KEPT)(self._look)
 
     def trusts(self, peer: str | None) -> bool:
-        """Whether that peer is a trusted proxy; None is a peer without an address, on a Unix socket."""
+        """Whether that peer is a trusted proxy. None is a peer on a Unix socket, which has no address."""
         return self._trusts_all or (peer is not None and self._knows(peer))
 
     def client(self, forwarded_for: str) -> tuple[str, int]:

@@ -1,9 +1,8 @@
 """Heads of HTTP requests, and a cache of those that arrived whole.
 
-A client sends the same head again and again, byte for byte, and parsing it takes longer than many a request. So a head
-in the plainest form is parsed strictly, by its own parser, and remembered. Any other goes through the connection's
-parser: one that arrived in pieces, that is long, or that has a field affecting where the request ends.
-"""
+A client sends the same head again and again, byte for byte, and parsing it takes longer than many requests. So a head
+in the plainest form is parsed strictly, by its own parser, and remembered. Any other head is parsed by the connection's
+parser: one that arrived in pieces, is long, or has a field that affects where the request ends."""
 
 from __future__ import annotations
 
@@ -23,7 +22,7 @@ HEADS_KEPT = 1024
 _LENGTH_DIGITS = 9
 _END = b"\r\n\r\n"
 _FRAMING = frozenset({b"transfer-encoding", b"upgrade", b"expect", b"trailer", b"te", b"http2-settings"})
-"""Fields that affect where a request ends, or who reads on: such heads are not cached."""
+"""Fields that affect where a request ends, or which protocol follows. Heads with these fields are not cached."""
 
 
 class Head:
@@ -51,7 +50,7 @@ class Head:
             "headers": fields,
             HEAD: head_of(fields),
         }
-        """The ASGI fields of the request alone; callers must not change it."""
+        """The ASGI fields of this request only. Callers must not change it."""
         self.keeps_alive = keeps_alive and version != "1.0"
         expected = [value.lower() for name, value in fields if name == b"expect"]
         self.expects_continue = version >= "1.1" and b"100-continue" in expected  # RFC 9110, 10.1.1
@@ -119,7 +118,7 @@ class _Reading:
 
     def on_headers_complete(self) -> None:
         self._heads += 1
-        self._keeps_alive = self._parser.should_keep_alive()  # after a complete message it says nothing
+        self._keeps_alive = self._parser.should_keep_alive()  # after a complete message it reports nothing
 
     def on_body(self, body: bytes) -> None:
         self._has_body = True

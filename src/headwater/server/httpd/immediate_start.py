@@ -1,8 +1,6 @@
-"""Coroutines that run at once, until they first wait.
-
-An ordinary task begins in the next turn of the event loop. Most requests wait for nothing, and that turn is a third of
-the cost of a small one. Python 3.12 has eager tasks (`eager_start`); this does the same for 3.11.
-"""
+"""Coroutines that run immediately until they first wait. An ordinary task begins in the next turn of the event loop.
+Most requests never wait, and that turn is a third of the cost of a small request. Python 3.12 has eager tasks
+(`eager_start`); this does the same for 3.11."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ Work = Coroutine[Any, Any, None]
 def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
     """A task of the running loop that has already run until it first waited, perhaps to its end.
 
-    Called within a task, where no other can run, it is an ordinary task.
+    If it is called within a task, where no other task can run, it is an ordinary task.
     """
     if asyncio.current_task(loop) is not None:
         return loop.create_task(work)
@@ -28,7 +26,7 @@ def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[Non
 
 
 def _run_first_step(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
-    """Takes the one call that a new task makes to its loop: to schedule its first step."""
+    """Receives the only call that a new task makes to its loop, which schedules its first step."""
     first = _FirstStep()
     loop.call_soon = first.take  # type: ignore[method-assign, assignment]
     try:

@@ -1,4 +1,4 @@
-"""What a connection knows of its peer: the address, and the TLS certificate."""
+"""What a connection knows about its peer: the address and the TLS certificate."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from ...http.certificates import EXTENSION
 
 
 def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int] | None:
-    """The peer's address and port; None over a Unix socket, where peers have none, and if the peer has left already."""
+    """The peer's address and port; None over a Unix socket, where peers have no address, and if the peer has already
+    disconnected.
+    """
     name = transport.get_extra_info("peername")
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
 
 def scope_of(transport: asyncio.BaseTransport) -> Scope:
-    """The scope fields shared by all requests of a connection (ASGI): both its ends, and its TLS."""
+    """The scope fields shared by all requests of a connection (ASGI): both of its ends, and its TLS state."""
     name = transport.get_extra_info("sockname")
     server = (str(name[0]), int(name[1])) if isinstance(name, tuple) else (name, None) if name else None
     base: Scope = {

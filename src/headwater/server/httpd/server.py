@@ -24,7 +24,7 @@ from .websocket import WebSocketProtocol
 logger = logging.getLogger("headwater.server")
 
 LAST_ANSWERS_S = 2
-"""How long responses may take after everything behind them has ended."""
+"""How long responses may take after the server has stopped producing data for them."""
 
 OpenConnection = HttpConnection | TunnelEnd | WebSocketProtocol
 
@@ -59,11 +59,11 @@ class HttpServer:
 
     @property
     def connections(self) -> int:
-        """How many are open, WebSockets included."""
+        """How many connections are open, including WebSockets."""
         return len(self._state.connections)
 
     async def start(self) -> None:
-        """Accept connections. Raises OSError if a socket cannot listen; then none does."""
+        """Accept connections. Raises OSError if a socket cannot listen; in this case none does."""
         loop = asyncio.get_running_loop()
         connect = HttpReception(partial(HttpConnection, self._state), self.admission, lambda: self.connections)
         try:
@@ -80,7 +80,7 @@ class HttpServer:
             listener.close()
 
     def cut_off(self) -> None:
-        """Drop the connections with an unfinished answer; the application sees their clients leave."""
+        """Drop the connections with an unfinished response. To the application, their clients disconnect."""
         for connection in tuple(self.open_connections):
             if isinstance(connection, HttpConnection) and connection.is_answering:
                 connection.transport.abort()

@@ -14,9 +14,8 @@ from ...http import Application, Scope
 from .admission import Admission
 
 STRANGER_READ_BYTES = 16 * 1024
-"""The most that one read takes from a socket while the peer is unknown: with the head of its request, the connection
-holds 64 KiB in all. Later reads are as large as the event loop makes them (256 KiB).
-"""
+"""The maximum number of bytes in one read from a socket while the peer is unknown. Including the head of its request,
+the connection holds 64 KiB in total. Later reads are as large as the event loop makes them (256 KiB). """
 
 
 class ServerState:
@@ -35,10 +34,10 @@ class ServerState:
         self.connections: set[Any] = set()
         """The open connections; a WebSocket replaces the connection that it began on."""
         self.lingering = LingeringConnections(self._tell)
-        """Connections with a last response whose peers may still send."""
+        """Connections that have sent their last response, but whose peers may still send."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.buffer = memoryview(bytearray(STRANGER_READ_BYTES))
-        """The read buffer of connections with unknown peers. All share it: no data stays in it."""
+        """The read buffer of connections with unknown peers. All of them share it, because no data stays in it."""
         self._emptied: asyncio.Event | None = None
         """Set when no connection is open or ends, and no task runs; created by `emptied`."""
         self._dated_at = 0
@@ -52,12 +51,12 @@ class ServerState:
         return self._date
 
     def remove(self, connection: Any) -> None:
-        """Forget a closed connection, which may be unknown."""
+        """Forget a closed connection. It may be unknown."""
         self.connections.discard(connection)
         self._tell()
 
     def keep(self, task: asyncio.Task[None]) -> None:
-        """Keep a task that answers a request, and count it, until it is done."""
+        """Keep and count a task that answers a request, until it is done."""
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
@@ -89,7 +88,7 @@ class ServerState:
 
 
 class _Known(asyncio.Protocol):
-    """A connection with a known peer: a read is one call, without one for a buffer."""
+    """A connection with a known peer. A read needs only one call, and no extra call for a buffer."""
 
     def __init__(self, connection: PeerConnection) -> None:
         self.data_received = connection.data_received  # type: ignore[method-assign]
@@ -103,14 +102,14 @@ class PeerConnection(asyncio.BufferedProtocol):
     """A connection, with received data that is not parsed yet."""
 
     def __init__(self, state: ServerState, share: Share | None = None) -> None:
-        """A connection of that server, on the running loop; `share` is that of a connection it takes over."""
+        """A connection of that server, on the running loop; `share` is that of the connection that it takes over."""
         self.loop = asyncio.get_running_loop()
         self._state = state
         self.share = share or Share(state.memory)
         """Its memory; closed when the connection is over."""
         self.share.serve(self)
         self._unsent_bytes = 0
-        """Counted in the share while the peer does not read what it is sent."""
+        """Counted in the share while the peer is not reading what the server sends."""
         self.transport: asyncio.Transport
         self.opened_at = 0
         """When it opened, in ms since 1970."""
@@ -121,15 +120,15 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.scope: Scope = {}
         """The ASGI scope of the last request or of the WebSocket. Empty before there is one."""
         self.is_full = False
-        """Whether the peer does not read what it is sent."""
+        """Whether the peer is not reading what the server sends."""
         self._writable: asyncio.Event | None = None
-        """Where tasks wait until it does."""
+        """Where tasks wait until it reads."""
         self._unread = b""
         """Received data for later."""
         self._unread_taken = 0
-        """Bytes of the share taken for it."""
+        """How many bytes of the share are reserved for it."""
         self._read_to = 0
-        """How much of it was examined."""
+        """How much of it has been examined."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -167,7 +166,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._writable = None
 
     async def drained(self) -> None:
-        """Wait until the peer reads what it is sent, or is gone."""
+        """Wait until the peer reads what the server sends, or has disconnected."""
         while self.is_full:
             if self._writable is None:
                 self._writable = asyncio.Event()
@@ -178,11 +177,13 @@ class PeerConnection(asyncio.BufferedProtocol):
         return self.transport.get_write_buffer_size()
 
     def end_stalled(self, reason: str) -> None:
-        """See `core.loop.memory.Reader`. The peer reads nothing, so it gets no reason; its request ends with it."""
+        """See `core.loop.memory.Reader`. The peer is not reading, so it gets no reason. Its request ends with the
+        connection.
+        """
         self.transport.abort()
 
     def _give_to(self, protocol: asyncio.BaseProtocol) -> None:
-        """Make that the transport's protocol: reads begin again, and go where it wants them."""
+        """Make that the transport's protocol. Reading restarts, and the new protocol receives the data."""
         self.transport.pause_reading()
         self.transport.set_protocol(protocol)
         self.transport.resume_reading()
@@ -194,7 +195,7 @@ class PeerConnection(asyncio.BufferedProtocol):
             self._state.lingering.add(self.transport)
 
     def _has_room_for_unread(self, size: int | None = None) -> bool:
-        """Count unread data as held: all, or `size`. If there is no room, forget it and return False."""
+        """Count unread data as held: all of it, or `size` bytes. If there is no memory, drop it and return False."""
         more = (len(self._unread) if size is None else size) - self._unread_taken
         if more > 0 and not self.share.take(more):
             self._unread, self._read_to = b"", 0

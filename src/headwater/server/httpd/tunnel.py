@@ -18,7 +18,7 @@ from .server_state import PeerConnection, ServerState
 from .websocket_frames import PassedFrames, cut_reason
 
 CLOSE_S = 10.0
-"""How long the last bytes may take to leave."""
+"""How long the last bytes may take to be sent."""
 
 
 class FarEnd(Protocol):
@@ -28,7 +28,7 @@ class FarEnd(Protocol):
         """Send it."""
 
     def hold(self, holds: bool) -> None:
-        """Whether to read nothing for now."""
+        """Whether reading must pause for now."""
 
     def finish(self) -> None:
         """Close once everything is sent."""
@@ -80,7 +80,7 @@ class TunnelEnd(PeerConnection):
         self._far.hold(False)
 
     def shutdown(self) -> None:
-        """End it because the server stops: the peer connects again, and asks another server."""
+        """End it because the server stops. The peer reconnects to another server."""
         self.close("the server is stopping")
 
     # calls from the other end
@@ -92,7 +92,7 @@ class TunnelEnd(PeerConnection):
             self.transport.write(data)
 
     def hold(self, holds: bool) -> None:
-        """Whether to read nothing for now."""
+        """Whether reading must pause for now."""
         if holds == self._is_holding or self.transport.is_closing():
             return
         self._is_holding = holds
@@ -102,7 +102,7 @@ class TunnelEnd(PeerConnection):
             self.transport.resume_reading()
 
     def close(self, reason: str) -> None:
-        """Close once everything is sent; with the reason, if a frame may begin now."""
+        """Close after everything has been sent. Include the reason if a frame may begin now."""
         if self.transport.is_closing():
             return
         if self._sent.may_close:

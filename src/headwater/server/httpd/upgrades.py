@@ -1,9 +1,8 @@
 """A parser of HTTP requests that ignores unsupported upgrades and reads their requests like any other.
 
 Java's HttpClient and `curl --http2` ask on every plain connection whether they may go on in HTTP/2 (`Upgrade: h2c`). A
-server may ignore that and answer (RFC 9110, 7.8). But the parser takes the data after such a head, including the body,
-for another protocol. So the head is parsed again, without the upgrade.
-"""
+server may ignore that and answer (RFC 9110, 7.8). But the parser treats the data after such a head, including the body,
+as another protocol. So the head is parsed again, without the upgrade."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from .heads import Field
 
 
 class Reader(Protocol):
-    """What the parser calls, besides httptools' callbacks."""
+    """What the parser calls, in addition to httptools' callbacks."""
 
     @property
     def is_upgrade_ignored(self) -> bool:
@@ -28,7 +27,7 @@ class Reader(Protocol):
 
 
 class UpgradeIgnoringParser(httptools.HttpRequestParser):
-    """The httptools parser, with upgrades as its reader says."""
+    """The httptools parser, which handles upgrades as its reader decides."""
 
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader)
@@ -59,7 +58,7 @@ def upgrade_of(fields: Iterable[Field]) -> bytes | None:
     """The protocol that a head asks to upgrade to, in lower case, if the connection needs to know."""
     upgrade, tokens = None, [b""]
     for name, value in fields:
-        if name == b"connection":  # several are one list (RFC 9110, 5.3): a proxy may add its own
+        if name == b"connection":  # several fields form one list (RFC 9110, 5.3): a proxy may add its own
             tokens += [token.strip() for token in value.lower().split(b",")]
         elif name == b"upgrade":
             upgrade = value.lower()

@@ -42,24 +42,23 @@ from .websocket_frames import cut_reason, frame_parts
 MESSAGE_BYTES_MAX = 8 * 2**20 + 4096
 """The largest message of any front end, with its envelope."""
 UNCOUNTED_BYTES = 1024
-"""A message up to this size fits in the bytes that each connection has beside the budget."""
+"""A message up to this size fits in the bytes that each connection has in addition to the budget."""
 FRAGMENT_BYTES_MIN = 256
-"""The least that each fragment of a message counts for, to bound empty ones, which cost 4 µs each: a message may have
-32,784 of them, and 256 before the login.
-"""
+"""The minimum size that each fragment of a message counts as. This limits empty fragments, which cost 4 µs each: a
+message may have 32,784 of them, and 256 before the login. """
 FRAGMENTS_MAX = MESSAGE_BYTES_MAX // FRAGMENT_BYTES_MIN
 STRANGER_FRAGMENTS_MAX = 256
 PING_INTERVAL_S = 20.0
 PING_TIMEOUT_S = 20.0
-"""A peer that vanished, or does not read, is cut off after both."""
+"""A peer that disappears, or does not read, is disconnected after both."""
 
 PING_BYTES = 4
-"""The size of a ping's payload, which identifies its answer."""
+"""The size of a ping's payload, which identifies its pong."""
 CLOSE_S = 10.0
-"""How long a peer may take to answer a close, and to read all messages before it."""
+"""How long a peer may take to read all messages before a close, and to answer the close."""
 
 MESSAGES_WAITING_MAX = 16
-"""Messages that wait for the application; above this, reading stops."""
+"""How many messages may wait for the application. Above this, reading stops."""
 
 _OPCODE, _CONTROL = 0x0F, 0x08
 
@@ -92,23 +91,23 @@ class WebSocketProtocol(PeerConnection):
         self._of_frame = 0
         """Bytes still missing of the frame that the library reads."""
         self._fragments = 0
-        """Frames so far of the current message."""
+        """How many frames of the current message have arrived."""
         self._message: bytes | bytearray = b""
         """The earlier frames of the current message."""
         self._taken = 0
-        """Bytes of the share taken for it."""
+        """How many bytes of the share are reserved for it."""
         self._is_text = False
         """Whether it is text."""
         self._rest: asyncio.Task[None] | None = None
         self._holds_reading = False
-        """Whether the application has enough messages for now."""
+        """Whether the application has received enough messages for now."""
 
         self._pong = b""
         """The answer to the last ping, while the peer does not read."""
         self._ping: bytes | None = None
         """The payload of an unanswered ping."""
         self._patience = Deadline(self.loop, self._lose_patience)
-        """When the next ping, its answer, or the end of the connection is due."""
+        """The time of the next ping, the deadline for its answer, or the end of the connection."""
 
     # asyncio.Protocol
 
@@ -190,7 +189,7 @@ class WebSocketProtocol(PeerConnection):
             self._cycle.refuse(HTTPStatus.SERVICE_UNAVAILABLE, [], b"the server is stopping")
 
     def expel(self, reason: str) -> None:
-        """End it; the peer gets a moment to read the refusal (1008) and its reason."""
+        """End it. The peer gets a moment to read the refusal (1008) and its reason."""
         self._fail(CloseCode.POLICY_VIOLATION, reason)
 
     # calls from the cycle
@@ -279,7 +278,7 @@ class WebSocketProtocol(PeerConnection):
         }
 
     def _refuse_head(self) -> None:
-        """The library could not read it: it has said so, or cannot."""
+        """The library could not read the data. It has told the peer so, or cannot."""
         self._cycle.end(CloseCode.ABNORMAL_CLOSURE)
         if not self._write_out():
             problem = self._library.handshake_exc
@@ -316,7 +315,7 @@ class WebSocketProtocol(PeerConnection):
     def _has_room(self, first: int, payload: int) -> bool:
         """Reserve memory for a frame with that first byte and payload size, or end the connection.
 
-        The upgrade was answered, so no status can be sent: 1009 stands for 413, 1013 (try again later) for 503.
+        The upgrade was answered, so no status can be sent. 1009 is used for 413, and 1013 (try again later) for 503.
         """
         self._fragments = 1 if first & _OPCODE else self._fragments + 1
         if self._fragments > STRANGER_FRAGMENTS_MAX:
@@ -368,11 +367,11 @@ class WebSocketProtocol(PeerConnection):
             self.transport.resume_reading()
 
     def _take(self, frame: Frame) -> None:
-        """Take a whole frame that the library found correct."""
+        """Accept a whole frame that the library found correct."""
         match frame.opcode:
             case Opcode.TEXT | Opcode.BINARY:
                 self._message, self._is_text = bytes(frame.data), frame.opcode is Opcode.TEXT
-            case Opcode.CONT:  # joined at once: the shortest frames are mostly overhead
+            case Opcode.CONT:  # joined at once, because the shortest frames are mostly overhead
                 if not isinstance(self._message, bytearray):
                     self._message = bytearray(self._message)
                 self._message += frame.data
@@ -432,7 +431,7 @@ class WebSocketProtocol(PeerConnection):
     # ends
 
     def _write_out(self) -> bool:
-        """Send what the library has written; whether there was any."""
+        """Send the bytes that the library has written. Returns whether there were any."""
         data = b"".join(self._library.data_to_send())
         if data and not self.transport.is_closing():
             self.transport.write(data)
@@ -446,7 +445,7 @@ class WebSocketProtocol(PeerConnection):
         self._patience.set(CLOSE_S)
 
     def _fail(self, code: int, reason: str) -> None:
-        """End it, and let the peer read why; at once if that was said already, or no WebSocket is open."""
+        """End it, and let the peer read why. End it at once if the peer has the reason, or no WebSocket is open."""
         if self._library.state is not State.OPEN:
             self._let_go()
             self.transport.abort()
@@ -479,14 +478,14 @@ class WebSocketProtocol(PeerConnection):
             self._write_out()
             self._patience.set(PING_TIMEOUT_S)
         elif self._holds_reading and not self.is_full:
-            self._patience.set(PING_TIMEOUT_S)  # the pause is ours: we do not read the answer
+            self._patience.set(PING_TIMEOUT_S)  # we caused the pause, because we do not read the answer
         else:
             self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
             self._write_out()
-            self.transport.abort()  # it need not read what is still to be sent
+            self.transport.abort()  # it need not read the data that has not been sent yet
 
 
 def _forget_frames(error: BaseException | None) -> None:
-    """Drop the tracebacks of a kept error: their frames would keep all that they refer to."""
+    """Drop the tracebacks of an error that is kept, because their frames would keep everything that they refer to."""
     while error is not None:
         error.__traceback__, error = None, error.__context__

@@ -37,7 +37,7 @@ Fields = list[tuple[str, str]]
 
 
 class Left(OSError):
-    """The peer is gone, or was sent away: nothing reaches it."""
+    """The peer has disconnected, or was disconnected. Nothing reaches it."""
 
 
 class Phase(Enum):
@@ -50,13 +50,13 @@ class Phase(Enum):
 
 
 class WebSocketConnection(Protocol):
-    """What a cycle needs of its connection."""
+    """What a cycle needs from its connection."""
 
     is_full: bool
-    """Whether the peer does not read what it is sent."""
+    """Whether the peer is not reading what the server sends."""
 
     async def drained(self) -> None:
-        """Wait until the peer reads what it is sent, or is gone."""
+        """Wait until the peer reads what the server sends, or has disconnected."""
 
     def accept(self, fields: Fields) -> None:
         """Open the WebSocket, with these additional header fields."""
@@ -68,7 +68,7 @@ class WebSocketConnection(Protocol):
         """Send a message; text is UTF-8."""
 
     def close(self, code: int, reason: str) -> None:
-        """Close the WebSocket, and the connection once the peer has answered the close."""
+        """Close the WebSocket, and close the connection after the peer has answered."""
 
     def read_on(self) -> None:
         """The application has taken all messages."""
@@ -91,7 +91,7 @@ class WebSocketCycle:
         self._farewell: Message | None = None
         """The final message, once the WebSocket has ended."""
         self._has_closed = False
-        """Whether the application ended it: sending after that is its mistake."""
+        """Whether the application ended it. Sending after that is an error in the application."""
         self._news = asyncio.Event()
         self._answer: tuple[int, Fields] = (0, [])
         self._body = b""
@@ -127,7 +127,7 @@ class WebSocketCycle:
             await application(self.scope, self.receive, self.send)
         except Left:
             pass
-        except BaseException as error:  # including a cancellation: nothing else ends this connection
+        except BaseException as error:  # including a cancellation, because nothing else ends this connection
             logger.error("the application failed", exc_info=error)
             code = CloseCode.INTERNAL_ERROR
         else:
@@ -187,7 +187,7 @@ class WebSocketCycle:
         self._connection.refuse(Response(status, HTTPStatus(status).phrase if known else "", headers, body))
 
     def _give_back(self, message: Message) -> None:
-        """Give back a message's part of the connection's share."""
+        """Release a message's part of the connection's share."""
         if held := message.pop(HELD, 0):
             self.scope[MEMORY].give(held)
 
@@ -235,7 +235,7 @@ class WebSocketCycle:
 
 
 def _written(fields: Sequence[Any]) -> Fields:
-    """Header fields as text. Raises RuntimeError where a line would become two."""
+    """Header fields as text. Raises RuntimeError if one line would become two."""
     written = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
     for field in written:
         if any(_UNWRITABLE.search(part) for part in field):

@@ -23,12 +23,12 @@ def frame_parts(data: bytes, at: int) -> tuple[int, int]:
 
 
 def cut_reason(reason: str) -> str:
-    """As much of a close reason as may be sent."""
+    """As much of a close reason as is allowed."""
     return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore")
 
 
 class PassedFrames:
-    """The frames of one direction, as they pass by."""
+    """The frames in one direction, as they pass through."""
 
     def __init__(self) -> None:
         self._rest = 0
@@ -54,5 +54,5 @@ class PassedFrames:
 
     @property
     def may_close(self) -> bool:
-        """Whether a close may follow: the last frame has passed whole, and was none."""
+        """Whether a close may follow: the last frame has passed completely, and was not a close."""
         return not (self._rest or self._head or self._has_closed)

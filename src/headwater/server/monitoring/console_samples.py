@@ -23,13 +23,14 @@ from ..front.gate import Gate
 from .protocol_traffic import TrafficNow
 
 POSITIONS_MAX = 2000
-"""Positions for which an event is looked up: of webhooks each time, of all others once until they move. A group has up
-to 1,024, one in each partition.
-"""
+"""How many positions an event is looked up for. Webhooks are looked up each time, all others once until they move. A
+group has up to 1,024, one in each partition. """
 NAME_BYTES_MAX = 2500
-"""The limit of reader names, since peers make up those of links: all series of a request must fit a request line."""
+"""The length limit of reader names, because peers choose the names of links, and all series of a request must fit a
+request line.
+"""
 _OF_ONE_PART = (FollowerKind.GROUP, FollowerKind.WEBHOOK)
-"""Kinds with one name beside the log's."""
+"""Kinds that have one name in addition to the log's name."""
 _Who = tuple[LocalLog, FollowerKind, str, str]
 
 
@@ -41,10 +42,9 @@ class Lags:
         self._watch, self._webhooks = watch, webhooks
 
     async def now(self) -> Mapping[str, Lag]:
-        """By name, those furthest behind first; of a group, the partition furthest behind, and the oldest event.
-
-        Readers that cannot be read, need too many look-ups, or have too long a name, are left out.
-        """
+        """By name, with the readers that are furthest behind first. A group shows its partition that is furthest
+        behind, and its oldest event. Readers that cannot be read, need too many look-ups, or have too long a name are
+        left out."""
         return await asyncio.to_thread(self._measured, await self._webhooks())
 
     def _measured(self, webhooks: Iterable[Follower]) -> Mapping[str, Lag]:
@@ -78,7 +78,7 @@ def name_of(follower: Follower) -> str:
 
 
 def _who(follower: Follower) -> _Who:
-    """All partitions of a group are one."""
+    """All partitions of a group count as one reader."""
     component = "" if follower.kind is FollowerKind.GROUP else follower.component
     return follower.log, follower.kind, follower.owner, component
 
@@ -101,13 +101,12 @@ class Measuring:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """`refusals` are those of logins and accesses, `traffic` is per protocol, `memory` counts what peers hold; the
-        clock counts s since 1970.
-        """
+        clock returns s since 1970."""
         self._store, self._gate, self._container, self._refusals = store, gate, container, refusals
         self._traffic, self._memory, self._clock = traffic, memory, clock
 
     def sample(self) -> Sample:
-        """The counters so far. Logs that have not been opened have counted nothing."""
+        """The counters so far. Logs that have not been opened have not counted anything."""
         opened = [log for log in self._store.opened() if not is_own(log.name)]
         logs = {log.name: _sample(log) for log in opened}
         statistics = self._container.statistics

@@ -1,4 +1,4 @@
-"""The watchdog: measures the lag of the event loop, and reports what held it up when that is long.
+"""The watchdog: measures the lag of the event loop, and reports the cause when the lag is long.
 
 One thread serves all peers on the loop, so anything that holds it delays all. A tick on the loop measures its lag.
 While no tick comes, a watchdog thread examines the loop's thread. C code may keep the interpreter, and so that thread,
@@ -31,13 +31,13 @@ BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 TICK_S = 0.04
 """How often the lag is measured; the actual hold may be that much longer."""
 HELD_S = 0.1
-"""The shortest lag that is reported, if the process had a CPU for that long meanwhile."""
+"""The shortest lag that is reported, if the process used a CPU for that long in the meantime."""
 LOOK_S = 0.04
 """How often the thread checks for a late tick, and how late it must be for a closer look."""
 TELL_S = 1.0
-"""The least time between two reports; lags in between are counted."""
+"""The minimum time between two reports. Lags in between are counted."""
 SHARED_ROOMS = frozenset({"core", "formats", "http", "storage"})
-"""Rooms that work for others: the caller is reported instead."""
+"""Packages that work for others. Their caller is reported instead."""
 UNKNOWN = "unknown"
 _PACKAGE = PurePath(__file__).parents[2]
 _BELOW_ALL = frozenset({"server/app.py", "cli/main.py", "server/monitoring/loop_watchdog.py"})
@@ -73,11 +73,11 @@ class LoopWatchdog:
         self.lags = Histogram(BOUNDS_S)
         """The lag of each tick."""
         self._due = clock()
-        """When the next tick is due."""
+        """When the next tick is expected."""
         self._used_before = used()
         """What `used` returned at the last tick."""
         self._held: LoopHold | None = None
-        """The finding while a tick is late."""
+        """The finding for the current late tick."""
         self._told_at = -TELL_S
         self._untold = 0
         self._stopping = threading.Event()
@@ -107,7 +107,7 @@ class LoopWatchdog:
         self._timer = asyncio.get_running_loop().call_later(TICK_S, self._go_on)
 
     def tick(self) -> None:
-        """The loop runs: measure the lag, and report it if it is long and this process was busy for as long."""
+        """The loop is running. Measure the lag, and report it if it is long and this process was busy for that long."""
         now, used = self._clock(), self._used()
         busy_s, self._used_before = used - self._used_before, used
         lag_s = max(0.0, now - self._due)
@@ -138,7 +138,7 @@ class LoopWatchdog:
             self.look()
 
     def look(self) -> None:
-        """If a tick is late, find out why, once; in any thread."""
+        """If a tick is late, find out why, only once. Any thread may call it."""
         if self._held is None and self._clock() - self._due > LOOK_S:
             frame = sys._current_frames().get(self._loop_thread)
             if frame is not None:
@@ -146,7 +146,7 @@ class LoopWatchdog:
 
 
 def of_note(what: object) -> LoopHold:
-    """What holds the loop, from the note of the work begun last."""
+    """What holds the loop, according to the note of the work that began last."""
     if isinstance(what, tuple):
         room, kind = what
         return LoopHold(room, kind)
@@ -183,7 +183,7 @@ def of_frame(frame: FrameType, what: object) -> LoopHold | None:
 
 
 def _path(frame: FrameType) -> str | None:
-    """The path of a frame's file in this package; None if it is elsewhere, or says nothing."""
+    """The path of a frame's file in this package; None if it is elsewhere, or is not informative."""
     path = PurePath(frame.f_code.co_filename)
     if not path.is_relative_to(_PACKAGE):
         return None

@@ -131,7 +131,7 @@ class ServerCollector(Collector):
         clock: Callable[[], float] = time.time,
         rooms: Iterable[Callable[[], Iterable[Metric]]] = (),
     ) -> None:
-        """`rooms` return the metrics of single rooms."""
+        """`rooms` are functions that return the metrics of single packages."""
         self._store, self._gate, self._refusals, self._rooms = store, gate, refusals, tuple(rooms)
         self._clock = clock
 
@@ -199,7 +199,7 @@ class Metrics(Page):
         await super().__call__(scope, receive, send)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer the metrics to authorized users."""
+        """Send the metrics to authorized users."""
         try:
             self._check(await self._host.user(exchange))
         except (Unauthenticated, LoginNotChecked, Forbidden) as error:

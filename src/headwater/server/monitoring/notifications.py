@@ -83,7 +83,7 @@ _WITH_ERROR = frozenset({NotificationType.CONNECTION_CLOSED, NotificationType.LI
 
 
 def logged_types() -> frozenset[NotificationType]:
-    """The types that can be logged at the configured level: no listener is needed for the others."""
+    """The types that can be logged at the configured level. Other types need no listener."""
     return frozenset(type for type in LINES if events_logger.isEnabledFor(_highest_level(type)))
 
 
@@ -118,7 +118,7 @@ class Notifications:
         self._history: History | None = None
         self._looking: asyncio.Task[None] | None = None
         self.following: list[Callable[[], Awaitable[Sequence[Follower]]]] = []
-        """Functions of rooms that return the readers with positions: called once a second, on the loop."""
+        """Functions that return the readers with positions. They are called once a second, on the loop."""
         self.looks: list[Callable[[], object]] = []
         """Other functions called once a second, on the loop, since their findings may cause notifications."""
         self.watch: ConsumerWatch | None = None
@@ -134,7 +134,9 @@ class Notifications:
         if settings.keep:
             try:
                 log = await asyncio.to_thread(system_log, store, settings)
-            except EventLogError as error:  # damaged, or a full disk: logged, and no reason to serve nothing
+            except (
+                EventLogError
+            ) as error:  # the log is damaged or the disk is full; this is logged, and the server still starts
                 logger.error("the notifications are not stored", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._history = History(self.bus, log, threads=self.threads)
@@ -190,5 +192,5 @@ async def _look_again_and_again(looks: Sequence[Callable[[], Awaitable[None]]], 
         for look in looks:
             try:
                 await look()
-            except Exception:  # the next look must have its turn
+            except Exception:  # the next check must have its turn
                 logger.exception("a periodic check failed; retrying")

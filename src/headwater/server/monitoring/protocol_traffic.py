@@ -1,4 +1,4 @@
-"""Events in and out by protocol: collects the counters of all rooms."""
+"""Events in and out by protocol, collected from the counters of all packages."""
 
 from __future__ import annotations
 

@@ -48,14 +48,14 @@ AMQP_COUNTERS = {
 }
 """The fields of AmqpStatistics."""
 GROUP_SERIES_MAX = 1000
-"""Partitions of groups that have their own metrics: those furthest behind."""
+"""How many partitions of groups have their own metrics. The partitions that are furthest behind are chosen."""
 STREAM_SERIES_MAX = 1000
-"""Streams that have their own metrics."""
+"""How many streams have their own metrics."""
 STANDINGS = ("delivering", "retrying", "suspended")
 
 
 def storage_metrics(store: LogStore) -> Iterator[Metric]:
-    """Disk space as appends see it; empty for a store in memory."""
+    """Disk space as seen by appends; empty for a store in memory."""
     from ...storage import Engine  # not needed by a server that keeps its logs in memory
 
     if not isinstance(store, Engine):
@@ -91,7 +91,7 @@ def _scrub_metrics(scrub: Scrub) -> Iterator[Metric]:
 
 
 def home_metrics(membership: Membership | None) -> Iterator[Metric]:
-    """The role of this server in its home; empty without one."""
+    """The role of this server in its home; empty if it has none."""
     if membership is None:
         return
     driver = membership.driver
@@ -147,7 +147,7 @@ def amqp_metrics(containers: Sequence[Container]) -> Iterator[Metric]:
 
 
 def amqp_forwarding_metrics(replica: ReplicaAmqp | None) -> Iterator[Metric]:
-    """Connections that this server forwards to the primary; empty where it forwards none."""
+    """Connections that this server forwards to the primary; empty if it does not forward any."""
     if replica is None or (forwarded := replica.forwarded) is None:
         return
     yield gauge("amqp_forwarded_open", "AMQP connections that this replica forwards.", len(forwarded.open))
@@ -216,7 +216,7 @@ def loop_metrics(watchdog: LoopWatchdog) -> Iterator[Metric]:
 
 
 def bulk_metrics(bulk: BulkPlane | None) -> Iterator[Metric]:
-    """Whether the bulk process serves, and how often it was replaced; empty without one."""
+    """Whether the bulk process serves, and how often it was replaced; empty if there is no such process."""
     if bulk is not None:
         yield gauge("bulk_up", "1 if Arrow Flight is served, or will be for its first client.", bulk.is_up)
         yield gauge("bulk_running", "1 if the bulk process is serving.", bulk.is_serving)
@@ -252,12 +252,10 @@ def forwarding_metrics(forwarder: Forwarder | None) -> Iterator[Metric]:
 
 
 def follower_metrics(watch: ConsumerWatch | None) -> Iterator[Metric]:
-    """How far groups, streams and links were behind at the last look.
-
-    Bounded: groups and streams that are furthest behind, one by one; links, whose names their peers make up, as their
-    number for each log and the greatest lag. Streams of several users under one name show the greatest lag: metrics
-    name no users.
-    """
+    """How far groups, streams and links were behind at the last check. The number of metrics is bounded. Groups and
+    streams that are furthest behind are listed individually. Peers choose the names of links, so links are only counted
+    for each log, with the greatest lag. Streams of several users under one name show the greatest lag: metrics name no
+    users."""
     if watch is None:
         return
     by_log: dict[tuple[str, str], list[Follower]] = {}

@@ -1,7 +1,5 @@
-"""OpenTelemetry spans with the names of its semantic conventions, exported by OTLP on their own thread.
-
-Finished spans go into a bounded queue; when it is full, the oldest are dropped, and nothing waits.
-"""
+"""OpenTelemetry spans with the names of its semantic conventions, exported by OTLP on their own thread. Finished spans
+are put into a bounded queue. When it is full, the oldest are dropped, and nothing waits."""
 
 from __future__ import annotations
 
@@ -38,11 +36,11 @@ EXPORT_EVERY_MS = 1000
 STOP_S_MAX = 3.0
 """How long a stopping server waits for the export of remaining spans."""
 LINKS_MAX = 32
-"""How many traces are linked, of events that were appended together."""
+"""How many traces of events that were appended together are linked."""
 VALUE_CHARS_MAX = 512
 _TRACES_PATH = "/v1/traces"
 _FUTOIN = "/futoin/"
-"""After the log, a path may hold a password (FTN5, 3.2)."""
+"""After the log name, a path may contain a password (FTN5, 3.2)."""
 _WEBSOCKET = "GET"
 _propagator = TraceContextTextMapPropagator()
 
@@ -104,7 +102,7 @@ class ExportedSpans(Spans):
         span.end(ended_ns)
 
     def appended(self, log: str, events: Sequence[Event], began_ns: int, problem: str) -> None:
-        """See Spans. If all events with a trace are in the same one, so is the span."""
+        """See Spans. If all events with a trace are in the same trace, the span is in it too."""
         parents = _traces(events)
         span = self._tracer.start_span(
             f"append {log}",
@@ -190,7 +188,7 @@ def _failed(span: Span, problem: str) -> None:
 
 
 def _plain(text: str) -> str:
-    """The text in valid UTF-8: one that cannot be encoded would cost all spans exported with it."""
+    """The text in valid UTF-8. If it could not be encoded, all spans exported with it would be lost."""
     return text.encode(errors="replace").decode()[:VALUE_CHARS_MAX]
 
 
@@ -199,7 +197,7 @@ def _context(trace: Mapping[str, str]) -> Context:
 
 
 def _traces(events: Iterable[Event]) -> list[Context]:
-    """The traces of the events, each once."""
+    """The traces of the events, without duplicates."""
     found: dict[str, Context] = {}
     for event in events:
         parent = event.attributes.get(TRACEPARENT)

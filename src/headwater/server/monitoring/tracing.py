@@ -1,4 +1,4 @@
-"""Whether spans are collected: if not, nothing of OpenTelemetry is imported."""
+"""Determines whether spans are collected. If not, no part of OpenTelemetry is imported."""
 
 from __future__ import annotations
 
@@ -18,16 +18,14 @@ MESSAGES_MAX = 100
 
 
 class Seldom(logging.Handler):
-    """Passes a message to the root's handlers, unless the same was passed less than a minute ago.
-
-    OpenTelemetry repeats its log messages while a collector is away.
-    """
+    """Passes a message to the root's handlers, unless the same message was passed less than a minute ago. OpenTelemetry
+    repeats its log messages while a collector is unreachable."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
         self._told: dict[tuple[str, str], float] = {}
-        """When each was passed on: by logger, and message without its arguments."""
+        """When each message was passed on, by logger and message without its arguments."""
 
     def emit(self, record: logging.LogRecord) -> None:
         now, key = self._clock(), (record.name, str(record.msg))

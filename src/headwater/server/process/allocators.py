@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 ARROW_POOL = "ARROW_DEFAULT_MEMORY_POOL"
-"""Arrow reads it at first use: "system" is malloc, so that one allocator has all."""
+"""Arrow reads it at first use: "system" is malloc, so that one allocator has all memory."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 """Their numbers in glibc's `mallopt`."""
 RETURNED_BYTES = 128 * 1024
@@ -30,7 +30,7 @@ def give_memory_back() -> Callable[[], None]:
     """
     given = [name for name in (ARROW_POOL, *MALLOC) if name not in os.environ]
     os.environ.setdefault(ARROW_POOL, "system")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of glibc, not of musl nor of macOS
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # these belong to glibc, not to musl or macOS
     for name, (parameter, value) in MALLOC.items():
         if name not in os.environ:
             os.environ[name] = str(value)

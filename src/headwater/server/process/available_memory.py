@@ -16,7 +16,7 @@ _LIMITS = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
 def available_memory(root: Path = _ROOT) -> int:
-    """The most bytes that this process may use. `root` is where `/proc` is."""
+    """The maximum number of bytes that this process may use. `root` is where `/proc` is."""
     return min(_machine_memory(), *_cgroup_limits(root))
 
 

@@ -46,25 +46,29 @@ from .sockets import BACKLOG
 logger = logging.getLogger("headwater.server")
 
 ACCEPTED_MAX = 64
-"""The most connections accepted in one turn on one socket; each costs some 15 us."""
+"""The maximum number of connections accepted in one turn on one socket. Each takes about 15 us."""
 ACCEPTING_S = 0.001
-"""How long a turn accepts: at each call another thread may take the interpreter, and keep it for half of that."""
+"""How long a turn accepts connections. At each call another thread may take the interpreter, and keep it for half of
+that time.
+"""
 OPENED_MAX = 8
-"""The most connections opened in one turn on one socket: each costs 0.2 to 0.5 ms until its first request is read."""
+"""The maximum number of connections opened in one turn on one socket. Each takes 0.2 to 0.5 ms until its first request
+is read.
+"""
 OPENED_EACH_S = 0.002
 """Every turn opens one, and one more each time the turn before took this long: so opening takes a fifth of the loop's
 time, whether turns are short or long, and 2,000 connections take 4 s where turns take 10 ms.
 """
 WAITING_MIN = 512
-"""Connections that may wait to be opened even without room: they get their refusals, one by one."""
+"""How many connections may wait to be opened even if there is no room. They are refused one by one."""
 OPENING_MAX, OPENING_OF_PLACE_MAX = 512, 384
-"""Connections in a TLS handshake, in all and of one place: each costs some 0.1 MB."""
+"""The maximum number of connections in a TLS handshake, in total and from one address. Each uses about 0.1 MB."""
 HANDSHAKE_S = 5.0
-"""How long a handshake may take while others of its place wait for their turn."""
+"""How long a handshake may take while others from its address wait for their turn."""
 BLOCKED_S = 0.25
-"""How often to look for connections to close, while none may be opened."""
+"""How often to check for connections to close, while none may be opened."""
 LOCAL = "local"
-"""The place of all clients on a Unix socket."""
+"""The common address of all clients on a Unix socket."""
 NO_ROOM_PAUSE_S = 0.5
 """The pause in accepting after the operating system ran out of resources: new connections wait in its queue."""
 _OF_ONE_NAMES = "ECONNABORTED EHOSTDOWN EHOSTUNREACH ENETDOWN ENETUNREACH ENONET ENOPROTOOPT EOPNOTSUPP EPERM EPROTO"
@@ -123,7 +127,7 @@ class BoundListener(asyncio.AbstractServer):
         return self._socket.fileno() >= 0
 
     async def start_serving(self) -> None:
-        """Does nothing: it accepts from the beginning."""
+        """Does nothing, because it accepts from the beginning."""
 
     async def serve_forever(self) -> None:
         """Serve until cancelled; then close."""
@@ -148,7 +152,7 @@ class BoundListener(asyncio.AbstractServer):
             opening.cancel()
 
     async def wait_closed(self) -> None:
-        """Wait until the connections dropped by `close` are gone."""
+        """Wait until the connections dropped by `close` have ended."""
         while self._opening:
             await asyncio.wait(tuple(self._opening))
 
@@ -173,7 +177,7 @@ class BoundListener(asyncio.AbstractServer):
             except OSError as error:
                 if error.errno in _OF_ONE:
                     continue
-                self._wait(error)  # no descriptor, no memory: open connections stay, and may go meanwhile
+                self._wait(error)  # no descriptor or memory is left; open connections stay, and may end in the meantime
                 break
             self._waiting.add(place_of(address[0] if isinstance(address, tuple) else LOCAL), connection)
             if len(self._waiting) > WAITING_MIN and len(self._waiting) + len(self._opening) > self._reception.room:
@@ -217,9 +221,8 @@ class BoundListener(asyncio.AbstractServer):
         return min(1 + int(turn_s / OPENED_EACH_S), OPENED_MAX, len(self._waiting))
 
     def _make_way(self, place: str) -> bool:
-        """Whether one more of that place may be opened. If too many are opening, the oldest is closed: that of a place
-        with more than this one, or one that has taken long.
-        """
+        """Whether one more of that place may be opened. If too many are opening, the oldest is closed: one from a place
+        with more than this one, or one that has taken long."""
         opening = self._opening
         if opening.of(place) >= OPENING_OF_PLACE_MAX:
             rival = place
@@ -241,7 +244,7 @@ class BoundListener(asyncio.AbstractServer):
             self._open_some()
 
     def _refuse(self, place: str, connection: socket.socket, reason: str) -> None:
-        """Close it unopened: its peer gets the reason, where that can be read without TLS."""
+        """Close it without opening it. Its peer gets the reason, if that can be read without TLS."""
         words = self._reception.refuse(place, reason)
         self._farewells.tell(connection, b"" if self._tls else words)
 
@@ -251,7 +254,7 @@ class BoundListener(asyncio.AbstractServer):
             self._blocked.cancel()
             self._unblock()
         if opening.cancelled():
-            connection.close()  # if opening has not begun; else its transport does so
+            connection.close()  # if opening has not begun; otherwise its transport does so
 
     async def _open(self, place: str, connection: socket.socket) -> None:
         opening = asyncio.current_task()
@@ -262,7 +265,7 @@ class BoundListener(asyncio.AbstractServer):
             return not opening.cancelling()
 
         connection.setblocking(False)
-        with contextlib.suppress(OSError):  # the client has gone, and the loop finds out
+        with contextlib.suppress(OSError):  # the client has disconnected, and the loop will notice
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         welcome = await self._reception.meet(connection)
         if welcome is None:
@@ -271,7 +274,7 @@ class BoundListener(asyncio.AbstractServer):
         tls = self._tls if welcome.ends_tls else {}
         try:
             await self._loop.connect_accepted_socket(lambda: _Newcomer(welcome.protocols, made), connection, **tls)
-        except (TimeoutError, OSError, ssl.SSLError):  # gone, or speaks no TLS
+        except (TimeoutError, OSError, ssl.SSLError):  # it has disconnected, or does not use TLS
             welcome.unopened()
         except asyncio.CancelledError:
             welcome.unopened()
@@ -282,8 +285,8 @@ class _Newcomer(asyncio.Protocol):
     """The provisional protocol of a connection; making the real one ends the opening.
 
     When an opening is cancelled, uvloop closes its transport without `connection_lost`, even after `connection_made`.
-    So openings are cancelled only before that, and one cancelled in the same moment makes no connection.
-    """
+    So openings are cancelled only before that, and an opening that is cancelled at the same moment does not create a
+    connection."""
 
     def __init__(self, protocols: Protocols, made: Callable[[], bool]) -> None:
         self._protocols, self._made = protocols, made

@@ -1,4 +1,4 @@
-"""Accepted connections that are not opened: each gets its refusal, and is closed once it could read that."""
+"""Accepted connections that are not opened. Each gets its refusal, and is closed after it had time to read that."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import contextlib
 import socket
 
 TOLD_MAX = 512
-"""Concurrent refusals; above this, the first connection, which has its refusal already, is closed."""
+"""The maximum number of concurrent refusals. Above this, the first connection, which already has its refusal, is
+closed.
+"""
 LINGER_S = 2.0
 """The longest that each stays."""
 _PIECE_BYTES = 64 * 1024

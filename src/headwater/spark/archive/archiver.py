@@ -43,31 +43,31 @@ COMPONENT = "ARCHIVER"
 """The component under which an archiver is registered. It is valid under FutoIn's rule for names."""
 OWNER = "spark"
 HEARTBEAT_S = 30.0
-"""How often an idle archiver acknowledges, so that the server sees it is alive."""
+"""How often an idle archiver acknowledges, so that the server sees that it is alive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Which archived events stay in the log, and how the others are dropped."""
+    """Which archived events remain in the log, and how the others are dropped."""
 
     numbers: int = 0
-    """How many of the newest archived numbers are not acknowledged yet."""
+    """How many of the newest archived numbers are not acknowledged."""
     seconds: float = 0.0
-    """How recent events must be to stay unacknowledged."""
+    """How recent events must be to remain unacknowledged."""
     is_trimming: bool = False
-    """Whether the archiver trims the acknowledged events, instead of leaving that to the log's retention."""
+    """Whether the archiver trims the acknowledged events itself. If not, the log's retention drops them."""
 
 
 @dataclass(frozen=True, slots=True)
 class _ReadBack:
-    """The files of a commit, read back and verified before it."""
+    """The files of a commit, which are read back and verified before it."""
 
     after: int
     """They contain the events after this number, up to the newest archived one."""
     version: int
     """The version of the table that contains them."""
     identities: Mapping[Path, tuple[int, int, int]]
-    """For each file: inode, size and time of change, which differ if its content does."""
+    """The inode, size and modification time of each file, which differ if its content does."""
 
     def holds(self, root: Path, after: int) -> bool:
         """Whether the newest version has all events after that number in these unchanged files."""
@@ -80,7 +80,7 @@ class _ReadBack:
 
 
 class Archiver:
-    """The only writer of a log's archive, from `open` until another one takes over."""
+    """The only writer of a log's archive, from `open` until another archiver takes over."""
 
     def __init__(self, client: BulkClient, log: str, table: ArchiveTable, consumer: Consumer, keeping: Keeping) -> None:
         """Use `open` to make one."""
@@ -106,7 +106,7 @@ class Archiver:
     ) -> Archiver:
         """Step 1. Creates a missing table, which begins at the log's first retained event.
 
-        Raises NotAnArchive, EventsMissing (unless `accepts_gap`), ArchiveFenced, and what the client raises.
+        Raises NotAnArchive, EventsMissing (unless `accepts_gap`), ArchiveFenced, and the errors of the client.
         """
         known = ArchiveTable(path).state if is_archive(path) else None
         if known is not None:
@@ -129,12 +129,12 @@ class Archiver:
 
     @property
     def archived(self) -> int:
-        """The table contains the log up to this number."""
+        """The table contains the log up to and including this number."""
         return self._table.state.archived
 
     @property
     def claim(self) -> int:
-        """This archiver's claim on the table; larger than all before."""
+        """This archiver's claim on the table. It is larger than all earlier claims."""
         return claim_of(self._consumer)
 
     @property
@@ -161,10 +161,8 @@ class Archiver:
 
     @contextlib.contextmanager
     def adding(self) -> Iterator[None]:
-        """Wrap staging and `commit`: any failure because this archiver was replaced becomes ArchiveFenced.
-
-        The newer one has removed the files this one was staging, so it may fail anywhere.
-        """
+        """Wrap staging and `commit`, so that any failure because this archiver was replaced becomes ArchiveFenced. The
+        newer archiver has removed the files that this one was staging, so it may fail anywhere."""
         try:
             yield
         except Exception as error:
@@ -176,7 +174,7 @@ class Archiver:
     def commit(self) -> Staged | None:
         """Step 3, for the files in `directory`; None if there are no events.
 
-        Raises ArchiveIncomplete, ArchiveFenced: then nothing was added.
+        Raises ArchiveIncomplete, ArchiveFenced; in both cases nothing was added.
         """
         directory = self.directory
         drop_sidecars(directory)
@@ -198,9 +196,8 @@ class Archiver:
 
         Files are read back before their events are acknowledged: from then on they may be the only copy. `commit` has
         read its own; the release that follows does not read them again, unless they or the table have changed. Raises
-        ArchiveUnreadable if one of them is damaged; ConsumerFenced if another archiver has registered; and what else
-        the client raises.
-        """
+        ArchiveUnreadable if one of them is damaged; ConsumerFenced if another archiver has registered; and other errors
+        of the client."""
         with self._releasing:
             number = self._releasable()
             if number > self._acknowledged and not self._has_read_back():
@@ -218,11 +215,11 @@ class Archiver:
 
     @property
     def is_release_due(self) -> bool:
-        """Whether the last acknowledgement is at least a heartbeat ago."""
+        """Whether the last acknowledgement is at least one heartbeat ago."""
         return time.monotonic() - self._released_at >= HEARTBEAT_S
 
     def put_off_release(self) -> None:
-        """It failed: do not try before the next heartbeat."""
+        """An acknowledgement failed. Do not retry before the next heartbeat."""
         self._released_at = time.monotonic()
 
     def _has_read_back(self) -> bool:
@@ -254,12 +251,12 @@ def _identity(path: Path) -> tuple[int, int, int]:
 
 
 def claim_of(consumer: Consumer) -> int:
-    """Larger for each registration than for all before, even if the consumer was unregistered in between."""
+    """Larger for each registration than for all earlier ones, even if the consumer was unregistered in between."""
     return (consumer.registered_at << 21) + consumer.epoch
 
 
 def check_consumer(path: Path, archived: int, info: LogInfo, consumer: Consumer) -> None:
-    """Raises ConsumerAhead if acknowledged events are not in this table: the log may trim them any time."""
+    """Raises ConsumerAhead if acknowledged events are not in this table: the log may trim them at any time."""
     if consumer.acknowledged > max(archived, info.first_retained - 1):
         raise ConsumerAhead(str(path), info.name, consumer.owner, consumer.component, consumer.acknowledged)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """How to make the batches of a run."""
+    """How the batches of a run are made."""
 
     spark: SparkSession
     run: Run
@@ -43,7 +43,7 @@ class Batches:
                 if staged is not None:
                     archiver.release()
             except EventLogError as error:
-                problems.append(error)  # it says more than Spark's error
+                problems.append(error)  # this is more specific than Spark's error
                 raise
 
         run = self.run

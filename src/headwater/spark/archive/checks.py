@@ -1,4 +1,5 @@
-"""Checks a whole archive, file by file: checksums, counts, each number once. Adds checksums to older files.
+"""Checks a whole archive, file by file: that checksums and counts match, and that each number occurs once. Adds
+checksums to older files.
 
 No Spark here, and no server.
 """
@@ -25,7 +26,7 @@ from .staging import staged_file
 from .table import ArchiveTable
 
 Run = tuple[int, int]
-"""The first and the last of consecutive numbers."""
+"""The first and the last number of a run of consecutive numbers."""
 
 
 @dataclass(slots=True)
@@ -44,11 +45,11 @@ class Checked:
     """Files of versions before 0.2, which only have checksums of pages."""
     problems: list[str] = field(default_factory=list)
     gaps: list[Run] = field(default_factory=list)
-    """Missing numbers. A log has gaps itself if it was restored, and a table if `--accept-gap` was given."""
+    """Missing numbers. A log has gaps if it was restored; a table has gaps if `--accept-gap` was used."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether each file matches its checksums, and no number occurs twice."""
+        """Whether each file matches its checksums, and no number is a duplicate."""
         return not self.problems
 
 
@@ -79,7 +80,7 @@ def adopt(path: str | os.PathLike[str]) -> int:
     """Add checksums to files of versions before 0.2. Returns how many. Each is copied, and one commit for each date
     replaces them with the copies. The table's log gets a digest, if its newest commit has none.
 
-    Raises ArchiveUnreadable if a file is damaged, CompactionOvertaken if a compaction came between.
+    Raises ArchiveUnreadable if a file is damaged, CompactionOvertaken if another compaction ran in between.
     """
     table = ArchiveTable(Path(path).absolute())
     done = 0
@@ -115,7 +116,7 @@ def _unproved(table: Snapshot) -> list[ArchiveFile]:
 
 
 def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
-    """The numbers in a file, in runs. Raises ArchiveUnreadable if the table disagrees."""
+    """The numbers in a file, as runs. Raises ArchiveUnreadable if they differ from the table."""
     check_file(file.path)
     with opened(file.path) as source:
         numbers = table_of(source, ["sequence_number"])["sequence_number"].to_numpy()
@@ -130,7 +131,7 @@ def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
 
 
 def _check_told(file: ArchiveFile, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    """Raises ArchiveUnreadable if a file contains other events than the table says."""
+    """Raises ArchiveUnreadable if a file contains other events than the table specifies."""
     there = (len(numbers), int(numbers.min()), int(numbers.max()))
     if there != (expected := (file.events, file.first, file.last)):
         problem = "it has {:,} events, {} to {}".format(*there)
@@ -146,7 +147,7 @@ def _runs(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Run]:
 
 
 def _copy(root: Path, file: ArchiveFile) -> Path:
-    """A copy of the file with checksums. Its pages are verified first."""
+    """A copy of a file with checksums. The pages of the file are verified first."""
     check_file(file.path)
     directory = root / f"{DATE}={file.date.isoformat()}"
     directory.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The columns of an archive: the data source's, and the date by which the table is partitioned."""
+"""The columns of an archive: those of the data source, and the date by which the table is partitioned."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPEATED = (
     "log", "partition", "type", "tags.list.element", "source", "attributes.key_value.key", "attributes.key_value.value",
     "group_key", "envelope", "encoding",
 )  # fmt: skip
-"""Columns with repeated values, by Parquet's paths: numbers, times, ids and most data are unique."""
+"""Columns with repeated values, by Parquet path. Numbers, times, ids and most data are unique."""
 
 TABLE_SCHEMA = FILE_SCHEMA.append(pa.field(DATE, pa.date32()))
 """The columns of the table."""

@@ -1,9 +1,8 @@
 """Joins the small files of past dates, and removes files that readers no longer need.
 
 No Spark here. Files are rewritten in the order of their numbers, so that a reader of a range reads only that. (Delta's
-own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add meanwhile; of two concurrent
-compactions, one is refused.
-"""
+own `OPTIMIZE` is as safe on an archive, but joins files newest first.) An archiver may add events at the same time. If
+two compactions run concurrently, one is refused."""
 
 from __future__ import annotations
 
@@ -62,9 +61,8 @@ def compact(
 
     Files without statistics in the table, which no archiver adds, are left alone.
 
-    Raises NotAnArchive, CompactionOvertaken if another compaction came between (then run it again), and
-    ArchiveUnreadable if a file is damaged: then its date is left alone.
-    """
+    Raises NotAnArchive, CompactionOvertaken if another compaction ran in between (run it again), and ArchiveUnreadable
+    if a file is damaged (its date is left alone)."""
     table = ArchiveTable(Path(path).absolute())
     limit = datetime.now(UTC).date() if before is None else before
     done = Compacted()
@@ -123,7 +121,7 @@ def _bins(files: Sequence[ArchiveFile], target_bytes: int) -> Iterator[list[Arch
 
 
 def _rewrite(root: Path, date: Date, files: Sequence[ArchiveFile]) -> StagedParquet:
-    """The events of all these files in one, in order of their numbers."""
+    """The events of all these files in a single file, in order of their numbers."""
     first, last = min(file.first for file in files), max(file.last for file in files)
     for file in files:
         check_file(file.path)
@@ -168,7 +166,7 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
 
 
 def _in_order(files: Sequence[ArchiveFile]) -> Iterator[pa.RecordBatch]:
-    """All their events; files with interleaved numbers are sorted together, in memory, the others streamed.
+    """All their events; files with interleaved numbers are sorted together in memory, and the others are streamed.
 
     A file that another program has joined out of order is also sorted.
     """
@@ -204,7 +202,9 @@ def _table(file: ArchiveFile) -> pa.Table:
 
 
 def _as_archived(events: _Events, path: str) -> _Events:
-    """With the columns of an archive. Raises ArchiveUnreadable if a file has other columns, which would be lost."""
+    """Converts to the columns of an archive. Raises ArchiveUnreadable if a file has other columns, which would be
+    lost.
+    """
     if other := set(events.schema.names) ^ set(FILE_SCHEMA.names):
         problem = f"its columns are not those of an archive: {', '.join(sorted(other))} is missing or was added"
         raise ArchiveUnreadable(path, f"{problem}; it was written by another program and is left unchanged")
@@ -212,7 +212,7 @@ def _as_archived(events: _Events, path: str) -> _Events:
 
 
 def _row_group_events(files: Sequence[ArchiveFile]) -> int:
-    """Limits the memory even if events are large."""
+    """This limits the memory even if events are large."""
     uncompressed = 0
     for file in files:
         with opened(file.path) as source:
@@ -227,9 +227,9 @@ def _ms(moment: datetime) -> int:
 
 
 def _remove_empty(directory: Path) -> None:
-    """Remove the directory if there are no files below it."""
+    """Remove the directory if it contains no files at any depth."""
     for parent, _, _ in os.walk(directory, topdown=False):
         try:
             os.rmdir(parent)
-        except OSError:  # not empty: it is in use
+        except OSError:  # not empty, so it is in use
             return

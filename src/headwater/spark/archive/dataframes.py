@@ -38,7 +38,7 @@ def read(
 ) -> DataFrame:
     """Events of an archive: numbers in (after, upto], recorded on UTC dates from `since` until before `before`.
 
-    Its columns are the data source's, and `date`. Files that cannot contain such events are not opened. Raises
+    Its columns are those of the data source, and `date`. Files that cannot contain such events are not opened. Raises
     NotAnArchive.
     """
     from pyspark.sql import functions as F

@@ -31,11 +31,11 @@ class ArchiveUnreadable(ArchiveError):
 
 
 class NotAnArchive(ArchiveUnreadable):
-    """The path does not contain the requested archive; nothing was changed there."""
+    """The path does not contain the requested archive. Nothing was changed there."""
 
 
 class ArchiveFenced(ArchiveError):
-    """Another archiver has claimed the table since; nothing of this commit is in it."""
+    """Another archiver has claimed the table since. No part of this commit is in it."""
 
     def __init__(self, path: str, claim: int, newest: int) -> None:
         self.path, self.claim, self.newest = path, claim, newest
@@ -51,7 +51,7 @@ class ArchiveIncomplete(ArchiveError):
 
 
 class CompactionOvertaken(ArchiveError):
-    """Another compaction changed the table meanwhile; that date was left alone. Run it again."""
+    """Another compaction changed the table in the meantime. That date was left alone. Run the compaction again."""
 
     def __init__(self, path: str, date: str) -> None:
         self.path, self.date = path, date
@@ -59,7 +59,7 @@ class CompactionOvertaken(ArchiveError):
 
 
 class ConsumerAhead(ArchiveError):
-    """The archiver's consumer has acknowledged events that this table does not have."""
+    """The archiver's consumer has acknowledged events that this table does not contain."""
 
     def __init__(self, path: str, log: str, owner: str, component: str, acknowledged: int) -> None:
         self.path, self.log, self.owner, self.component = path, log, owner, component

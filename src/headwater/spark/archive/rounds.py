@@ -1,4 +1,4 @@
-"""Archives several logs in one run, one after the other in rounds, which takes no more memory than one of them.
+"""Archives several logs in one run, one after the other in rounds. This uses no more memory than archiving one of them.
 
 Concurrent queries would each take a Python process or two.
 """
@@ -28,16 +28,15 @@ class Rounds:
         names: Callable[[], Iterable[str]],
         open: Callable[[str], Tended],
     ) -> None:
-        """`names` returns the logs to archive now, `open` starts one of them."""
+        """`names` returns the logs to archive now. `open` starts the archiver of one of them."""
         self._client, self._batches, self._names, self._open = client, batches, names, open
         self._run = batches.run
         self._tended: dict[str, Tended] = {}
         self._behind: dict[str, int] = {}
 
     def once(self) -> Ending:
-        """Archive each log in turn, up to its current head. If logs failed, raises the first error after all had their
-        turn.
-        """
+        """Archive each log in turn, up to its current head. If logs failed, raises the first error after all logs had
+        their turn."""
 
         def turn(log: str) -> Ending:
             archiver, compacting = self._begun(log)
@@ -50,7 +49,7 @@ class Rounds:
         return self._round(turn)
 
     def follow(self) -> Ending:
-        """Repeat rounds until stopped, or a log failed; see `once`. New logs may appear meanwhile."""
+        """Repeat rounds until stopped, or until a log failed; see `once`. New logs may appear in the meantime."""
         with Tending(self._run) as tending:
 
             def turn(log: str) -> Ending:
@@ -69,7 +68,7 @@ class Rounds:
 
     @property
     def behind(self) -> int:
-        """How many numbers were left in all logs, when each was last checked."""
+        """How many numbers were left in all logs when each was last checked."""
         return sum(self._behind.values())
 
     def reached(self) -> Iterator[tuple[str, int]]:
@@ -84,7 +83,7 @@ class Rounds:
             try:
                 ending = turn(log)
             except PASSING:
-                raise  # the server fails, and would for all logs
+                raise  # the server fails, and would fail for all logs
             except EventLogError as error:
                 self._run.say(f"log {log!r}: {error}")
                 problems.append(error)
@@ -100,7 +99,7 @@ class Rounds:
         return self._tended[log]
 
     def _follow(self, log: str) -> Ending:
-        """Archive the log's current events. The check takes one request; a query takes a Python process."""
+        """Archive the log's current events. The check needs one request; a query needs a Python process."""
         archiver = self._tended[log].archiver
         ending = Ending.DONE
         if (to_do := self._left(log)) > 0:

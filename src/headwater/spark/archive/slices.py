@@ -28,14 +28,14 @@ Mask = npt.NDArray[np.bool_]
 
 
 def query_columns(query: Query) -> tuple[str, ...]:
-    """The columns that the query needs: some or none of `type` and `tags`."""
+    """The columns that the query needs: `type`, `tags`, both or neither."""
     items = query.items or ()
     columns = {"type": any(item.types for item in items), "tags": any(item.has_tags for item in items)}
     return tuple([name for name, is_needed in columns.items() if is_needed])
 
 
 def matching_rows(query: Query, batch: pa.RecordBatch) -> Mask:
-    """Which rows of a batch match; it has the columns of `query_columns`, as strings and lists of strings."""
+    """Which rows of a batch match. The batch has the columns of `query_columns`, as strings and lists of strings."""
     if query.items is None:
         return np.ones(batch.num_rows, np.bool_)
     found = np.zeros(batch.num_rows, np.bool_)
@@ -62,7 +62,7 @@ def _is_in(column: pa.Array, values: Sequence[str]) -> Mask:
 
 
 def _tagged(tags: pa.ListArray, wanted: str, *, is_key: bool) -> Mask:
-    """The rows with that tag; a key stands for all tags with that key as well."""
+    """The rows with that tag. A bare key also matches all tags with that key."""
     values = tags.flatten()
     hits = pc.equal(values, wanted)
     if is_key:
@@ -83,7 +83,7 @@ BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Piece(NamedTuple):
-    """A file or some of its row groups."""
+    """A file, or some of its row groups."""
 
     path: str
     row_groups: tuple[int, ...] | None = None
@@ -110,10 +110,8 @@ def archive_slices(
     split_events: int | None,
     splits_min: int,
 ) -> list[ArchivedSlice]:
-    """The slices for tasks, in order, of about that size: small files are grouped, large ones are split.
-
-    Files that cannot match, by their types, are left out.
-    """
+    """The slices for tasks, in order, of about that size. Small files are grouped, and large ones are split. Files that
+    cannot match because of their types are left out."""
     files = archive.files(log, after, upto, query)
     size = min(split_bytes, max(1, sum(file.bytes for file in files) // splits_min))
     slices: list[ArchivedSlice] = []
@@ -182,7 +180,7 @@ def _may_have(group: pq.RowGroupMetaData, slice: ArchivedSlice) -> bool:
 
 
 def _pieces(file: ArchiveFile, size: int, split_events: int | None) -> Iterator[tuple[Piece, int, int]]:
-    """A file, or the row groups of one larger than a split may be, each with its events and bytes."""
+    """A file, or the row groups of a file that is larger than a split may be, each with its events and bytes."""
     if file.bytes <= size and file.events <= (split_events or file.events):
         yield Piece(file.path), file.events, file.bytes
         return

@@ -35,11 +35,11 @@ from ..options import InvalidOption, ceil_ms
 from .errors import RESTORE_FILE, ArchiveUnreadable, NotAnArchive
 from .state import archive_transaction, state_of
 
-if TYPE_CHECKING:  # reading without an archive loads no deltalake, which takes 280 MiB of address space
+if TYPE_CHECKING:  # reading without an archive does not load deltalake, which uses 280 MiB of address space
     from ..delta.table import Table
 
 UNREADABLE_FEATURES = frozenset({"deletionVectors", "columnMapping"})
-"""Table features with which the files alone do not define the content."""
+"""Table features that make the files alone insufficient to define the content."""
 SCHEMES = ("file", "s3", "gs", "abfs", "abfss", "hdfs")
 """Where a table and its files can be read."""
 _GONE = (
@@ -53,9 +53,9 @@ class ArchiveFile(NamedTuple):
     """One Parquet file of a table, with its statistics; without them it may contain anything."""
 
     path: str
-    """Absolute; a URI if the table is not in a directory of this machine."""
+    """An absolute path, or a URI if the table is not in a directory of this machine."""
     date: Date
-    """UTC; all its events were recorded on it."""
+    """The UTC date on which all of its events were recorded."""
     bytes: int
     events: int
     first: int
@@ -91,7 +91,7 @@ class ArchiveFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """An archive at one version: it has every event of the log from `first` to `archived`, each of them once."""
+    """An archive at one version. It contains every event of the log from `first` to `archived` exactly once."""
 
     path: str
     log: str
@@ -122,7 +122,9 @@ class Snapshot:
         recorded_from: datetime | None = None,
         recorded_before: datetime | None = None,
     ) -> list[ArchiveFile]:
-        """The files that may contain events after one number, up to another, recorded then: maybe more, never less."""
+        """The files that may contain events after one number, up to another, recorded in that period. There may be
+        extra files, but none are missing.
+        """
         return [
             file
             for file in self.files
@@ -154,7 +156,7 @@ def snapshot(path: str | os.PathLike[str], version: int | None = None) -> Snapsh
 
 
 class Archive:
-    """The newest version of a table, pinned: repeated reads return the same."""
+    """The newest version of a table, pinned so that repeated reads return the same events."""
 
     def __init__(self, path: str) -> None:
         """Opens the table; its files are listed on demand.
@@ -174,7 +176,7 @@ class Archive:
         _check_features(self._table, path)
 
     def next_number(self, log: str) -> int:
-        """The first number of the log that is not archived; 0 if nothing ever was."""
+        """The first number of the log that is not archived; 0 if nothing was ever archived."""
         return self._table.transaction(archive_transaction(log)) or 0
 
     def first_retained(self, log: str) -> int | None:
@@ -187,7 +189,7 @@ class Archive:
         return [file for file in found if file.may_match(query)]
 
     def sequence_number_at(self, log: str, recorded_ms: int) -> int | None:
-        """The first archived number recorded then or later; None if there is none."""
+        """The first archived number that was recorded at that time or later; None if there is none."""
         found = None
         for file in self.files(log, 0, self.next_number(log) - 1):
             if found is not None and file.first > found:
@@ -203,7 +205,9 @@ class Archive:
 
 @contextmanager
 def opened(path: str) -> Iterator[ParquetFile]:
-    """The Parquet file at that path, or URI. Raises ArchiveUnreadable if it is gone, or the part read is damaged."""
+    """The Parquet file at that path, or URI. Raises ArchiveUnreadable if it is missing, or the part that is read is
+    damaged.
+    """
     filesystem, place = FileSystem.from_uri(path) if "://" in path else (None, path)
     with refusing_damage(path, ArchiveUnreadable, RESTORE_FILE):
         try:
@@ -214,7 +218,7 @@ def opened(path: str) -> Iterator[ParquetFile]:
 
 
 def check_file(path: str) -> None:
-    """Read a local file whole. Raises ArchiveUnreadable if it is gone, or does not match its checksums."""
+    """Read a whole local file. Raises ArchiveUnreadable if it is missing, or does not match its checksums."""
     with opened(path) as file:
         if checksums_in(path) is None:
             check_pages(file)
@@ -253,7 +257,7 @@ def _file(root: str, action: Mapping[str, Any]) -> ArchiveFile:
 
 
 def _is_within(text: str, lowest: str, highest: str | None) -> bool:
-    """Whether statistics allow it. Those of long texts may be cut: then they are prefixes."""
+    """Whether statistics allow it. Statistics of long texts may be cut, and are then prefixes."""
     return lowest <= text and (highest is None or text <= highest or text.startswith(highest))
 
 

@@ -1,9 +1,7 @@
-"""Parquet files before they are in the table: their location, and their verified content.
-
-Spark writes them straight to their final place, in a directory named by their first number and the archiver's claim. So
-no file is moved, and no archiver writes where another one does - not even one that was stopped for an hour and does not
-know yet that it was replaced.
-"""
+"""Parquet files that are not in the table yet: their location, and their verified content. Spark writes them directly
+to their final location, in a directory named by their first number and the archiver's claim. So no file is moved, and
+no archiver writes where another one does - not even an archiver that was stopped for an hour and does not know yet that
+it was replaced."""
 
 from __future__ import annotations
 
@@ -41,11 +39,11 @@ class StagedParquet(NamedTuple):
     """ms since 1970 UTC."""
     recorded_upto: int
     types: tuple[str, str] | None
-    """The lowest and the highest type, by their characters; None if the file does not say."""
+    """The lowest and the highest type, in character order; None if the file does not specify them."""
 
 
 class Staged(NamedTuple):
-    """One batch, ready to commit: all the events that the log has from `first` to `last`."""
+    """One batch that is ready to commit: all events in the log from `first` to `last`."""
 
     files: Sequence[StagedParquet]
     first: int
@@ -55,7 +53,7 @@ class Staged(NamedTuple):
 
 
 def batch_directory(root: Path, after: int, claim: int) -> Path:
-    """Where the archiver with that claim stages the events after that number."""
+    """Where the archiver with that claim stages the events that follow that number."""
     return root / f"batch-{after + 1:018d}-{claim:x}"
 
 
@@ -90,7 +88,7 @@ def inspect(root: Path, directory: Path, after: int, count: Callable[[int, int],
 
 
 def drop_sidecars(directory: Path) -> None:
-    """Remove the files that Spark puts beside the Parquet files (its own checksums, success marks)."""
+    """Remove the files that Spark writes next to the Parquet files (its own checksums and success markers)."""
     for path in directory.rglob("*"):
         if path.is_file() and path.suffix != ".parquet":
             path.unlink()
@@ -107,7 +105,7 @@ def drop_abandoned(root: Path, archived: int, claim: int) -> int:
         if (match := _BATCH.fullmatch(path.name)) and int(match[1]) > archived and int(match[2], 16) < claim
     ]
     for path in abandoned:
-        shutil.rmtree(path, ignore_errors=True)  # its owner may still be writing there, to no effect
+        shutil.rmtree(path, ignore_errors=True)  # its owner may still be writing there, but without effect
     return len(abandoned)
 
 
@@ -178,7 +176,7 @@ def _staged(
 def _check_whole(
     path: str, every: np.ndarray[tuple[int], np.dtype[np.int64]], after: int, count: Callable[[int, int], int]
 ) -> None:
-    """Check that every number is there once, above `after`; and as many as the log has there."""
+    """Check that every number is above `after` and occurs once, and that there are as many as the log has."""
     first, last, events = int(every[0]), int(every[-1]), len(every)
     if first <= after:
         raise ArchiveIncomplete(path, after, f"event {first} is already in the table")

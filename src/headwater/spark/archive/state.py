@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ..delta.table import Table
 
 LOG, INCARNATION, FIRST = "headwater.log", "headwater.incarnation", "headwater.first"
-"""The properties of a table that name the archived log, its incarnation and first number."""
+"""The properties of a table that name the archived log, its incarnation and its first number."""
 
 
 class ArchiveState(NamedTuple):
@@ -22,13 +22,13 @@ class ArchiveState(NamedTuple):
 
     log: str
     incarnation: str
-    """The incarnation of the log, at the table's last events."""
+    """The incarnation of the log when the last events of the table were added."""
     first: int
     """The first number of the log in the table."""
     archived: int
     """The last number in the table; `first` - 1 if it is empty."""
     claim: int
-    """The claim of the current archiver; 0 if there never was one. A larger one fences it off."""
+    """The claim of the current archiver; 0 if there was never one. A larger claim fences it off."""
     version: int
     """The version of the Delta table."""
 
@@ -44,7 +44,7 @@ def claim_transaction(log: str) -> str:
 
 
 def compaction_transaction(log: str) -> str:
-    """The application transaction that lets only one compaction at a time through."""
+    """The application transaction that allows only one compaction at a time."""
     return f"archiver-compaction:{log}"
 
 

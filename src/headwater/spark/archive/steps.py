@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # a log without an archive does not need deltalake
 
 
 def events_left(client: BulkClient, log: str, after: int, extent: Extent) -> int:
-    """How many events the log has after that number, up to the head: unused numbers do not count."""
+    """How many events the log has after that number, up to the head. Unused numbers do not count."""
     after = max(after, extent.first_retained - 1)
     try:
         return client.count(log, after, extent.head) if after < extent.head else 0
@@ -33,10 +33,8 @@ class Steps:
     archive: Archive | None = None
 
     def end(self, after: int, upto: int, events: int) -> int:
-        """The last number of the next step: at most so many events, and none of them above `upto`.
-
-        It has at least one event if there is one up to `upto`. Raises LogNotFound, PositionOfOtherIncarnation.
-        """
+        """The last number of the next step. The step has at most that many events, none of them above `upto`, and at
+        least one if there is one up to `upto`. Raises LogNotFound, PositionOfOtherIncarnation."""
         end = min(upto, after + events)
         if end == upto or self._has_any(after, end):
             return end

@@ -48,7 +48,9 @@ _BUSY = "cannot commit to the table because of concurrent commits; try again lat
 
 
 class ArchiveTable:
-    """One archive, opened to add to it. For one thread at a time; any number of instances may be open at once."""
+    """One archive, opened to add to it. Use it from one thread at a time. Any number of instances may be open at
+    once.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open an existing table. Raises NotAnArchive."""
@@ -76,7 +78,9 @@ class ArchiveTable:
         return self.state
 
     def claim(self, claim: int) -> None:
-        """From now on, adding takes this claim, or a larger one. Raises ArchiveFenced if the table has a larger one."""
+        """From now on, adding events requires this claim or a larger one. Raises ArchiveFenced if the table has a
+        larger one.
+        """
         for _ in range(COMMIT_TRIES):
             state = self.refresh()
             if state.claim > claim:
@@ -148,7 +152,8 @@ class ArchiveTable:
         raise CompactionOvertaken(str(self.path), date)
 
     def mark(self) -> None:
-        """Put a digest into the log, if the newest commit has none. It proves nothing of earlier ones: see `prove`.
+        """Add a digest to the log, if the newest commit has none. It does not prove anything about earlier commits: see
+        `prove`.
 
         Raises ArchiveError if the table accepts no commit.
         """

@@ -1,4 +1,4 @@
-"""An archiver's work besides batches: timely acknowledgements, and daily compaction."""
+"""An archiver's work in addition to batches: timely acknowledgements, and daily compaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Compacting:
     """Compaction of an archive, after each date."""
 
     vacuum_hours: int | None = None
-    """Then remove files that no version within this many hours needs; None to keep all."""
+    """After compaction, remove files that no version within this many hours needs. None keeps all files."""
     done_on: date | None = None
 
     @property
@@ -60,10 +60,8 @@ class Tended(NamedTuple):
 
 
 class Tending:
-    """A context that runs a thread beside a run. It ends the run if an archiver was replaced.
-
-    `__exit__` raises the error that made it do so.
-    """
+    """A context that runs a thread alongside a run. It ends the run if an archiver was replaced. `__exit__` raises the
+    error that caused this."""
 
     def __init__(self, run: Run, *tended: Tended) -> None:
         self._run, self._tended = run, tended
@@ -72,7 +70,7 @@ class Tending:
         self._error: EventLogError | None = None
 
     def add(self, tended: Tended) -> None:
-        """Also tend this one from now on."""
+        """Also maintain this archiver from now on."""
         self._tended = (*self._tended, tended)
 
     def __enter__(self) -> Self:

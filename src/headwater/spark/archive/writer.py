@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 UTC_DATE = "date_from_unix_date(cast(unix_millis(recorded_at) div 86400000 as int))"
-"""The date of an event, independent of the session's time zone, which to_date would use."""
+"""The date of an event. It does not depend on the session's time zone, which to_date would use."""
 ZSTD_LEVEL = "1"
-"""As in Arrow's own writers, and so in a compaction. Spark's default is 3: a fifth more time, for files of the same
-size, or smaller for very repetitive events.
-"""
+"""This is the level of Arrow's own writers, and therefore of a compaction. Spark's default is 3, which takes a fifth
+more time for files of the same size; only very repetitive events become smaller. """
 
 
 def stage(events: DataFrame, after: int, directory: Path) -> None:
@@ -26,7 +25,7 @@ def stage(events: DataFrame, after: int, directory: Path) -> None:
     """
     from pyspark.sql import functions as F
 
-    # INT96 is Spark's default; neither Delta nor DuckDB wants it.
+    # INT96 is Spark's default; neither Delta nor DuckDB supports it well.
     events.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     (
         events.where(F.col("sequence_number") > after)

@@ -1,9 +1,8 @@
 """Converts JSON payloads to columns with Arrow's kernels, in the task that reads them; malformed ones stay as bytes.
 
 The payloads of a batch are one text for Arrow's parser, each row as `{"r": ROW, "p": [PAYLOAD]}`. The output rows must
-equal the input rows, so no payload can shift another into a wrong row; and each has one value, so that nothing follows
-an object. If one is malformed the parser rejects all of them, so they are retried in parts.
-"""
+equal the input rows, so no payload can shift another into a wrong row; and each row has one value, so that nothing
+follows an object. If one payload is malformed, the parser rejects all of them, so they are retried in parts."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 _MAY_BE_OBJECT = np.isin(np.arange(256), np.frombuffer(b" \t\r\n{n", np.uint8))
-"""By the first byte of a text: whether it can be an object, or null."""
-_READING = pj.ReadOptions(use_threads=False, block_size=2**30)  # tasks are already parallel; one block is one answer
+"""By the first byte of a text: whether the text can be an object or null."""
+_READING = pj.ReadOptions(
+    use_threads=False, block_size=2**30
+)  # tasks already run in parallel; one block gives one answer
 _END, _NOTHING, _NULL = pa.scalar(b"]}\n", pa.binary()), pa.scalar(b"", pa.binary()), pa.scalar(b"null", pa.binary())
 _REFUSED_ROW = re.compile(r"JSON parse error: .* in row (\d+)", re.DOTALL)
 """The parser's message, including field names. A message about an invalid time ends with its text."""
@@ -38,7 +39,7 @@ class PayloadReader:
     def read(self, data: pa.BinaryArray) -> tuple[pa.StructArray, pa.BinaryArray]:
         """The payloads as structs, and the bytes of the malformed ones; null for all others.
 
-        An empty payload, and JSON's null, is null in both.
+        An empty payload and JSON's null are null in both.
         """
         lengths = pc.binary_length(data).to_numpy(zero_copy_only=False)
         refused = (lengths > 0) & ~(_MAY_BE_OBJECT[_first_bytes(data)] & _are_text(data))
@@ -62,7 +63,9 @@ class PayloadReader:
         return payloads, pc.if_else(pa.array(refused), data, pa.scalar(None, pa.binary()))
 
     def _parsed(self, rows: pa.BinaryArray, at: int, upto: int) -> pa.Array | int:
-        """The rows in [at, upto) as structs; if one is malformed, the row up to which to retry; `at` means that one."""
+        """The rows in [at, upto) as structs. If one is malformed, the row up to which to retry; `at` means that this
+        row is malformed.
+        """
         furthest = at
         for parsing in self._parsings:
             found = self._parsed_by(parsing, rows, at, upto)
@@ -77,7 +80,7 @@ class PayloadReader:
             found = pj.read_json(_text(rows, at, upto), read_options=_READING, parse_options=parsing)
             numbers, values = _column(found, "r"), _column(found, "p")
             if numbers.equals(pa.array(np.arange(at, upto, dtype=np.int32))) and _are_single(values):
-                payloads = values.flatten().cast(self._type, safe=False)  # digits below microseconds are cut off
+                payloads = values.flatten().cast(self._type, safe=False)  # digits below microseconds are truncated
                 if _are_numbers(payloads):
                     return payloads
         except pa.ArrowInvalid as error:
@@ -93,7 +96,7 @@ class PayloadReader:
 
 
 def _text(rows: pa.BinaryArray, at: int, upto: int) -> pa.BufferReader:
-    """The rows as the contiguous text they are in memory."""
+    """The rows as a text that is contiguous in memory."""
     offsets = np.frombuffer(rows.buffers()[1], np.int32)
     start = int(offsets[rows.offset + at])
     return pa.BufferReader(rows.buffers()[2].slice(start, int(offsets[rows.offset + upto]) - start))
@@ -117,7 +120,7 @@ def _is_text(given: bytes) -> bool:
 
 
 def _first_bytes(data: pa.BinaryArray) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """The first byte of each text; undefined for an empty one."""
+    """The first byte of each text; undefined for an empty text."""
     content = data.buffers()[2]
     if content is None or not content.size:
         return np.zeros(len(data), np.uint8)
@@ -149,7 +152,7 @@ def _parsing(type: pa.StructType, unit: str) -> pj.ParseOptions:
 
 
 def _as_read(type: pa.DataType, unit: str) -> pa.DataType:
-    """The type for the parser: dates are parsed as text and cast afterwards, and times have that unit."""
+    """The type for the parser. Dates are parsed as text and cast afterwards; times have that unit."""
     if pa.types.is_date(type):
         return pa.string()
     if pa.types.is_timestamp(type):

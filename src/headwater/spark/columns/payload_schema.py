@@ -45,7 +45,7 @@ _ALLOWED = "string, boolean, tinyint to bigint, float, double, decimal, date, ti
 
 
 def payload_type(given: str) -> StructType | str:
-    """The given schema as a Spark type; as text if it is DDL, which only Spark's Java can parse.
+    """The given schema as a Spark type, or as text if it is DDL, which only Spark's Java can parse.
 
     Raises InvalidInput, ValueError.
     """
@@ -113,7 +113,7 @@ def _of_json(text: str) -> StructType:
 
 
 def _of_schema(said: Any, path: str) -> DataType:
-    """The type that a JSON Schema describes. Optional and additional properties make no difference."""
+    """The type that a JSON Schema describes. Optional and additional properties do not change it."""
     kind = _kind(said, path)
     if kind == "object":
         properties = said.get("properties")
@@ -128,7 +128,7 @@ def _of_schema(said: Any, path: str) -> DataType:
 
 
 def _kind(said: Any, path: str) -> str:
-    """The one type other than null."""
+    """The only type other than null."""
     given = said.get("type") if isinstance(said, Mapping) else None
     kinds = [kind for kind in (given if isinstance(given, list) else [given]) if kind != "null"]
     known = ("object", "array", "string", "integer", "number", "boolean")

@@ -1,4 +1,4 @@
-"""Converts rows of a frame, as tasks get them from Spark, to events.
+"""Converts rows of a DataFrame, as tasks receive them from Spark, to events.
 
 No Spark here.
 """

@@ -51,7 +51,7 @@ TYPED = (PAYLOAD, MALFORMED)
 METADATA = ("id", "source", "attributes", "group_key", "envelope", "encoding")
 """The columns that `includeMetadata=false` leaves out."""
 EVENT_SCHEMA = StructType([StructField(name, kind) for name, kind in _TYPES.items()])
-"""The columns as Spark types. None is ever null, but Spark would not use that fact."""
+"""The columns as Spark types. No column is ever null, but Spark would not use that fact."""
 
 
 def select(columns: Sequence[str]) -> StructType:
@@ -81,7 +81,7 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
 
 
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns themselves. Raises InvalidOption: none, an unknown one, a repeated one."""
+    """The columns themselves. Raises InvalidOption if there are none, or one is unknown or repeated."""
     if not columns:
         raise InvalidOption(f"no column given; expected some of {', '.join(COLUMNS)}", "columns")
     for number, name in enumerate(columns):
@@ -93,7 +93,7 @@ def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
 
 
 def columns_of(schema: StructType) -> tuple[str, ...]:
-    """The columns that a schema declares; it may come from `select`, or from a user.
+    """The columns that a schema declares. The schema may come from `select` or from a user.
 
     Raises InvalidInput: an unknown column, or a column of another type; an unsupported payload type.
     """

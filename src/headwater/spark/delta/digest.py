@@ -2,8 +2,9 @@
 
 A file's digest is a hash of everything that readers use from its entry: path, bytes, time, rows, bounds, partition. A
 state's digest is made from the sum of those, in any order, so a writer knows it before it commits: the previous state,
-plus added files, minus removed ones. A reader computes it from what the Delta library has opened, from any files of the
-log: entries or a checkpoint. Another state gives another sum, except for one chance in 2^128.
+plus added files, minus removed ones. A reader computes it from the table that the Delta library has opened, from any
+files of the log: entries or a checkpoint. A different state gives a different sum, except with a probability of 1 in
+2^128.
 
 The digest omits what our readers do not use from the log: identifier and time of creation, which the library chooses,
 the protocol, which it checks before it opens anything, and files removed earlier.
@@ -27,7 +28,7 @@ from deltalake.transaction import AddAction
 _BYTES = 16
 _FILE = ("path", "size_bytes", "modification_time", "num_records")
 _STATISTICS = {"null_count": "nullCount", "min": "minValues", "max": "maxValues"}
-"""The library's names of them, and Delta's own."""
+"""The library's names for them, and Delta's own names."""
 _PREFIXES = (*(f"{name}." for name in _STATISTICS), "partition.")
 
 
@@ -49,7 +50,7 @@ class Description(NamedTuple):
 
 
 def state_digest(files: Iterable[int], description: Description) -> str:
-    """The digest of a state with files of these digests; in hexadecimal."""
+    """The digest of a state whose files have these digests, in hexadecimal."""
     total = sum(files) % (1 << 8 * _BYTES)
     return blake2b(total.to_bytes(_BYTES) + description.text.encode(), digest_size=_BYTES).hexdigest()
 
@@ -57,14 +58,14 @@ def state_digest(files: Iterable[int], description: Description) -> str:
 def file_digests(actions: pa.Table) -> dict[str, int]:
     """The digest of each file, by path, from the library's own table of them."""
     names = sorted(name for name in actions.schema.names if name in _FILE or name.startswith(_PREFIXES))
-    # A missing value adds no text, so it does not matter whether there is a column for it.
+    # A missing value adds no text, so it does not matter whether a column exists for it.
     records = pc.binary_join_element_wise(*_texts(actions, names), "", null_handling="replace", null_replacement="")
     hashes = (blake2b(record, digest_size=_BYTES).digest() for record in records.cast(pa.binary()).to_pylist())
     return dict(zip(actions["path"].to_pylist(), map(int.from_bytes, hashes), strict=True))
 
 
 def added_digests(added: Sequence[AddAction], schema: Schema) -> dict[str, int]:
-    """The digest that each of these files will have in a table with that schema."""
+    """The digest that each of these files will have in a table with this schema."""
     if not added:
         return {}
     types: dict[str, pa.DataType] = {field.name: field.type for field in pa.schema(schema.to_arrow())}
@@ -85,7 +86,7 @@ def added_digests(added: Sequence[AddAction], schema: Schema) -> dict[str, int]:
 
 
 def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """The values of each key, None in rows without it."""
+    """The values for each key, with None in rows without the key."""
     return {key: [row.get(key) for row in rows] for key in sorted({key for row in rows for key in row})}
 
 

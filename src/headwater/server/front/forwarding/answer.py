@@ -1,4 +1,6 @@
-"""Parses an answer of the primary as it arrives (RFC 9112): bytes in, its head and pieces of its body out. No I/O."""
+"""Parses a response from the primary as it arrives (RFC 9112). It converts bytes to a head and pieces of the body,
+without I/O.
+"""
 
 from __future__ import annotations
 
@@ -9,25 +11,25 @@ import httptools
 from ....http import Header
 
 HEAD_BYTES_MAX = 64 * 1024
-"""Limit of everything before the body."""
+"""The size limit of everything before the body."""
 _FRAMING = frozenset({b"content-length", b"transfer-encoding"})
 
 
 class NotHttp(ValueError):
-    """The input is not an answer to the request."""
+    """The input is not a response to the request."""
 
 
 class ForwardedAnswer:
     """One answer. Interim answers (1xx) are only counted in `is_continued`; trailers are dropped."""
 
     def __init__(self, method: str, version: str = "1.1", *, is_upgrade: bool = False) -> None:
-        """`method` and `version` are those of the request; `is_upgrade`: it asks for a WebSocket."""
+        """`method` and `version` are those of the request; `is_upgrade`: the request asks for a WebSocket."""
         self.status = 0
         """The status once the head is complete; 0 before."""
         self.fields: list[Header] = []
         """All header fields, in order; names are in lower case."""
         self.held_bytes = 0
-        """The size of received pieces that were not taken yet."""
+        """The size of received pieces that have not been taken yet."""
         self.is_continued = self.is_complete = self.is_reusable = False
         """Whether the primary asked for the body (100); whether the answer is complete; whether its connection can be
         reused.
@@ -69,7 +71,7 @@ class ForwardedAnswer:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is or will be another piece."""
+        """Whether another piece is or will be available."""
         return bool(self._pieces) or not self.is_complete
 
     def take(self) -> bytes:
@@ -89,7 +91,7 @@ class ForwardedAnswer:
         """See httptools."""
         self._in_head = True
         if self.is_complete:
-            self.is_reusable = False  # an answer to no request
+            self.is_reusable = False  # a response without a request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """See httptools."""

@@ -1,6 +1,6 @@
 """One connection from a replica to its primary: a request goes out in pieces, and its answer comes back in pieces.
 
-At most `HELD_BYTES_MAX` of an answer plus one read are buffered: then reading pauses until a piece is taken. An
+At most `HELD_BYTES_MAX` of an answer plus one read are buffered; after that, reading pauses until a piece is taken. An
 accepted WebSocket turns the connection into one end of a tunnel; the other end is the client's connection.
 """
 
@@ -17,10 +17,12 @@ from ...process.sockets import watch_peer
 from .answer import ForwardedAnswer, NotHttp
 
 READ_BYTES = 64 * 1024
-"""The most that one read takes."""
+"""The maximum number of bytes of one read."""
 HELD_BYTES_MAX = 64 * 1024
 KEPT_S = 30.0
-"""How long an idle connection is kept: shorter than at the primary, which could otherwise close it during a request."""
+"""How long an idle connection is kept. This is shorter than at the primary, which could otherwise close it during a
+request.
+"""
 CLOSE_S = 10.0
 """How long a closing tunnel may take to send its last bytes."""
 UNACKNOWLEDGED_MS = 60_000
@@ -42,7 +44,7 @@ class NearEnd(Protocol):
         """Send bytes."""
 
     def hold(self, holds: bool) -> None:
-        """Whether to read nothing for now."""
+        """Whether reading must pause for now."""
 
     def close(self, reason: str) -> None:
         """Close once everything is sent, with the reason."""
@@ -52,12 +54,14 @@ class HopConnection(asyncio.BufferedProtocol):
     """One connection, used for one request at a time."""
 
     def __init__(self, buffer: memoryview, lost: Callable[[HopConnection], None]) -> None:
-        """`buffer` is shared by all connections: no data stays in it. `lost` is called once when it has ended."""
+        """All connections share `buffer`, because no data stays in it. `lost` is called once, when the connection has
+        ended.
+        """
         self._loop = asyncio.get_running_loop()
         self._buffer, self._lost = buffer, lost
         self._transport: asyncio.Transport | None = None
         self._patience = Deadline(self._loop, self.close)
-        """When an idle connection, or a tunnel that ends, is closed."""
+        """When an idle connection or an ending tunnel is closed."""
         self._news = asyncio.Event()
         self._answer: ForwardedAnswer | None = None
         self._near: NearEnd | None = None
@@ -69,7 +73,7 @@ class HopConnection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can carry a request."""
+        """Whether it can be used for a request."""
         return self._error is None and self._transport is not None and not self._transport.is_closing()
 
     def is_stale(self) -> bool:
@@ -93,7 +97,7 @@ class HopConnection(asyncio.BufferedProtocol):
             self._check()
 
     async def is_asked_to_go_on(self) -> bool:
-        """Wait until the primary asks for the body (100); False if the answer comes first. Raises ConnectionError."""
+        """Wait until the primary asks for the body (100); False if the answer arrives first. Raises ConnectionError."""
         answer = self._running
         while not answer.is_continued and not answer.status:
             await self._wait()
@@ -120,7 +124,7 @@ class HopConnection(asyncio.BufferedProtocol):
     def release(self) -> bool:
         """Finish a request. Returns whether the connection can be reused; otherwise it is closed.
 
-        Call it after the whole request was sent and the whole answer taken.
+        Call it after the whole request was sent and the whole answer was taken.
         """
         answer, self._answer = self._answer, None
         transport = self._transport
@@ -134,7 +138,7 @@ class HopConnection(asyncio.BufferedProtocol):
         return True
 
     def fail(self, error: ConnectionError) -> None:
-        """Close the connection at once; waiting tasks get the error."""
+        """Close the connection at once. Waiting tasks get the error."""
         if self._error is None:
             self._error = error
         if self._answer is not None:
@@ -165,7 +169,7 @@ class HopConnection(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def hold(self, holds: bool) -> None:
-        """Whether to read nothing for now."""
+        """Whether reading must pause for now."""
         transport = self._transport
         if transport is None or transport.is_closing() or holds == self._is_paused:
             return

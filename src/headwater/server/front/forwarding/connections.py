@@ -11,11 +11,11 @@ from .connection import READ_BYTES, HopConnection
 CONNECT_S = 2.0
 """How long opening a connection may take, including the TLS handshake."""
 KEPT_MAX = 64
-"""The most idle connections to keep."""
+"""The maximum number of idle connections that are kept."""
 
 
 class HopConnections:
-    """All connections of one event loop. Call `close` at the end."""
+    """All connections on one event loop. Call `close` at the end."""
 
     def __init__(self) -> None:
         self._buffer = memoryview(bytearray(READ_BYTES))

@@ -38,7 +38,7 @@ _HIDING = (401, 403)
 
 
 def is_chunked(scope: Scope) -> bool:
-    """Whether the body of a request is chunked, so that Content-Length does not count."""
+    """Whether the body of a request is chunked, so that Content-Length is ignored."""
     return any(name == b"transfer-encoding" for name, _ in scope["headers"])
 
 
@@ -93,7 +93,7 @@ def accepted_head(fields: Sequence[Header], date: str, primary: str) -> bytes:
 
 
 def client_in(value: bytes) -> tuple[str, tuple[str, int] | None] | None:
-    """The scheme and the client (ASGI) in a PEER_HEADER; None if it is malformed."""
+    """The scheme and the client (ASGI) in a PEER_HEADER; None if the header is malformed."""
     scheme, space, address = value.decode("latin-1").partition(" ")
     if scheme not in ("http", "https") or not space or not address:
         return None

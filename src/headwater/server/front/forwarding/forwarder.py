@@ -1,4 +1,4 @@
-"""Forwards requests of a replica's clients to the primary: an ASGI application beside the front ends.
+"""Forwards requests of a replica's clients to the primary: an ASGI application alongside the front ends.
 
 Bodies and answers are streamed; a client or primary that does not read makes the other one wait. The outcomes of a
 request:
@@ -45,7 +45,7 @@ ROUTE = "forwarded"
 ATTEMPTS = 2
 """The number of attempts to send a head."""
 LOOK_S = 1.0
-"""Interval of checks that running requests still lead to the primary. Others end at the second check."""
+"""The interval between checks that running requests still go to the primary. Others end at the second check."""
 REFUSAL_BYTES_MAX = 64 * 1024
 """The longest answer that refuses a WebSocket."""
 STATE = "$state"
@@ -55,7 +55,7 @@ _APPENDS = frozenset({"append", "events"})
 
 
 class NotSent(Exception):
-    """No byte of a request was sent."""
+    """Not a single byte of a request was sent."""
 
 
 @dataclass(slots=True)
@@ -92,7 +92,7 @@ class Upgradable(Protocol):
     """A WebSocket request whose connection can become the end of a tunnel (scope key WRITER)."""
 
     def pass_through(self, answer: bytes, far: HopConnection) -> ClientEnd | None:
-        """Send that answer and pass bytes on from now on; None if the client has left."""
+        """Send that answer, and pass bytes on from now on. Returns None if the client has disconnected."""
 
 
 class ClientEnd(NearEnd, Protocol):
@@ -102,10 +102,10 @@ class ClientEnd(NearEnd, Protocol):
 
 
 class Forwarder:
-    """Forwards requests and WebSockets of one event loop."""
+    """Forwards requests and WebSockets on one event loop."""
 
     def __init__(self, primary: Callable[[], str | None], secret: HomeSecret) -> None:
-        """`primary` returns the URL of the current primary; None if it is unknown or this server."""
+        """`primary` returns the URL of the current primary; None if it is unknown, or is this server."""
         self._primary, self._secret = primary, secret
         self._connections = HopConnections()
         self._calls: set[_Call] = set()
@@ -121,9 +121,8 @@ class Forwarder:
     def takes(self, scope: Scope) -> bool:
         """Whether a request can be forwarded.
 
-        Not with a client certificate, since it proves nothing to the primary, and not if HTTP/1.0 could not show its
-        end.
-        """
+        A request with a client certificate cannot, because it proves nothing to the primary. Neither can one whose end
+        HTTP/1.0 could not show."""
         if "tls" in (scope.get("extensions") or {}) or scope.get("method") == "CONNECT":
             return False
         if scope["http_version"] == "1.0" and is_chunked(scope):
@@ -154,7 +153,7 @@ class Forwarder:
         self._connections.close_idle()
 
     def stop(self) -> None:
-        """See FrontEnd: streams and WebSockets end. Their clients reconnect to another server."""
+        """See FrontEnd. Streams and WebSockets end. Their clients reconnect to another server."""
         self._is_retired = True
         for call in [each for each in self._calls if each.is_stream]:
             call.connection.fail(HopLost("the server is stopping"))
@@ -181,7 +180,7 @@ class Forwarder:
             self._end(call)
 
     async def _send_head(self, call: _Call, scope: Scope, *, is_new: bool = False) -> None:
-        """Send the head of a request to the present primary; `is_new`: on a new connection. Raises NotSent."""
+        """Send the head of a request to the current primary. `is_new`: use a new connection. Raises NotSent."""
         why = "no primary is known"
         for _ in range(ATTEMPTS):
             secret, url = await self._secret.fetched(), self._primary()
@@ -215,16 +214,16 @@ class Forwarder:
         except HopLost:
             if not (call.is_kept and call.is_sent and scope["method"] in _SAFE and looks(scope)):
                 raise
-            self._end(call)  # the primary closed the idle connection meanwhile
+            self._end(call)  # the primary closed the idle connection in the meantime
             await self._send_head(call, scope, is_new=True)
             await call.connection.head()
 
     async def _pass_on(self, call: _Call, scope: Scope, send: Send) -> None:
-        """Pass the answer on as it comes. Raises BrokenOff, ClientLeft."""
+        """Pass the answer on as it arrives. Raises BrokenOff, ClientLeft."""
         answer, share = call.answer, scope.get(MEMORY)
         fields = answer_fields(answer.status, answer.fields, call.url)
         if not call.is_sent:
-            fields.append(CLOSE)  # the rest of the body is not wanted
+            fields.append(CLOSE)  # the rest of the body is not needed
         call.is_stream = any(
             name == b"content-type" and value.startswith(b"text/event-stream") for name, value in fields
         )
@@ -299,7 +298,7 @@ class Forwarder:
             self._look = asyncio.get_running_loop().call_later(LOOK_S, self._look_at_calls)
 
     def _end(self, call: _Call) -> None:
-        """End a request: keep or close its connection. A tunnel closes its connections itself."""
+        """End a request, and keep or close its connection. A tunnel closes its connections itself."""
         self._calls.discard(call)
         if call.answer.status == 101:
             return
@@ -321,7 +320,7 @@ class Forwarder:
 
 
 async def _send_rest(call: _Call, scope: Scope, receive: Receive) -> None:
-    """Send the body, and then watch for the client's end."""
+    """Send the body, and then watch for the client's disconnect."""
     try:
         if has_body(scope):
             if expects_continue(scope) and not await call.connection.is_asked_to_go_on():
@@ -331,14 +330,14 @@ async def _send_rest(call: _Call, scope: Scope, receive: Receive) -> None:
                 return
         while (await receive())["type"] != "http.disconnect":
             pass
-    except ConnectionError:  # waiting for the answer raises it too
+    except ConnectionError:  # waiting for the answer raises the same error
         return
     if not call.is_over:
         call.connection.fail(ClientLeft("the client left before its answer"))
 
 
 async def _send_body(call: _Call, scope: Scope, receive: Receive) -> bool:
-    """Stream the body; False if the client leaves before its end. Raises ConnectionError."""
+    """Stream the body. Returns False if the client disconnects before its end. Raises ConnectionError."""
     chunked, share, has_more = is_chunked(scope), scope.get(MEMORY), True
     while has_more:
         message = await receive()
@@ -383,7 +382,7 @@ async def _refuse(scope: Scope, receive: Receive, send: Send, error: Exception) 
 
 
 def _subject(path: str) -> str:
-    """The log that a request appends to; otherwise the state."""
+    """The log that a request appends to; for other requests, the state."""
     segments = path[1:].split("/")
     is_append = len(segments) == 3 and segments[0] in ("logs", "dcb") and segments[2] in _APPENDS
     return segments[1] if is_append else STATE

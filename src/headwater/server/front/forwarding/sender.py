@@ -14,7 +14,7 @@ class Sender(Enum):
 
     CLIENT = auto()
     SERVER = auto()
-    """A server of this home, for itself."""
+    """A server of this home that sends its own request."""
     REPLICA = auto()
     """A server of this home that forwards a client's request, after the checks of its own gate."""
 
@@ -28,7 +28,7 @@ class Senders:
     def of(self, scope: Scope) -> Sender:
         """The sender. For a forwarded request, `client` and `scheme` of the scope become those of the client.
 
-        A client that claims to forward a request is a client like any other, and its claim is dropped.
+        A client that claims to forward a request is treated like any other client, and its claim is dropped.
         """
         given = peer = None
         for name, value in scope["headers"]:
