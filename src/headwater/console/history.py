@@ -20,7 +20,7 @@ SERIES_ASKED_MAX = 32
 
 
 class HistoryOut(Struct):
-    """Values of some series, oldest first. Steps are `step_s` apart; each value is of one step."""
+    """Values of some series, oldest first. Steps are `step_s` apart, and each value belongs to one step."""
 
     step_s: int
     newest_at: int
@@ -52,7 +52,7 @@ async def history(host: ConsoleHost, exchange: Exchange) -> None:
 
 
 def _names(host: ConsoleHost, user: User) -> list[str]:
-    """The series that the user may ask for."""
+    """The series that the user may request."""
     of_server = (*SERVER_SERIES, *SERVER_GAUGES, *SERVER_PEAKS) if user.may(Right.MANAGE, "*") else ()
     logs = [log for log in sorted(host.live.series.logs) if user.may(Right.READ, log)]
     of_logs = (f"{log}/{name}" for log in logs for name in (*LOG_SERIES, *LOG_PEAKS))

@@ -29,7 +29,7 @@ class ConsoleHost(Host):
         lag: tuple[int, int] = (0, 0),
         ports: Mapping[str, int] | None = None,
     ) -> None:
-        """`lag`: how many events and ms behind a consumer lags, for the page to show; 0: no bound.
+        """`lag`: from how many events and ms behind a consumer lags, for the page to show; 0 means no bound.
 
         `ports`: the ports of other protocols, by name.
         """

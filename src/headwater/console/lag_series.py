@@ -1,7 +1,5 @@
-"""How far behind consumers were lately: two series each, for a limited number of consumers.
-
-Consumers that are no longer measured are dropped first: they are gone, or others are further behind.
-"""
+"""How far behind consumers were recently: two series for each of a limited number of consumers. Consumers that are no
+longer measured are dropped first, because they no longer exist, or others are further behind."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ LAG_SERIES = ("lag_events", "lag_seconds")
 DURABLE = "durable:"
 """The name prefix of durable AMQP links: they name peers, which only users who may manage the server see."""
 CONSUMERS_MAX = 100
-"""Consumers with series, 17 kB each."""
+"""The maximum number of consumers with series, which use 17 kB each."""
 
 
 class LagSeries:
@@ -26,7 +24,7 @@ class LagSeries:
     def __init__(self, consumers_max: int = CONSUMERS_MAX) -> None:
         self._consumers_max = consumers_max
         self._known: dict[str, tuple[float, tuple[Rings, ...]]] = {}
-        """With the time of the last measurement; the most recent is last."""
+        """Each has the time of its last measurement. The most recent is last."""
 
     @property
     def names(self) -> Iterable[str]:
@@ -34,7 +32,9 @@ class LagSeries:
         return self._known
 
     def add(self, at: float, lags: Mapping[str, Lag]) -> None:
-        """Add how far behind consumers are at a moment, in s since 1970; of too many, the first ones are kept."""
+        """Add how far behind consumers are at a moment, in s since 1970. If there are too many, the first ones are
+        kept.
+        """
         for name, lag in list(lags.items())[: self._consumers_max]:
             _, series = self._known.pop(name, (at, None))
             series = series or tuple(Rings() for _ in LAG_SERIES)

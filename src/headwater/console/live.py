@@ -1,4 +1,6 @@
-"""Live measurements shared by all watchers: each second while there are any, else every five for the history."""
+"""Live measurements that all watchers share. They are taken every second while there are watchers, and otherwise every
+five seconds for the history.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from .rings import FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, LogSample, Sample, Series, grown_by
 
 LOGS_SHOWN = 100
-"""Logs in one message: those that did most since the message before."""
+"""The maximum number of logs in one message. The logs that were most active since the previous message are chosen."""
 _encode = msgspec.json.encode
 
 
@@ -26,7 +28,7 @@ class _LogPart(NamedTuple):
 
 
 class Stats:
-    """One measurement as text, made once: its parts are put together for each user."""
+    """One measurement as text. It is made once, and its parts are combined for each user."""
 
     def __init__(self, sample: Sample, before: Sample | None) -> None:
         self._at = b'"at":%d' % round(sample.at * 1000)
@@ -35,7 +37,7 @@ class Stats:
         self._logs = [_LogPart(log, _encode(log) + b":" + _encode(_shown(sample.logs[log]))) for log in ordered]
 
     def seen_by(self, user: User) -> bytes:
-        """What that user may see of it, as JSON: the readable logs, and the server if the user may manage it."""
+        """The part of it that a user may see, as JSON: the readable logs, and the server if the user may manage it."""
         seen = [part.text for part in self._logs if user.may(Right.READ, part.name)]
         more = len(seen) - LOGS_SHOWN
         parts = [self._at, b',"logs":{' + b",".join(seen[:LOGS_SHOWN]) + b"}"]
@@ -59,7 +61,7 @@ class Live:
         self._sample, self._lags = sample, lags
         self.series = series or Series()
         self.stats: Stats | None = None
-        """The newest measurement; None without watchers."""
+        """The newest measurement; None if there are no watchers."""
         self._before: Sample | None = None
         self._added_at = 0.0
         self.watchers = 0
@@ -95,7 +97,7 @@ class Live:
         return abs(sample.at - self._added_at) >= FINE_S - 0.5  # the clock may have been set back
 
     def look(self, user: str = "") -> None:
-        """Add a watcher: the first one causes a measurement at once. Followed by `leave`."""
+        """Add a watcher. The first one causes a measurement at once. Call `leave` afterwards."""
         self.watchers += 1
         self._of_user[user] += 1
         if self.watchers == 1:
@@ -114,7 +116,7 @@ class Live:
 
     @property
     def next(self) -> asyncio.Future[None]:
-        """Done at the next measurement; all waiters share it, and must not cancel it."""
+        """Completed at the next measurement. All waiters share it, and must not cancel it."""
         if self._measured is None or self._measured.done():
             self._measured = asyncio.get_running_loop().create_future()
         return self._measured

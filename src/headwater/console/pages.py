@@ -1,10 +1,9 @@
 """The console's files for the browser: one page for all of its addresses, and the files that this page loads.
 
 Paths come from a fixed table, never from file names. Each file is read and compressed once, at the first request, and
-kept. The address of a file has a version made from the contents of all, so that a browser may cache it forever and
-re-requests the page only. The page names the scripts that its address needs, so that a browser requests all at once
-instead of one after the other.
-"""
+kept. The address of a file contains a version, which is computed from the contents of all files. A browser may
+therefore cache files forever, and requests only the page again. The page names the scripts that its address needs, so
+that a browser requests all at once instead of one after the other."""
 
 from __future__ import annotations
 
@@ -185,7 +184,7 @@ def _with_scripts(page: bytes, version: str, scripts: Mapping[str, str], module:
 
 
 async def page(host: object, exchange: Exchange) -> None:
-    """GET /console/..., any address of the page. Raises RouteNotFound."""
+    """GET /console/...: any address of the page. Raises RouteNotFound."""
     segments = exchange.scope["path"].removeprefix("/console/").split("/")
     if segments[0] not in PAGES or len(segments) > PAGE_DEPTH_MAX:
         raise RouteNotFound(exchange.scope["path"])
@@ -208,7 +207,7 @@ async def file(host: object, exchange: Exchange) -> None:
 
 
 async def _packed_once() -> Static:
-    """All files; the first request compresses them in a thread, since that takes long."""
+    """All files. The first request compresses them in a thread, because that takes long."""
     return static() if static.cache_info().currsize else await asyncio.to_thread(static)
 
 

@@ -1,4 +1,4 @@
-"""One series of numbers in memory: the newest of each five seconds for an hour, and of each minute for a day."""
+"""One series of numbers in memory: the newest value of each five seconds for an hour, and of each minute for a day."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Ring:
         self._newest = 0
 
     def put(self, step: int, value: float) -> None:
-        """Set the value of a step. A step too old for the ring clears it: the clock was set back."""
+        """Set the value of a step. A step that is too old for the ring clears it, because the clock was set back."""
         size = len(self._values)
         if step <= self._newest - size:
             self._values, self._newest = array("f", [math.nan]) * size, 0

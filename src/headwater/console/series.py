@@ -14,7 +14,7 @@ from .lag_series import LAG_SERIES, LagSeries
 from .rings import Rings
 
 SERIES_MAX = 500
-"""Of 8.6 kB each. If logs have more, the longest idle are dropped."""
+"""The maximum number of log series, of 8.6 kB each. If logs have more, those of the longest idle logs are dropped."""
 LOG_SERIES = (
     "events_appended", "bytes_appended", "events_read", "commits", "fsync_seconds", "conditions_failed", "refused",
 )  # fmt: skip
@@ -56,7 +56,7 @@ class LogSample(NamedTuple):
     counts: tuple[float, ...]
     """The values of LOG_SERIES."""
     peaks: tuple[float, ...] = (0.0,)
-    """The values of LOG_PEAKS: the largest since some seconds ago."""
+    """The values of LOG_PEAKS: the largest values within the last few seconds."""
 
 
 class Sample(NamedTuple):

@@ -58,7 +58,7 @@ class GrantOut(Struct):
 
 
 class SessionOut(Struct):
-    """How long a session lasts: without a request, and in all."""
+    """How long a session lasts without a request, and in total."""
 
     idle_ms: int
     left_ms: int
@@ -79,7 +79,7 @@ class ConsoleOut(Struct):
     read_only: bool
     lag_events: int
     lag_ms: int
-    """How far behind a consumer lags; 0: no bound."""
+    """From how far behind a consumer lags; 0 means no bound."""
     ports: dict[str, int]
     """Other ports of the server: `amqp`, and `flight` where it is served."""
 
@@ -120,7 +120,7 @@ class Application(FrontEnd[ConsoleHost, Exchange]):
         await super().__call__(scope, receive, pages.secured(send))
 
     def _find(self, exchange: Exchange) -> Handler[ConsoleHost, Exchange]:
-        """The call at a path, or else the page. Raises as Routes.find."""
+        """The call at a path, or otherwise the page. Raises the same errors as Routes.find."""
         try:
             return self.routes.find(exchange)
         except RouteNotFound:
@@ -135,7 +135,9 @@ async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
     if host.guard.is_open:
         await exchange.answer_json(200, _shown(host, ANYBODY, has_users=False), (_NO_STORE,))
         return
-    before = host.guard.seal(credentials.name, is_login=True)  # a password changed during the check opens nothing
+    before = host.guard.seal(
+        credentials.name, is_login=True
+    )  # a password that changed during the check must not open a session
     user = await host.guard.authenticate(credentials, exchange.peer)
     seal = before if credentials.name else host.guard.seal(user.name, is_login=True)
     of_cookie, of_field = host.sessions.open(user, seal)
@@ -171,7 +173,7 @@ async def log_out(host: ConsoleHost, exchange: Exchange) -> None:
 
 
 def _credentials(given: LoginIn) -> Credentials:
-    """Raises InvalidInput: neither, or both, or too long."""
+    """Raises InvalidInput if neither or both are given, or a value is too long."""
     if given.token is not None:
         if given.name is not None or given.password is not None:
             raise InvalidInput("give `name` and `password`, or `token`, not both", "token")

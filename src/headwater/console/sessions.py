@@ -17,9 +17,9 @@ from ..core.access import Guard, User
 from ..http.sessions import both_secrets
 
 IDLE_S, SESSION_S = 1800.0, 12 * 3600.0
-"""How long a session lasts after its last use, and in all."""
+"""How long a session lasts after its last use, and in total."""
 OF_USER_MAX, SESSIONS_MAX = 20, 1000
-"""Sessions of one user, and of all; above this, the least recently used one ends."""
+"""The maximum number of sessions of one user, and of all users. Above this, the least recently used one ends."""
 SECRET_BYTES = 32
 """The size of each of a session's two secrets."""
 
@@ -84,12 +84,12 @@ class Sessions:
         return session
 
     def user(self, secret: str, peer: str) -> User | None:
-        """Its user, as the accounts are now; None if there is no such session (any more)."""
+        """Its user according to the current accounts. None if there is no such session, or it has ended."""
         session = self.find(secret)
         return None if session is None else self._guard.trusted(session.user, peer)
 
     def left_ms(self, session: Session) -> int:
-        """The longest it can last, in ms."""
+        """The maximum time that it can last, in ms."""
         left = session.ends - self._clock()
         if session.login_ends is not None:
             left = min(left, session.login_ends - self._wall_clock())

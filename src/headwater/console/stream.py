@@ -1,7 +1,7 @@
 """One console stream: each second the measurements, notifications as they occur, and the newest events of some logs.
 
 Server-Sent Events (HTML standard, 9.2), of three kinds: `stats`, `happening`, `tail`. A slow reader skips data, and
-gets the number of skipped items; a reader that takes nothing at all is disconnected.
+gets the number of skipped items; a reader that does not read at all is disconnected.
 """
 
 from __future__ import annotations
@@ -31,18 +31,22 @@ from ..management.notifications.queue import NotificationQueue
 from .host import ConsoleHost
 
 LOGS_MAX = 8
-"""Logs whose newest events one stream sends."""
+"""The maximum number of logs whose newest events one stream sends."""
 TAIL_S = 0.25
 TAIL_EVENTS, TAIL_DATA_BYTES = 50, 256
-"""The most events of each log in one message, and the most data bytes of each."""
+"""The maximum number of events of each log in one message, and the maximum number of data bytes of each event."""
 PIECE_BYTES_MAX = 64 * 1024
-"""The approximate limit of a message of events: tags count, too."""
+"""The approximate size limit of a message of events. Tags count, too."""
 HAPPENINGS_MAX = 200
-"""Notifications that wait for one stream; the next one says how many were lost."""
+"""How many notifications may wait for one stream. The next one says how many were lost."""
 TAKE_S = 10.0
-"""A reader that takes nothing for this long is dropped. Until then the system buffers the data, and 64 kB are here."""
+"""A reader that does not read for this long is disconnected. Until then, the system buffers the data, and 64 kB are
+buffered here.
+"""
 STREAMS_MAX, STREAMS_OF_USER_MAX = 100, 10
-"""Streams of all, and of one user where there are users, so that no user takes all places."""
+"""The maximum number of streams of all users, and of one user if there are users, so that no user can use all of
+them.
+"""
 
 _encode = msgspec.json.encode
 
@@ -78,7 +82,7 @@ async def stream(host: ConsoleHost, exchange: Exchange) -> None:
     if (detail := _without_place(host, user)) is not None:
         await exchange.answer_problem(Problem.of_status(503, detail, (b"retry-after", b"5")))
         return
-    host.live.look(user.name)  # takes the place before the first wait
+    host.live.look(user.name)  # reserves the place before the first wait
     try:
         await _tell(host, exchange, user, logs)
     finally:
@@ -118,7 +122,7 @@ async def _tell(host: ConsoleHost, exchange: Exchange, user: User, logs: list[Lo
 
 
 class _Stream:
-    """One reader. Rights are those of its user at the moment."""
+    """One reader. It has the rights that its user currently has."""
 
     def __init__(self, host: ConsoleHost, exchange: Exchange, user: User, logs: list[LocalLog]) -> None:
         self._host, self._exchange, self._user = host, exchange, user
@@ -159,7 +163,7 @@ class _Stream:
                     await self._woken.wait()
 
     def _is_logged_in(self) -> bool:
-        """Whether the user still exists, with the credentials of the login; rights may have changed."""
+        """Whether the user still exists with the credentials of the login. Rights may have changed."""
         guard = self._host.guard
         if guard.is_open:
             return True
@@ -172,7 +176,7 @@ class _Stream:
         return may_see(self._user, notification)
 
     def _wake_soon(self) -> None:
-        with suppress(RuntimeError):  # the loop is closed: there is no waiter
+        with suppress(RuntimeError):  # the loop is closed, so nothing is waiting
             self._loop.call_soon_threadsafe(self._woken.set)
 
     async def _tail(self, log: LocalLog) -> bytes | None:
@@ -202,17 +206,17 @@ class _Stream:
         self._gone.add(log.name)
 
     async def _follow_anew(self) -> None:
-        """Go on with recreated logs, from their first event on."""
+        """Continue with recreated logs, from their first event on."""
         for name in list(self._gone):
             try:
                 log = await asyncio.to_thread(self._host.store.open, name)
-            except EventLogError:  # there is none yet, or it cannot be opened at present
+            except EventLogError:  # there is none yet, or it cannot currently be opened
                 continue
             self._gone.discard(name)
             self._heads[log] = log.first_retained - 1
 
     async def _send(self, text: bytes) -> None:
-        """Send, or give up after a while: then the response is broken off. Raises Disconnected."""
+        """Send, or give up after a while and break off the response. Raises Disconnected."""
         try:
             async with asyncio.timeout(TAKE_S):
                 await self._exchange.send(text)

@@ -15,11 +15,13 @@ from .statuses import OperationRefused, Status
 STRINGS_MAX = 1000
 """Elements in one list."""
 MEMBERS_MAX = 1024
-"""Members in one map: as many as a log may have partitions."""
+"""The maximum number of members in one map: as many as a log may have partitions."""
 
 
 def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, Any]:
-    """The attributes given to CREATE, null values included. Raises OperationRefused if the type does not take them."""
+    """The attributes given to CREATE, null values included. Raises OperationRefused if the type does not accept
+    them.
+    """
     given = _map(body)
     fixed = {"name": name, "identity": identity_of(type.name, name), "type": type.name}
     found: dict[str, Any] = {}
@@ -91,7 +93,7 @@ def _value(attribute: Attribute, value: object) -> object:
 
 
 def _converted(text: str) -> object:
-    """Parses a string as JSON where another type is expected; other text stays as it is, and will not fit."""
+    """Parses a string as JSON where another type is expected; other text is left unchanged, and will be refused."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

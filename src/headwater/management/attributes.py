@@ -1,4 +1,4 @@
-"""Attributes as data: value types and meanings, for notifications and entities alike."""
+"""Attributes as data: value types and meanings, for both notifications and entities."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Attribute:
 
     @classmethod
     def number(cls, name: str, meaning: str, **more: bool) -> Self:
-        """An attribute with whole numbers; `more` as above."""
+        """An attribute with whole numbers; `more` is as above."""
         return cls(name, Kind.LONG, meaning, **more)
 
     @classmethod
     def flag(cls, name: str, meaning: str, **more: bool) -> Self:
-        """An attribute with booleans; `more` as above."""
+        """An attribute with booleans; `more` is as above."""
         return cls(name, Kind.BOOLEAN, meaning, **more)
 
     @classmethod

@@ -68,15 +68,14 @@ class LogRights:
         return self.store.open(log)
 
     async def of_all(self, user: User, listed: Callable[[str], Sequence[str]]) -> list[str]:
-        """What `listed` returns for each log that the user may see, by log name. It opens no log, since there may be
-        thousands. A log that cannot be read contributes nothing.
-        """
+        """The result of `listed` for each log that the user may see, by log name. It does not open logs, because there
+        may be thousands. A log that cannot be read has no results."""
 
         def of_one(name: str) -> Sequence[str]:
             try:
                 return listed(name)
             except (core.LogNotFound, core.StorageCorrupted, core.StorageUnavailable):
-                return ()  # deleted meanwhile; or reported as the problem of the log itself
+                return ()  # deleted in the meantime, or reported as the problem of the log itself
 
         names = await self.visible(user)
         return await asyncio.to_thread(lambda: [found for name in names for found in of_one(name)])
@@ -93,7 +92,7 @@ class Logs(Dropping):
     def __init__(self, rights: LogRights) -> None:
         self._rights, self._store = rights, rights.store
         self._changing = asyncio.Lock()
-        """Serializes updates and creations: both read the present state and write all of it."""
+        """Serializes updates and creations, because both read the current state and write all of it."""
 
     async def names(self, user: User) -> Sequence[str]:
         return await self._rights.visible(user)
@@ -264,7 +263,7 @@ class Streams(ReadOnly):
         return await asyncio.to_thread(found)
 
     async def delete(self, user: User, name: str) -> None:
-        """See Entities: forgets the stream until it reports a position again."""
+        """See Entities. Forgets the stream until it reports a position again."""
         log, owner, stream = _stream_key(name)
         self._rights.check_managed(user, log)
         opened = await asyncio.to_thread(self._rights.opened, log)
@@ -274,7 +273,7 @@ class Streams(ReadOnly):
 
 @contextlib.contextmanager
 def _positions() -> Iterator[None]:
-    """Reports position errors under the attribute's name."""
+    """Reports position errors with the attribute's name."""
     try:
         yield
     except core.InvalidPosition as error:

@@ -1,6 +1,6 @@
 """The operations of a management node (AMQP Management 3.3 and 3.4; GET-EVENTS of event notification 0.2).
 
-Every protocol's management requests come here; nothing here knows AMQP or HTTP.
+Management requests from every protocol are handled here; nothing here depends on AMQP or HTTP.
 """
 
 from __future__ import annotations
@@ -39,17 +39,19 @@ from .statuses import OperationRefused, Status, refusal_of
 _logger = logging.getLogger("headwater.management")
 
 RESULTS_MAX = 10_000
-"""Entities in the answer to one QUERY. A larger result is refused, not cut off, so that the client knows."""
+"""The maximum number of entities in the answer to one QUERY. A larger result is refused rather than truncated, so that
+the client notices.
+"""
 VALUES_MAX = 1_000_000
-"""Values in the results of one QUERY, null or not."""
+"""The maximum number of values in the results of one QUERY, including nulls."""
 NAMES_MAX = 1000
-"""Attributes that one QUERY may name."""
+"""The maximum number of attributes that one QUERY may name."""
 _OF_NAMES = frozenset(attribute.name for attribute in COMMON)
-"""The attributes known from an entity's name."""
+"""The attributes that are known from an entity's name."""
 LOOKED_AT_MAX = 100_000
-"""Entities that the filter of one QUERY examines."""
+"""The maximum number of entities that the filter of one QUERY examines."""
 TURNS = 4
-"""Concurrent operations of all peers: they use threads that others need too. Users take turns."""
+"""The maximum number of concurrent operations of all peers. They use threads that others need too. Users take turns."""
 OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
 
 
@@ -67,21 +69,21 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of an operation. `count` is answered beside the body (QUERY)."""
+    """The result of an operation. `count` is returned in addition to the body (QUERY)."""
 
     status: Status
     body: object
     description: str
     count: int | None = None
     total: int | None = None
-    """How many entities the user may see, where a QUERY has no filter."""
+    """How many entities the user may see, if a QUERY has no filter."""
 
 
 class Management:
     """One management node: the served types and their operations."""
 
     def __init__(self, has_lapsed: Callable[[], bool] = lambda: False) -> None:
-        """`has_lapsed`: see LogStore; then every operation is refused."""
+        """`has_lapsed`: see LogStore. If it returns true, every operation is refused."""
         self._has_lapsed = has_lapsed
         self._places = FairSemaphore(TURNS)
         self._entities: dict[str, Entities] = {NODE_TYPE: _Node()}
@@ -121,7 +123,7 @@ class Management:
             return await self._of_self(operation, request)
 
     async def perform(self, request: Request) -> Answer:
-        """As `do`, with errors turned into answers. Raises nothing."""
+        """Like `do`, but errors become answers. It does not raise."""
         try:
             return await self.do(request)
         except OperationRefused as refusal:
@@ -228,7 +230,7 @@ class Management:
     async def _rows(
         self, user: User, page: Sequence[tuple[EntityType, str]], wanted: Sequence[str]
     ) -> list[list[object]]:
-        is_named = _OF_NAMES.issuperset(wanted)  # as for a listing: no entity is read and no log opened
+        is_named = _OF_NAMES.issuperset(wanted)  # like a listing: no entity is read and no log is opened
         slices, rows = Slices(), []
         for type, name in page:
             await slices.pause()
@@ -266,13 +268,13 @@ class Management:
         return rows
 
     async def _found(self, user: User, type: EntityType, name: str) -> dict[str, Any] | None:
-        """What a QUERY answers for an entity; None if it is gone meanwhile."""
+        """The result of a QUERY for an entity; None if the entity was removed in the meantime."""
         try:
             return _shown(type, name, await self._entities[type.name].read(user, name))
         except (OperationRefused, core.LogNotFound, core.ConsumerNotFound, core.Closed):
             return None
         except (core.StorageCorrupted, core.StorageUnavailable):
-            return None  # of a log that cannot be opened: the log's own entity reports it
+            return None  # belongs to a log that cannot be opened, which the log's own entity reports
 
     async def _get_types(self, request: Request) -> Answer:
         """3.4.2: no type extends another."""
@@ -336,7 +338,7 @@ class _Node(ReadOnly):
 
 
 def _check_size(results: int, attributes: int) -> None:
-    """Raises OperationRefused if a QUERY would answer too much."""
+    """Raises OperationRefused if the result of a QUERY would be too large."""
     if results > RESULTS_MAX:
         problem = f"there are {results} results, {RESULTS_MAX} fit an answer; request pages with offset and count"
         raise OperationRefused(Status.BAD_REQUEST, problem)

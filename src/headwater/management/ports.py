@@ -1,8 +1,6 @@
-"""What management needs of the rooms above it: one set of entities per type.
-
-The AMQP room has connections, sessions, links and consumer groups; the server has users, and brings in the entities of
-other rooms. Implementations run on the event loop, and do blocking work in a thread.
-"""
+"""What management needs from the packages above it: one set of entities per type. The AMQP package has connections,
+sessions, links and consumer groups; the server has users, and adds the entities of other packages. Implementations run
+on the event loop, and do blocking work in a thread."""
 
 from __future__ import annotations
 
@@ -53,20 +51,24 @@ class Entities(Protocol):
         """The entities that the user may see, in a stable order. Raises EventLogError."""
 
     async def read(self, user: User, name: str) -> Attributes:
-        """The attributes of one. Raises EventLogError; OperationRefused: there is none, or the user may not see it."""
+        """The attributes of one. Raises EventLogError; OperationRefused: it does not exist, or the user may not see
+        it.
+        """
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
-        """Create an entity from checked attributes, and return it as created. Raises as `read`."""
+        """Create an entity from checked attributes, and return it as created. Raises the same errors as `read`."""
 
     async def update(self, user: User, name: str, changes: Attributes) -> Attributes:
-        """Change an entity, all or nothing. `changes` are checked; None removes a value. Raises as `read`."""
+        """Change an entity, all or nothing. `changes` are checked; None removes a value. Raises the same errors as
+        `read`.
+        """
 
     async def delete(self, user: User, name: str) -> None:
-        """Delete an entity; this closes a connection, session or link. Raises as `read`."""
+        """Delete an entity; this closes a connection, session or link. Raises the same errors as `read`."""
 
 
 class ReadOnly(Entities):
-    """Base of entities that lack some operations: a missing operation is refused."""
+    """Base of entities that lack some operations. A missing operation is refused."""
 
     async def create(self, user: User, name: str, given: Attributes) -> Attributes:
         raise OperationRefused(Status.NOT_IMPLEMENTED, "such an entity cannot be created")
@@ -85,7 +87,7 @@ class Dropping(ReadOnly):
     """How many events a change may drop."""
 
     def dropping(self, at_most: int) -> Self:
-        """The same entities; a change may drop `at_most` events."""
+        """The same entities, but a change may drop `at_most` events."""
         same = copy(self)
         same.drops_at_most = at_most
         return same

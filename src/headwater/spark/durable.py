@@ -1,4 +1,4 @@
-"""Syncs files written by others, before a Delta table refers to them.
+"""Syncs files that other code has written, before a Delta table refers to them.
 
 No Spark here.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def sync(paths: Iterable[Path], root: Path) -> None:
-    """Sync files and their directories, up to the table's own and its parent."""
+    """Sync files and their directories, up to the table's own directory and its parent."""
     directories, parents = {root, root.parent}, set()
     for path in paths:
         sync_one(path)

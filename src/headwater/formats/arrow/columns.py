@@ -31,7 +31,7 @@ OBJECTS_PER_ARROW = 4
 """Converting this many events to Arrow costs as much as creating objects for one Arrow event."""
 
 VALUES_AT_ONCE = 8192
-"""How many Python objects one call creates, within about 1 ms: no other thread runs meanwhile."""
+"""How many Python objects one call creates, within about 1 ms. No other thread runs in the meantime."""
 LISTS_AT_ONCE = 64
 
 Ints = npt.NDArray[np.int64]
@@ -49,7 +49,7 @@ class Coded(NamedTuple):
 
 
 class ArrowColumns(EventColumns):
-    """Checked events in Arrow arrays; their Python objects are created on first use."""
+    """Checked events in Arrow arrays. Their Python objects are created on first use."""
 
     __slots__ = ("_tag_terms", "_type_terms", "batch")
 
@@ -64,7 +64,7 @@ class ArrowColumns(EventColumns):
 
     @property
     def type_terms(self) -> Coded:
-        """The distinct types: computed on first use, for the whole group at once."""
+        """The distinct types. They are computed on first use, for the whole group at once."""
         if self._type_terms is None:
             self._type_terms = coded(self.batch.column("type"))
         return self._type_terms
@@ -89,7 +89,7 @@ class ArrowColumns(EventColumns):
 
     @staticmethod
     def join_all(groups: Sequence[EventColumns]) -> EventColumns:
-        """See EventColumns: as Arrow, unless nearly all of the events are objects."""
+        """See EventColumns. As Arrow arrays, unless nearly all of the events are objects."""
         arrow = sum([group.count for group in groups if isinstance(group, ArrowColumns)])
         if OBJECTS_PER_ARROW * arrow < sum([group.count for group in groups]) - arrow:
             return EventColumns.of_objects(groups)
@@ -209,7 +209,7 @@ def sizes_of(column: pa.Array) -> Ints:
 
 
 def offsets_of(column: pa.Array) -> npt.NDArray[np.int32]:
-    """The offsets of an array of texts, bytes or lists: one more than it has values."""
+    """The offsets of an array of texts, bytes or lists. There is one more than it has values."""
     return np.frombuffer(column.buffers()[1], np.int32, len(column) + 1, 4 * column.offset)
 
 

@@ -60,7 +60,7 @@ from .schema import check_schema, is_list
 _PLAIN = bytes(range(0x20, 0x7F))
 PIECE_BYTES = 1024 * 1024
 ORDERED_AT_ONCE = 32 * 1024
-"""How many texts are sorted at once, within some ms."""
+"""How many texts are sorted at once. This takes some ms."""
 _utf8_decoder = codecs.getincrementaldecoder("utf-8")
 _ZEROS = pa.py_buffer(bytes(4 * (APPEND_EVENTS_MAX + 1)))
 """Offsets of empty texts and lists, from which missing columns are built."""
@@ -145,7 +145,7 @@ def _checked(batch: pa.RecordBatch, event_bytes_max: int) -> ArrowColumns:
 
 
 def _payload_bytes(data: pa.BinaryArray, envelopes: pa.BinaryArray, event_bytes_max: int) -> int:
-    """The bytes of all data and envelopes. Raises Unclear if an event has too many."""
+    """The total size of all data and envelopes in bytes. Raises Unclear if an event is too large."""
     sizes = np.diff(offsets_of(data))
     if envelope_bytes := buffer_of(envelopes).size:
         sizes = sizes.astype(np.int64) + np.diff(offsets_of(envelopes))
@@ -204,7 +204,7 @@ def _zeros(size: int) -> pa.Buffer:
 
 
 def _label_column(batch: pa.RecordBatch, name: str, chars_max: int) -> tuple[pa.StringArray, int]:
-    """The column, and how many characters it has."""
+    """The column, and the number of its characters."""
     column = _text_column(batch, name)
     return column, _check_texts(column, chars_max)
 
@@ -240,7 +240,7 @@ def _plain_chars(column: pa.StringArray) -> int:
 
 
 def _pieces(column: pa.Array) -> Iterator[bytes]:
-    """All values joined, a piece at a time: no other thread runs while a piece is checked."""
+    """All values joined, a piece at a time, because no other thread runs while a piece is checked."""
     content = memoryview(buffer_of(column))
     return (bytes(content[start : start + PIECE_BYTES]) for start in range(0, len(content), PIECE_BYTES))
 
@@ -251,7 +251,7 @@ def _check_each(values: Sequence[str | None], check: Callable[[str], str | None]
 
 
 def _filled(ids: pa.StringArray) -> pa.StringArray:
-    """The ids, with new ones where they are missing."""
+    """The ids. New ones are created where they are missing."""
     missing = sizes_of(ids) == 0
     count = int(missing.sum())
     if not count:
@@ -274,7 +274,7 @@ def _encoding_column(batch: pa.RecordBatch) -> pa.Int8Array:
 
 
 def _tags_column(batch: pa.RecordBatch) -> tuple[pa.ListArray, int]:
-    """Tags sorted and distinct per event, and how many characters were given."""
+    """The sorted and distinct tags of each event, and how many characters were given."""
     count = batch.num_rows
     column = _column(batch, "tags")
     if column is None or pa.types.is_null(column.type.value_type):
@@ -424,7 +424,7 @@ def _chars(column: pa.StringArray) -> int:
 
 
 def _one_by_one(batch: pa.RecordBatch, builder: AppendBuilder) -> EventColumns:
-    """In parts, because other threads wait while the values of a column are created."""
+    """This is done in parts, because other threads wait while the values of a column are created."""
     _check_attribute_counts(batch)
     for start in range(0, batch.num_rows, PART_EVENTS):
         builder.add(_events(batch.slice(start, PART_EVENTS)))
@@ -432,7 +432,7 @@ def _one_by_one(batch: pa.RecordBatch, builder: AppendBuilder) -> EventColumns:
 
 
 def _check_attribute_counts(batch: pa.RecordBatch) -> None:
-    """Raises InvalidEvent if an event has too many attributes: before all of them become objects."""
+    """Raises InvalidEvent if an event has too many attributes, before all of them become objects."""
     if (column := _column(batch, "attributes")) is None:
         return
     counts = np.diff(numbers_of(column.offsets)) if pa.types.is_map(column.type) else lengths_of(column)
@@ -443,7 +443,7 @@ def _check_attribute_counts(batch: pa.RecordBatch) -> None:
 
 
 def _events(batch: pa.RecordBatch) -> list[Event]:
-    """The events as a caller would have created them: null is the default, if there is one."""
+    """The events as a caller would have created them. Null becomes the default, if there is one."""
     fields = [
         [_FROM_ARROW.get(name, _as_it_is)(value) for value in _objects(batch.column(name))]
         if name in batch.schema.names
@@ -510,9 +510,8 @@ def appends_of(
 ) -> Iterator[EventColumns]:
     """Batches of one schema as the fewest appends that fit, in order: joins small ones and splits large ones.
 
-    An append has at most `bytes_max`, or one event. Raises as `columns_of`; paths of errors count from the beginning of
-    the append.
-    """
+    An append has at most `bytes_max`, or one event. Raises the same errors as `columns_of`; paths of errors count from
+    the beginning of the append."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -39,7 +39,9 @@ def check_schema(schema: pa.Schema) -> None:
 
 
 def check_plain(schema: pa.Schema) -> None:
-    """Raises InvalidEvent for columns whose values may be shared by many rows: small here, unbounded when expanded."""
+    """Raises InvalidEvent for columns whose values may be shared by many rows, because these are small here, but
+    unbounded when they are expanded.
+    """
     for field in schema:
         if not _is_plain(field.type):
             problem = (

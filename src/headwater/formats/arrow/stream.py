@@ -21,16 +21,14 @@ from .schema import check_plain, check_schema
 SCHEMA_BYTES_MAX = 64 * 1024
 """The longest schema, including the metadata of its columns."""
 BATCHES_MAX = 1024
-"""How many batches are joined at most."""
+"""The maximum number of batches that are joined."""
 _HEADER, _LENGTH, _COMPRESSION = 2, 0, 3
 """Fields of the tables Message and RecordBatch (Message.fbs)."""
 
 
 def batch_of_stream(content: bytes) -> pa.RecordBatch:
-    """The batches of a stream, valid, as one; the rows are not checked.
-
-    Raises InvalidEvent (not a stream, a schema that does not describe events, compressed or malformed content), and
-    TooLarge; both name the batch.
+    """The batches of a stream as one valid batch. Its rows are not checked. Raises InvalidEvent (not a stream, a schema
+    that does not describe events, compressed or malformed content), and TooLarge; both name the batch.
     """
     messages = _messages(content)
     first = next(messages, None)
@@ -135,7 +133,7 @@ class _Table:
 
 @contextmanager
 def _reading(where: str) -> Iterator[None]:
-    """Reports what Arrow cannot read as the client's mistake."""
+    """Reports input that Arrow cannot read as the client's error."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError, struct.error) as error:

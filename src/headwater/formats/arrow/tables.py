@@ -60,7 +60,7 @@ def large_page(event: SequencedEvent, data: memoryview) -> list[bytes | memoryvi
     column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(data)])
     writer.write_batch(record_batch([event]).set_column(SCHEMA.names.index("data"), SCHEMA.field("data"), column))
     parts, schema = sink.parts, len(OPENING)
-    while schema > 0:  # the schema comes first, however it was split
+    while schema > 0:  # the schema comes first, regardless of how it was split
         schema -= len(parts.pop(0))
     assert not schema, "the schema is written by itself"
     return parts
@@ -101,7 +101,7 @@ def events_of(batch: pa.RecordBatch) -> list[SequencedEvent]:
 
 
 def _lists(column: pa.ListArray) -> Iterator[tuple[str, ...]]:
-    """Each row as a tuple; all at once, because Arrow is slow for each list."""
+    """Each row as a tuple. All rows are converted at once, because Arrow is slow for individual lists."""
     offsets = column.offsets.to_pylist()
     values = column.values.slice(offsets[0], offsets[-1] - offsets[0]).to_pylist()
     return (tuple(values[low - offsets[0] : high - offsets[0]]) for low, high in pairwise(offsets))

@@ -1,4 +1,4 @@
-"""Cuts a long JSON array of objects into short ones, so that no call into a decoder takes long.
+"""Cuts a long JSON array of objects into short ones, so that no call to a decoder takes long.
 
 No decoder can stop half way. So a boundary between two elements is guessed, and the text before it is validated as an
 array of its own: if it is valid, the guess was right, because only JSON up to the end of an element becomes JSON with a
@@ -18,7 +18,7 @@ import msgspec
 CUT_BYTES = 128 * 1024
 """Approximate length of a piece, which takes a few ms to process."""
 _GUESS_BYTES = 4 * CUT_BYTES
-"""How much may be validated in vain before the piece length is doubled."""
+"""How much may be validated without success before the piece length is doubled."""
 _BETWEEN = rb"\}\s*+,\s*+(?=\{%b)"
 _ANY = re.compile(_BETWEEN % b"")
 _FIRST_NAME = re.compile(rb'\s*+\{(\s*+"[^"\\]{1,100}"\s*+:)')
@@ -43,12 +43,12 @@ def cut(text: bytes, start: int, bytes_max: int = sys.maxsize) -> Piece | None:
     """
     if start + CUT_BYTES >= len(text):
         return None
-    # Usually all elements have their first member in common, and nothing inside them does.
+    # Usually all elements have the same first member, and nothing inside them has it.
     name = _FIRST_NAME.match(text, start)
     guesses = (_between(name[1]), _ANY) if name else (_ANY,)
     wanted = CUT_BYTES
     while wanted <= bytes_max and start + wanted < len(text):
-        at = start + wanted // 2 + randrange(wanted // 2)  # a place that no sender can have prepared
+        at = start + wanted // 2 + randrange(wanted // 2)  # a place that no sender can have predicted
         for between in guesses:
             if (piece := _guessed(text, start, at, start + 2 * wanted, between)) is not None:
                 return piece
@@ -57,7 +57,9 @@ def cut(text: bytes, start: int, bytes_max: int = sys.maxsize) -> Piece | None:
 
 
 def _guessed(text: bytes, start: int, at: int, before: int, between: re.Pattern[bytes]) -> Piece | None:
-    """The elements up to the first boundary from `at` on and before `before`, unless too much is tried in vain."""
+    """The elements up to the first boundary from `at` on and before `before`, unless too much is tried without
+    success.
+    """
     tried = 0
     for found in between.finditer(text, at, before):
         piece = b"[%b]" % text[start : found.start() + 1]

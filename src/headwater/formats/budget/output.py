@@ -1,4 +1,6 @@
-"""Long bytes made span by span: a copy of 60 MiB in one step takes 40 ms, and 300 ms beside a busy neighbour."""
+"""Writes long bytes span by span, because a copy of 60 MiB in one step takes 40 ms, and 300 ms next to a busy
+process.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +9,13 @@ from io import BytesIO
 from ...core.loop.slices import Slices
 
 SPAN_BYTES = 128 * 1024
-"""About how much one call copies, checks or decodes."""
+"""How many bytes one call approximately copies, checks or decodes."""
 
 
 class Output:
-    """Bytes written in spans into preallocated space: a growing buffer is sometimes copied in one step."""
+    """Bytes that are written in spans into preallocated space, because a growing buffer is sometimes copied in one
+    step.
+    """
 
     def __init__(self, size: int) -> None:
         """At most `size` bytes will be written."""

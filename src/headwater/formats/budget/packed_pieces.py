@@ -25,7 +25,7 @@ _NO_BYTES = b"\xc4\x00"
 
 
 def length_of(value: bytes, at: int = 0) -> int | None:
-    """The number of elements of the array at that place, or members of the map; None if it is something else."""
+    """The number of elements of the array, or members of the map, at that position; None if it is something else."""
     return _opened(value, at)[0]
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...core.errors import InvalidInput
 
 PLAIN_BYTES = 16 * 1024
-"""A text this short is not checked: whatever it contains is built in a few ms."""
+"""A text this short is not checked, because its contents are built in a few ms."""
 
 
 def check_values(text: bytes, limit: int, where: str = "") -> None:
@@ -54,9 +54,9 @@ class Walk(NamedTuple):
 
 
 def packed_walk(content: bytes, at: int, limit: int) -> Walk:
-    """Step over the value of MessagePack at `at`, and everything in it: over at most `limit` values.
+    """Step over the MessagePack value at `at`, and everything in it, up to `limit` values.
 
-    About 10,000 take a ms. Stops early if more values are left than bytes. Creates none of them.
+    About 10,000 take a ms. Stops early if more values than bytes are left. Does not create any values.
     """
     size, left = len(content), 1
     for values in range(limit):

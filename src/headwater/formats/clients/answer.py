@@ -23,13 +23,15 @@ class Answer:
     )
 
     def __init__(self, *, is_lenient: bool = False) -> None:
-        """A lenient one accepts deviations that harm only the sender, such as lines ending with LF (RFC 9112, 2.2)."""
+        """A lenient parser accepts deviations that harm only the sender, such as lines ending with LF (RFC 9112,
+        2.2).
+        """
         self.status = 0
         """The status once the head is complete; 0 before."""
         self.interim = 0
         """Interim answers (1xx) received before."""
         self.pieces: list[bytes] = []
-        """Received pieces of the body that were not taken yet."""
+        """Received pieces of the body that have not been taken yet."""
         self.is_complete = False
         self.is_reusable = False
         """Whether the connection may carry another request after this answer."""
@@ -55,7 +57,7 @@ class Answer:
                 raise NotHttp(str(error)) from None
             self.is_reusable = False
         if self.is_complete:
-            del self._parser  # it refers to this: both would stay until a collection
+            del self._parser  # it refers to this object, so both would remain in memory until a garbage collection
 
     def receive_eof(self) -> None:
         """End of input: ends a body without a declared length (RFC 9112, 6.3), and no other."""

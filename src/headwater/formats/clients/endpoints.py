@@ -1,4 +1,5 @@
-"""Several addresses of one server: the current one, and those that rest after a failure, for any client. No I/O.
+"""Several addresses of one server, for any client: the current one, and the ones that are not used for a while after a
+failure. No I/O.
 
 One address is current until it fails; then the next one that does not rest becomes and stays current. After a failure
 an address rests, twice as long after each further failure, with jitter, so that no address is hammered.
@@ -23,9 +24,9 @@ class Endpoint:
         self.url = url
         self.has_answered = False
         self.problem: str | None = None
-        """Why it does not answer; None if it last answered or was not asked yet."""
+        """Why it does not answer; None if it answered most recently, or was not asked yet."""
         self.failures = 0
-        """The total so far. A caller that counted fewer has not seen the present `problem`."""
+        """The total so far. A caller that counted fewer has not seen the current `problem`."""
         self.rests_until = 0.0
         self.rest_s = PAUSE_S_MIN
 
@@ -51,7 +52,7 @@ class Endpoints(Generic[E]):
     """All addresses of one server. Safe to use from any thread."""
 
     def __init__(self, endpoints: Sequence[E]) -> None:
-        """At least one; the first is asked first."""
+        """At least one address is given. The first one is asked first."""
         self._all = list(endpoints)
         self._changing = threading.Lock()
         self.current = self._all[0]
@@ -62,17 +63,15 @@ class Endpoints(Generic[E]):
         return len(self._all)
 
     def best(self, without: Container[E] = ()) -> E:
-        """The one to ask: the current one; if it rests, one that does not; if all rest, the one that rested longest.
-
-        Avoids those in `without` as long as there is another one.
-        """
+        """The address to ask: the current one; if it is resting after a failure, one that is not; if all are resting,
+        the one that has rested longest. Avoids addresses in `without` as long as there is another one."""
         current = self.current
         if self.is_single or (current.problem is None and current not in without):
             return current
         return self._rested(time.monotonic(), without)
 
     def failed(self, endpoint: E, error: OSError | EventLogError) -> None:
-        """One has not answered: if it was current, the next one becomes current."""
+        """An address has not answered. If it was current, the next one becomes current."""
         now = time.monotonic()
         with self._changing:
             endpoint.failed(str(error) or type(error).__name__, now)

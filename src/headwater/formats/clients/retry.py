@@ -12,7 +12,7 @@ from ...core.errors import Closed, EventLogError, Overloaded, StorageUnavailable
 
 PAUSE_S_MIN, PAUSE_S_MAX = 0.05, 2.0
 PASSING = (Overloaded, TooManyLogins, IssuerUnavailable, Closed, StorageUnavailable)
-"""Answers of a server that may change in a moment: it is overloaded or stopping."""
+"""Statuses of a server whose state may soon change: it is overloaded or stopping."""
 WAITING_S = 1.0
 """After this long, a waiting user sees the reason."""
 BUSY_S = 600.0
@@ -20,7 +20,7 @@ BUSY_S = 600.0
 
 
 class ServerUnreachable(EventLogError):
-    """No answer came from the server.
+    """No answer arrived from the server.
 
     Over HTTP an append was not sent, or it is OutcomeUnknown. Over Flight it is unknown whether it was stored: repeat
     it with the same ids.
@@ -32,10 +32,8 @@ class ServerUnreachable(EventLogError):
 
 
 class Attempts:
-    """Limits retries. The pauses double, with jitter, and are never shorter than the server asks for.
-
-    A busy server works, but serves others first: waiting for it is not a failed attempt, for up to BUSY_S.
-    """
+    """Limits retries. The pauses double, with jitter, and are never shorter than the server requests. A busy server
+    works, but serves others first, so waiting for it does not count as a failed attempt, for up to BUSY_S."""
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class Attempts:
         self.sleep(self.pause_s(error, is_busy=is_busy))
 
     def pause_s(self, error: EventLogError, *, is_busy: bool = False, wait_s: float | None = None) -> float:
-        """As `failed`, but returns the seconds to pause; `wait_s` overrides the computed pause."""
+        """Like `failed`, but returns the seconds to pause; `wait_s` overrides the computed pause."""
         now = time.monotonic()
         if self._failed_at is None:
             self._failed_at = now

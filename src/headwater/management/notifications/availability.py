@@ -1,6 +1,6 @@
 """Notifies when a log becomes unavailable, when a read finds damage, and when the log is available again.
 
-The store knows the unavailable logs and the reasons. Once a second its answer is compared with the previous one.
+The store knows which logs are unavailable, and why. Once a second, its answer is compared with the previous one.
 """
 
 from __future__ import annotations
@@ -32,6 +32,6 @@ class Availability:
                 self._bus.emit(NotificationType.LOG_AVAILABLE, log=name)
 
     def forget(self) -> None:
-        """Notify of all of them again at the next look, for a new listener."""
+        """Notify of all of them again at the next check, for a new listener."""
         with self._looking:
             self._told = {}

@@ -63,7 +63,7 @@ def may_see(user: User, notification: Notification) -> bool:
     attributes, scope = notification.attributes, CATALOG[notification.type].scope
     log = attributes.get("log")
     if scope is Scope.LOG and attributes.get("kind") in _OF_PEERS:
-        scope = Scope.PEER  # it is about a link, as `link.*` is
+        scope = Scope.PEER  # it is about a link, like `link.*`
     if scope is Scope.LOG and isinstance(log, str):
         return user.may(Right.READ, log)
     return user.may(Right.MANAGE, "*") or (scope is Scope.PEER and is_own(user, attributes.get("user")))
@@ -91,7 +91,7 @@ def is_own(user: User, name: object) -> bool:
 
 _OF_PEERS = frozenset({FollowerKind.RECEIVER.value, FollowerKind.DURABLE.value})
 LOST = "lost"
-"""The attribute that a queue adds: how many notifications the listener lost before this one."""
+"""The attribute that a queue adds: how many notifications the listener has lost before this one."""
 
 
 _BY = Attribute.text(

@@ -1,4 +1,6 @@
-"""Watches all readers that have a position, once a second: which lag, which caught up, how far archivers have come."""
+"""Watches all readers that have a position, once a second: which ones lag, which ones caught up, and how far archivers
+have come.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +21,21 @@ from ...core.watch.notification_types import NotificationType
 ARCHIVER = "ARCHIVER"
 """The component of a consumer that copies a log elsewhere."""
 LOOKUPS_MAX = 1000
-"""Events looked up in one look. Readers that are skipped for it are judged first in the next."""
+"""How many events are looked up in one check. Readers that are skipped because of this limit come first in the next
+check.
+"""
 _Key = tuple[LocalLog, FollowerKind, str, str]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is remembered of a position between two looks."""
+    """What is remembered about a position between two checks."""
 
     after: int
-    """Never changes: another position gets another object."""
+    """Never changes, because another position gets another object."""
     is_lagging: bool = False
     next: Waiting | None = None
-    """The first event after `after`; None if unknown."""
+    """The first event after `after`; None if it is unknown."""
     looked_upto: int = 0
     """No event exists from `after` up to this number."""
 
@@ -62,13 +66,13 @@ class ConsumerWatch:
         self._lookups = 0
         """What is left of LOOKUPS_MAX."""
         self.followers: Sequence[Follower] = ()
-        """The readers seen in the last look: streams that have reported a position, but not registered consumers."""
+        """The readers seen in the last check: streams that have reported a position, but not registered consumers."""
         self._looked_at = clock()
         for follower in self._registered():
             self._seen[_key(follower)] = _Seen(follower.after)
 
     def look(self, followers: Sequence[Follower] = ()) -> None:
-        """Notify of changes since the last look; `followers` are the readers that their logs do not know."""
+        """Notify of changes since the last check. `followers` are the readers that their logs do not know."""
         now = self._clock()
         followers = [*followers, *self._streams()]
         interval_ms = max(1, round((now - self._looked_at) * 1000))
@@ -86,7 +90,7 @@ class ConsumerWatch:
             self._judge_all(present)
 
     def lasting(self) -> Iterator[Follower]:
-        """Readers whose position outlives the connection: registered consumers now, others as of the last look."""
+        """Readers whose position outlives the connection: registered consumers now, and others as of the last check."""
         yield from self._registered()
         for each in self.followers:
             if each.kind is not FollowerKind.RECEIVER and not each.log.is_closed:
@@ -97,7 +101,7 @@ class ConsumerWatch:
         return self.measured(follower) or NO_LAG
 
     def measured(self, follower: Follower) -> Lag | None:
-        """How far behind a reader is; None if the log cannot be read or is gone.
+        """How far behind a reader is; None if the log cannot be read or no longer exists.
 
         For readers watched each second, the event that was looked up is kept until the reader moves.
         """
@@ -107,7 +111,7 @@ class ConsumerWatch:
         return self._lag(follower, seen)
 
     def furthest_behind(self, followers: Iterable[Follower], count: int) -> list[Follower]:
-        """At most `count` of them: those furthest behind the head."""
+        """At most `count` of them, starting with the ones that are furthest behind the head."""
         return nsmallest(count, followers, key=lambda each: -events_behind(each.log, each.after, each.upto))
 
     def _judge_all(self, present: list[Follower]) -> None:
@@ -162,7 +166,7 @@ class ConsumerWatch:
             self._bus.emit(type, **_of(follower), count=count, intervalMs=interval_ms)
 
     def _lag(self, follower: Follower, seen: _Seen) -> Lag | None:
-        """As `core.followers.lag_of`, with the event looked up before; None if the log cannot be read."""
+        """Like `core.followers.lag_of`, with the event that was looked up before; None if the log cannot be read."""
         now_ms, log = self._wall_clock(), follower.log
         try:
             return lag_of(
@@ -173,11 +177,11 @@ class ConsumerWatch:
                 upto=follower.upto,
                 first=lambda: self._next(follower, seen),
             )
-        except EventLogError:  # reported by its log; or it was closed meanwhile
+        except EventLogError:  # its log has reported it, or it was closed in the meantime
             return None
 
     def _next(self, follower: Follower, seen: _Seen) -> Waiting | None:
-        """The reader's next event. It stays the same until the position moves."""
+        """The reader's next event. It remains the same until the position moves."""
         found = seen.next
         if found is None:
             head = follower.log.head()

@@ -32,7 +32,9 @@ _TAGGED = ("log", "user", "account", "group", "owner", "component", "endpoint", 
 
 
 class History:
-    """Appends every notification, from `start` to `close`, on its own thread: a slow disk delays nothing else."""
+    """Appends every notification, from `start` to `close`, on its own thread, so that a slow disk does not delay
+    anything else.
+    """
 
     def __init__(
         self,
@@ -51,11 +53,11 @@ class History:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to append, starting with what was emitted since construction."""
+        """Begin to append, starting with the notifications that were emitted since construction."""
         self._thread = self._threads.start("history", self._run, self._is_stopping)
 
     def close(self) -> None:
-        """Append what has been emitted so far, and end; after some seconds, give up on the rest."""
+        """Append the notifications that have been emitted so far, and end. After some seconds, give up on the rest."""
         self._is_stopping.set()
         self._awake.set()
         if self._thread is not None:
@@ -73,7 +75,7 @@ class History:
                 return
 
     def _is_kept(self, events: Sequence[Event]) -> bool:
-        """Append; retry while the disk is full. False if the log is closed, or the server stops meanwhile."""
+        """Append; retry while the disk is full. False if the log is closed, or the server stops in the meantime."""
         is_reported = False
         while True:
             try:
@@ -81,17 +83,17 @@ class History:
                 return True
             except Closed:
                 return False
-            except InvalidInput as error:  # the log was changed to accept smaller events only
+            except InvalidInput as error:  # the log was changed, and now accepts only smaller events
                 _logger.error("a notification cannot be stored: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
                 if self._is_stopping.wait(self._retry_s):
                     _logger.info("%d notifications are not stored, since the server stops: %s", len(events), error)
                     return False
-                if not is_reported:  # a server of a home that begins or ends its turn is not worth a warning
+                if not is_reported:  # a server of a home that starts or ends its turn is not worth a warning
                     is_reported = True
                     _logger.error("notifications cannot be stored at present: %s", error)
-            except Exception:  # whatever it is, the next ones must have their turn
+            except Exception:  # regardless of the error, the next notifications must have their turn
                 _logger.exception("%d notifications cannot be stored", len(events))
                 return True
 

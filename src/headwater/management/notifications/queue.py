@@ -1,4 +1,6 @@
-"""The bounded queue of one listener's notifications. The oldest is lost first; the next one says how many were lost."""
+"""The bounded queue of one listener's notifications. The oldest is lost first, and the next one says how many were
+lost.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class NotificationQueue:
         accepts: Callable[[Notification], bool] | None = None,
         waiting_max: int = WAITING_MAX,
     ) -> None:
-        """Listen to those types from now on. `accepts` is called in the thread that takes, never in one that emits.
+        """Listen to these types from now on. `accepts` is called in the thread that takes, never in a thread that
+        emits.
 
         If notifications were lost before one, it has the attribute `lost` when `accepts` sees it.
         """
@@ -42,10 +45,10 @@ class NotificationQueue:
         self._waiting: deque[Notification] = deque()
         """Notifications not examined yet."""
         self._lost = 0
-        """Unexamined notifications lost since the last accepted one."""
+        """How many unexamined notifications were lost since the last accepted one."""
         self._is_awake = False
         self._accepted: deque[tuple[Notification, int]] = deque()
-        """Accepted notifications, each with how many were lost before it. Only the taking thread uses this."""
+        """Accepted notifications, each with the number that were lost before it. Only the taking thread uses this."""
         self.lost_total = 0
         self._unsubscribe = bus.subscribe(self._put, types)
 
@@ -69,7 +72,7 @@ class NotificationQueue:
     ) -> list[Notification]:
         """Remove and return at most `count` accepted notifications, examining at most `looks_max` more.
 
-        `goes_on` is called after each examination: whether there is time for another.
+        `goes_on` is called after each examination, and returns whether there is time for another.
 
         If the queue `is_empty` afterwards, `wake` announces the next one; otherwise call again. The attribute `lost`
         counts the notifications lost before one, even those that would not have been accepted: they were not examined.
@@ -82,7 +85,7 @@ class NotificationQueue:
     def look(self, goes_on: Callable[[], bool] = lambda: True) -> None:
         """Call this when nothing can be taken, so that unwanted notifications do not fill the queue.
 
-        `goes_on` as for `take`.
+        `goes_on` is as for `take`.
 
         If the queue `is_looked_at` afterwards, `wake` announces the next one; otherwise call again.
         """
@@ -115,7 +118,7 @@ class NotificationQueue:
         self._accepted.clear()
 
     def _look_at_next(self) -> bool:
-        """Accept the next one, or drop it; whether there was one."""
+        """Accept the next one, or drop it. Returns whether there was one."""
         with self._lock:
             if not self._waiting:
                 return False

@@ -1,4 +1,5 @@
-"""Notifications of events too frequent for one each: refused appends, failed conditions; once a second with a count.
+"""Notifications of events that are too frequent to be reported individually: refused appends and failed conditions.
+They are reported once a second with a count.
 
 Logs count these anyway, so the append path is not involved. Nothing is sampled: the counts of all notifications add
 up to the counters.
@@ -37,7 +38,7 @@ class Summaries:
         self._looked_at = clock()
 
     def look(self) -> None:
-        """Notify of what was counted since the last look, including the last counts of a log deleted since."""
+        """Notify of the counts since the last check, including the last counts of a log that was deleted in between."""
         now = self._clock()
         interval_ms = max(1, round((now - self._looked_at) * 1000))
         self._looked_at = now

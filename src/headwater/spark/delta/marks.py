@@ -1,8 +1,8 @@
 """The mark in each of our entries in a Delta table's log: the digest of the resulting state.
 
-A mark is in three places of an entry, so that damage in one does not make it look like another program's entry: two
-keys of its `commitInfo`, and an application transaction whose version is the entry's own. That transaction is part of
-the state, so checkpoints keep it: it shows which entry was our newest one.
+A mark is stored in three places in an entry, so that damage to one does not make the entry look like another program's:
+two keys of its `commitInfo`, and an application transaction whose version is that of the entry. That transaction is
+part of the state, so checkpoints keep it: it shows which entry was our newest one.
 
 No Spark here.
 """
@@ -15,18 +15,18 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 WRITER = "headwater"
-"""The application transaction whose version is that of our newest entry."""
+"""The application transaction whose version is the version of our newest entry."""
 _PROGRAMS = frozenset({"engineInfo", "clientVersion", "clusterId"})
 """Keys by which other programs identify themselves: most of them, delta-rs before 1.0, and Trino."""
 _STATE, _SEAL = "headwater.state", "headwater.seal"
 
 
 class DamagedEntry(ValueError):
-    """An entry has changed since it was written."""
+    """An entry has changed since it was written. Its mark does not match."""
 
 
 class NewerEntry(ValueError):
-    """An entry is intact, but of a newer format than this version knows."""
+    """An entry is intact, but has a newer format than this version knows."""
 
 
 class Mark(NamedTuple):
@@ -47,7 +47,7 @@ class Mark(NamedTuple):
 
 
 def mark_in(entry: bytes) -> Mark | None:
-    """The mark of an entry; None for another program's. Raises DamagedEntry, NewerEntry."""
+    """The mark of an entry; None if another program wrote it. Raises DamagedEntry, NewerEntry."""
     if not any(name.encode() in entry for name in (_STATE, _SEAL)):
         return None
     actions = _actions(entry)
@@ -66,10 +66,9 @@ def mark_in(entry: bytes) -> Mark | None:
 def changes_state(entry: bytes) -> bool:
     """Whether another program's entry changes the state; a vacuum's, for example, does not.
 
-    Raises DamagedEntry if it does not name its operation and program: all do. One of ours without its middle may look
-    like that; its `commitInfo` then ends as its last line did, with the version of our transaction. Trino's has a
-    version as well.
-    """
+    Raises DamagedEntry if it does not name its operation and program, because all entries do. One of our entries
+    without its middle may look like that; its `commitInfo` then ends as its last line did, with the version of our
+    transaction. Trino's has a version as well."""
     actions = _actions(entry)
     told = _commit_info(actions)
     is_told = "operation" in told and not _PROGRAMS.isdisjoint(told)

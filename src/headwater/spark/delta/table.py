@@ -27,24 +27,24 @@ from .marks import WRITER, DamagedEntry, Mark, NewerEntry, changes_state, mark_i
 logger = logging.getLogger("headwater.spark")
 
 _warned: set[str] = set()
-"""The tables for which a warning was logged."""
+"""The tables for which a warning has been logged."""
 Refused = Callable[[str, str], EventLogError]
 """Makes an error from the path of a table and its problem."""
 COMMIT_TRIES = 25
-"""Others may commit in between, but not this many in a row."""
+"""Other programs may commit in between, but not this many times in a row."""
 NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
 """A commit does nothing else: `sum_up` does the rest, durably."""
 
 _HINT = "if its _delta_log is damaged, restore that from a backup"
 _OTHERS_READ = 20
-"""After more entries of other programs the state counts as changed by them."""
+"""If there are more entries by other programs, the state counts as changed by them."""
 
 
 class Table:
     """A Delta table at one version, compared with the digest that the version was committed with."""
 
     def __init__(self, path: Path | str, refused: Refused, version: int | None = None) -> None:
-        """Open the table at that path, or URI. Raises the error of `refused`, also if its digest differs."""
+        """Open the table at that path or URI. Raises the error of `refused`, including when its digest differs."""
         self._path, self._refused = path, refused
         self._synced: int | None = None
         """The version up to which Delta's log is known to be synced."""
@@ -100,7 +100,7 @@ class Table:
         return frozenset(protocol.reader_features or (["columnMapping"] if protocol.min_reader_version == 2 else []))
 
     def is_ours_since(self, version: int) -> bool:
-        """Whether that version and each later one has a digest: then proving it proves them.
+        """Whether that version and each later one has a digest. If so, proving it proves the later versions.
 
         Raises the error of `refused`.
         """
@@ -118,14 +118,14 @@ class Table:
         return self._told_of(name)
 
     def cover(self, *transactions: str) -> None:
-        """Declare our application transactions; digests include them from the next commit on, if not before."""
+        """Declare our application transactions. Digests include them from the next commit on, or earlier."""
         self._covered = transactions
 
     def refresh(self) -> None:
         """Move to the newest version. Raises the error of `refused`."""
         with self._refusing():
             self._table.update_incremental()
-        if self.version != self._mark.version:  # otherwise it was compared before
+        if self.version != self._mark.version:  # otherwise it was compared earlier
             self._mark = self._verified()
 
     def commit(
@@ -136,7 +136,7 @@ class Table:
         *,
         is_proof: bool = False,
     ) -> bool:
-        """One durable commit directly on top of the opened version; False if another one was first.
+        """Make one durable commit directly on top of the opened version. Returns False if another commit was first.
 
         Raises the error of `refused` if the table accepts none, for example because another program requires features.
         With `is_proof` the state counts as proved from then on: see `is_ours_since`.
@@ -159,7 +159,7 @@ class Table:
         )
 
     def commit_properties(self, properties: Mapping[str, str]) -> bool:
-        """Like `commit`, for properties of the table."""
+        """Like `commit`, for the properties of the table."""
         description = self._description()
         description = description._replace(configuration={**description.configuration, **properties})
         mark = self._next_mark(state_digest(self._files.values(), description), {})
@@ -173,7 +173,7 @@ class Table:
         )
 
     def vacuum(self, hours: float) -> int:
-        """Remove the files that no version of the last `hours` hours needs. Returns how many."""
+        """Remove the files that no version within the last `hours` hours needs. Returns how many."""
         with self._refusing():
             found = self._table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True)  # type: ignore[arg-type]
         for file in found:
@@ -207,7 +207,7 @@ class Table:
         sync([*entries, *new], path)
 
     def _committed(self, write: Callable[[], object]) -> bool:
-        """Whether the library's commit was made, durably; False if another one was first."""
+        """Whether the library's commit was made durably. False if another commit was first."""
         with self._refusing():
             try:
                 write()
@@ -228,7 +228,7 @@ class Table:
             return version
 
     def _verified(self) -> Mark:
-        """The mark of the opened state. Raises the error of `refused` if another state was committed."""
+        """The mark of the opened state. Raises the error of `refused` if a different state was committed."""
         for name in ("configuration", "schema", "actions", "_files"):
             self.__dict__.pop(name, None)
         with self._refusing():
@@ -251,7 +251,7 @@ class Table:
             raise DamagedEntry("its files or properties do not match its digest")
 
     def _of_another_program(self, newest: int | None) -> Mark:
-        """The mark of a version made by another program, or by our versions before 0.2."""
+        """The mark for a version made by another program, or by our versions before 0.2."""
         if newest is None:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
@@ -311,7 +311,7 @@ class Table:
             hint = f"{where} is damaged; restore _delta_log from a backup"
             raise self._refused(str(self._path), f"{problem}; {hint}") from None
         except BaseException as error:
-            if type(error).__name__ != "PanicException":  # the library's error for unexpected damage
+            if type(error).__name__ != "PanicException":  # the library's error for damage that it does not expect
                 raise
             raise self._refused(str(self._path), f"the Delta table cannot be read: {error}; {_HINT}") from error
 
@@ -322,7 +322,7 @@ def is_table(path: Path) -> bool:
 
 
 def create_table(path: Path, description: Description) -> None:
-    """Create an empty table, durably; one that another program creates concurrently is left alone."""
+    """Create an empty table durably. A table that another program creates at the same time is left alone."""
     mark = Mark(0, state_digest([], description), {}, None)
     # Other errors appear when it is opened.
     with contextlib.suppress(DeltaError):

@@ -1,4 +1,4 @@
-"""Creates a directory atomically: written beside its final place, and renamed at the end."""
+"""Creates a directory atomically. It is written next to its final location, and renamed at the end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NewDirectory:
     def __init__(self, target: Path, ending: str) -> None:
         self.target, self.ending = target, ending
         self._part = target.with_name(f".{target.name}.part")
-        """Leftovers of a killed export under this name are removed."""
+        """Files left by a killed export under this name are removed."""
         self._lock = -1
         self._files: list[dict[str, Any]] = []
 
@@ -61,7 +61,7 @@ class NewDirectory:
     def _open(self) -> int:
         while True:
             self._part.mkdir(parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):  # another export ended just now, and removed it
+            with suppress(FileNotFoundError):  # another export has just ended, and removed it
                 return os.open(self._part, os.O_RDONLY)
 
     def _take(self) -> None:
@@ -86,16 +86,18 @@ class NewDirectory:
         os.close(self._lock)
 
     def _is_own(self) -> bool:
-        """Whether the opened directory is still the one beside the target."""
+        """Whether the opened directory is still the one next to the target."""
         return self._part.exists() and os.path.samestat(os.fstat(self._lock), self._part.stat())
 
     def step(self) -> str:
-        """Where to write the next step; leftovers of another attempt are removed."""
+        """Where to write the next step. Files left by another attempt are removed."""
         shutil.rmtree(self._part / "_step", ignore_errors=True)
         return str(self._part / "_step")
 
     def add(self, first: int) -> None:
-        """Take over the step's files, which begin with event `first`, under names in the order of the events."""
+        """Take over the step's files, which begin with event `first`, and give them names in the order of the
+        events.
+        """
         step = self._part / "_step"
         for number, path in enumerate(sorted(step.rglob("part-*"), key=lambda path: (path.name, path))):
             rows = pq.read_metadata(path).num_rows if self.ending.endswith("parquet") else None

@@ -62,7 +62,7 @@ class Export(Selection):
 
     @property
     def ending(self) -> str:
-        """The ending of the files' names."""
+        """The extension of the files."""
         return f"{self.format}.gz" if self.packing == "gzip" and self.format != "parquet" else self.format
 
 
@@ -148,7 +148,7 @@ class _Writing:
         return self._run.step(self._spark, lambda: found_schema(events))
 
     def write(self, step: Bounds, schema: StructType | None, directory: NewDirectory, left: int) -> int:
-        """Write a step, after which so many events are left. Returns how many of its events match."""
+        """Write a step, after which that many events are left. Returns how many of its events match."""
         began = time.monotonic()
         count = self._run.step(self._spark, lambda: self._written(step, schema, directory))
         directory.add(step.after + 1)

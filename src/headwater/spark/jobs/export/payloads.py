@@ -63,7 +63,7 @@ def _checked(schema: DataType) -> StructType:
 
 
 def with_payload_columns(events: DataFrame, schema: StructType, *, is_flat: bool) -> DataFrame:
-    """The frame with a column `payload_NAME` for each field, null if missing; flat: nested ones as JSON."""
+    """The frame with a column `payload_NAME` for each field, null if missing. `flat`: nested fields are JSON."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import ArrayType, MapType, StructType
 

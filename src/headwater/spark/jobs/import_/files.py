@@ -1,4 +1,4 @@
-"""The files of an import: which ones, what each contains, and how to recognise it again."""
+"""The files of an import: which files there are, what each contains, and how it is recognised again."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _PACKED = ".gz"
 
 @dataclass(frozen=True)
 class InputFile:
-    """A file, and how its rows become events."""
+    """A file, and how its rows are converted to events."""
 
     path: str
-    """The file that tasks open: the original, or an unpacked copy."""
+    """The file that tasks open: the original or an unpacked copy."""
     name: str
     """As given, for people."""
     format: str
@@ -104,7 +104,7 @@ def _nearest_file(path: Path) -> str:
 
 
 def look_at(path: Path, format: str | None, mapping: TableMapping) -> InputFile:
-    """The file's format and columns, from its beginning. Raises InvalidInput, with the file."""
+    """The file's format and columns, detected from its beginning. Raises InvalidInput, with the file."""
     try:
         return _look_at(path, format, replace(mapping, source=mapping.source or path.name.removesuffix(_PACKED)))
     except (InvalidInput, UnicodeDecodeError, pa.ArrowException) as error:
@@ -183,7 +183,9 @@ def unpacked(file: InputFile, directory: Path, number: int) -> InputFile:
 
 
 def fingerprint(files: Sequence[InputFile], *others: object) -> str:
-    """Equal for the same files, read in the same way; their beginnings and ends stand for all of them."""
+    """A value that is equal for the same files, read in the same way. Their beginnings and ends represent the whole
+    files.
+    """
     digest = hashlib.sha256(repr(others).encode())
     for file in files:
         said = (Path(file.name).name, file.format, file.mapping, file.header, file.begin, os.path.getsize(file.path))

@@ -130,7 +130,7 @@ def plan(options: Import, run: Run) -> list[str]:
 
 
 def _state(client: BulkClient, options: Import, run: Run) -> str:
-    """The state of the log, in words. Raises LogNotFound if it does not exist and is not to be created."""
+    """The state of the log, in words. Raises LogNotFound if it does not exist and must not be created."""
     try:
         return run.server.log_line(client.info(options.log))
     except LogNotFound:
@@ -167,7 +167,7 @@ def _pieces(files: Sequence[InputFile], work: Path, batch_bytes: int) -> Iterato
 
 
 class _Loading:
-    """The import, batch by batch; each is committed once, under its number."""
+    """Runs the import, batch by batch. Each batch is committed once, under its number."""
 
     def __init__(
         self, spark: SparkSession, options: Import, run: Run, client: BulkClient, settings: LogSettings, writer: str
@@ -178,7 +178,7 @@ class _Loading:
         self._quarantine = str(Path(options.quarantine).absolute())
         self._appended = self._stored = self._unexpected = 0
         self._has_events = False
-        """Whether some row was an event, in this run or an earlier one."""
+        """Whether any row was an event, in this run or an earlier one."""
 
     def load(self, files: Sequence[InputFile], pieces: Iterator[FilePiece]) -> Summary:
         state = self._client.writer(self._options.log, self._writer)
@@ -232,7 +232,7 @@ class _Loading:
         self._check_bad_rows()
 
     def _count(self, client: BulkClient, number: int, began: float, left: int) -> WriterState | None:
-        """Count what the log has of that batch."""
+        """Count the events of that batch that are in the log."""
         state = client.writer(self._options.log, self._writer)
         if state is not None and state.batch == number:
             self._appended += state.events
@@ -251,13 +251,15 @@ class _Loading:
         frame.write.format("headwater").mode("append").options(**target).save()
 
     def _had_events(self, state: WriterState | None) -> bool:
-        """Whether earlier runs may have found an event: the log only knows their newest batch."""
+        """Whether earlier runs may have found an event. The log only knows their newest batch."""
         if state is None or state.rows > 0:
             return state is not None
         return state.batch > 0 and none_upto(self._quarantine, self._key) < state.batch
 
     def _check_some_event(self) -> None:
-        """Raises InvalidInput if no row at all was an event: that is a wrong column or format, not an odd row."""
+        """Raises InvalidInput if no row at all was an event, because that indicates a wrong column or format rather
+        than an odd row.
+        """
         if not self._has_events and (bad := count_bad_rows(self._quarantine, self._key)):
             raise InvalidInput(
                 f"none of {bad:,} rows is a valid event; see the reasons in {self._quarantine}, give --format or "

@@ -1,4 +1,4 @@
-"""Splits files into pieces that tasks read independently; each knows how many rows came before it.
+"""Splits files into pieces that tasks read independently. Each piece knows how many rows precede it.
 
 A row's number is part of its id, so it must be known before the row is read. The end of a piece can only be found by
 reading the file from its beginning: a line may be in the middle of a quoted cell.
@@ -22,7 +22,7 @@ PIECE_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 32 * 1024 * 1024
 BATCH_PIECES = 64
 PIECE_ROWS = 65_536
-"""For Parquet, which is compressed: a row group of a million rows is much for one task."""
+"""Used for Parquet, which is compressed: a row group of a million rows is a lot for one task."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class FilePiece:
 
     file: InputFile
     begin: int
-    """In bytes; for Parquet, the number of the row group."""
+    """Where the piece begins, in bytes; for Parquet, the number of the row group."""
     bytes: int
     rows_before: int
     lines_before: int
@@ -57,7 +57,7 @@ def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[FileP
 
 
 def batches_of(pieces: Iterable[FilePiece], batch_bytes: int = BATCH_BYTES) -> Iterator[list[FilePiece]]:
-    """Pieces that are committed together: always the same ones, and quick to repeat."""
+    """Pieces that are committed together. They are always the same, and quick to repeat."""
     waiting: list[FilePiece] = []
     size = 0
     for piece in pieces:
@@ -71,9 +71,8 @@ def batches_of(pieces: Iterable[FilePiece], batch_bytes: int = BATCH_BYTES) -> I
 
 
 def bytes_done(sizes: Mapping[str, int], piece: FilePiece) -> int:
-    """How much of files of these sizes, by name and in order, is done with that piece. Packed files count with their
-    packed size.
-    """
+    """How much of the files is finished after that piece. Their sizes are given by name and in order; packed files
+    count with their packed size."""
     before = 0
     for name, size in sizes.items():
         if name == piece.file.name:
@@ -99,7 +98,7 @@ def _is_array(file: IO[bytes]) -> bool:
 
 def _row_groups(file: InputFile, piece_bytes: int) -> Iterator[FilePiece]:
     with opened_parquet(file) as opened:
-        check_pages(opened)  # now, as a piece is not always read to the end of its row group
+        check_pages(opened)  # determined now, because a piece is not always read to the end of its row group
         metadata = opened.metadata
     before = 0
     for group in range(metadata.num_row_groups):
@@ -167,7 +166,7 @@ def _counted(opened: IO[bytes], delimiter: str, piece_bytes: int) -> tuple[int, 
             rows += next(reader) != []
         except StopIteration:
             break
-        except csv.Error:  # also a row, which the task will reject
+        except csv.Error:  # this is also a row, which the task will reject
             rows += 1
     text.detach()
     return size, rows, reader.line_num

@@ -1,4 +1,4 @@
-"""Keeps invalid rows, with the reason: a Parquet file for each piece that had some."""
+"""Stores invalid rows, with the reason, in a Parquet file for each piece that had some."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ....formats.files.own_directory import check_own
 from ....formats.files.parquet import open_parquet, parquet_writer, refusing_damage, table_of
 
 RAW_BYTES_MAX = 64 * 1024
-"""How much of a row is kept."""
+"""How much of a row is stored."""
 UNEXPECTED = "unexpected "
 """The prefix of the reason if the import itself failed on the row."""
 SCHEMA = pa.schema(
@@ -43,9 +43,9 @@ class BadRow(NamedTuple):
 
     file: str
     row: int
-    """The first is 1; for JSON lines it is the line."""
+    """The number of the row. The first is 1; for JSON lines it is the line number."""
     line: int
-    """Where it begins; 0 if the file has no lines."""
+    """The line where it begins; 0 if the file has no lines."""
     raw: str
     reason: str
 
@@ -58,7 +58,7 @@ def bad_row(file: str, row: int, line: int, raw: str | bytes, reason: str) -> Ba
 
 
 def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Sequence[BadRow]) -> None:
-    """Keep the rows. The file has one name per piece: a repetition replaces it with the same content."""
+    """Store the rows. The file has one name per piece, so a repetition replaces it with the same content."""
     where = Path(directory)
     where.mkdir(parents=True, exist_ok=True)
     name = f"{writer}-{batch:06}-{piece:03}.parquet"
@@ -71,13 +71,13 @@ def write_bad_rows(directory: str, writer: str, batch: int, piece: int, rows: Se
 
 
 def count_bad_rows(directory: str, writer: str, batch: int | None = None) -> int:
-    """How many rows are kept of an import, or of one of its batches."""
+    """How many rows are stored for an import, or for one of its batches."""
     pattern = f"{writer}-*.parquet" if batch is None else f"{writer}-{batch:06}-*.parquet"
     return sum(pq.read_metadata(file).num_rows for file in Path(directory).glob(pattern))
 
 
 def count_unexpected(directory: str, writer: str, batch: int) -> int:
-    """How many rows of one batch are kept because the import itself failed on them.
+    """How many rows of one batch are stored because the import itself failed on them.
 
     Raises InvalidInput if their files are damaged.
     """
@@ -97,7 +97,7 @@ def _reasons(path: Path) -> pa.ChunkedArray:
 
 
 def note_none(directory: str, writer: str, batch: int) -> None:
-    """Record, beside the kept rows, that no row of an import up to that batch was an event."""
+    """Record, next to the stored rows, that no row of an import up to that batch was an event."""
     (where := Path(directory)).mkdir(parents=True, exist_ok=True)
     (where / _none(writer)).write_text(str(batch), encoding="utf-8")
 

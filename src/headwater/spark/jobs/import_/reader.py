@@ -1,4 +1,4 @@
-"""Converts the rows of a piece to events, as Arrow; rows that are not events go into quarantine."""
+"""Converts the rows of a piece to events, as Arrow; rows that are not events are put in quarantine."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Reading:
 
 
 def read_piece(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
-    """The events of a piece that a log with these settings accepts; the rest is added to `bad`."""
+    """The events of a piece that a log with these settings accepts. All other rows are added to `bad`."""
     if piece.file.format == PARQUET and piece.file.has_events:
         yield from _event_columns(piece, settings, bad)
         return
@@ -111,7 +111,7 @@ def _table(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterat
 
 
 def _mapped(reader: TableReader, places: list[_Place]) -> Iterator[tuple[list[_Place], Mapped | str]]:
-    """Runs of rows with their events, and each row between them on which the reader fails, with the reason."""
+    """Runs of rows with their events, and each row between them on which the reader fails, including the reason."""
     try:
         mapped = reader.events([place.cells for place in places], [place.row for place in places])
     except Exception as error:
@@ -137,7 +137,7 @@ class _Place(NamedTuple):
 
 
 class _Origins:
-    """The origins of events; looked up only for those that a log rejects."""
+    """The origins of events. They are looked up only for events that a log rejects."""
 
     def __init__(self, text: _Text, places: Sequence[_Place]) -> None:
         self._text, self._places = text, places
@@ -182,13 +182,13 @@ class _Text:
                 yield place
 
     def raw(self, place: _Place) -> Raw:
-        """The row as in the file."""
+        """The row as it is in the file."""
         line = self._piece.lines_before + 1 + place.begin
         return Raw(place.row, line, "".join(self._lines[place.begin : place.end]))
 
 
 def _exported(piece: FilePiece) -> Read:
-    """The rows of a table written by `headwater export`: each is the original event."""
+    """The rows of a table that `headwater export` wrote. Each is the original event."""
     text, event_of = _Text(piece), exported_reader(piece.file.header)
     unread: list[BadRow] = []
     for place in text.rows(unread):
@@ -245,7 +245,7 @@ def _ocel(piece: FilePiece) -> Read:
 
 
 def _row(piece: FilePiece, raw: Raw, event_of: Callable[..., Event], *given: object) -> Row:
-    """The event of a row, or the row with the reason why it is not an event."""
+    """The event in a row, or the row and the reason why it is not an event."""
     try:
         return event_of(*given), raw
     except Exception as error:
@@ -253,7 +253,7 @@ def _row(piece: FilePiece, raw: Raw, event_of: Callable[..., Event], *given: obj
 
 
 def _reason(error: Exception) -> str:
-    """The reason why a row is not an event; an error not about the row's content begins with its class."""
+    """The reason why a row is not an event; an error that is not about the row's content begins with its class."""
     return str(error) if isinstance(error, EventLogError) else f"{UNEXPECTED}{type(error).__name__}: {error}"
 
 
@@ -280,7 +280,7 @@ def _batches(piece: FilePiece, columns: Sequence[str]) -> Iterator[tuple[int, pa
 
 
 def _event_columns(piece: FilePiece, settings: LogSettings, bad: list[BadRow]) -> Iterator[pa.RecordBatch]:
-    """Rows that are already events: whole columns, unchanged."""
+    """Rows that are already events. Whole columns are used, unchanged."""
     columns = [name for name in COLUMNS if name in piece.file.header]
     for row, batch in _batches(piece, columns):
         for part, before, problem in _made(batch, partial(_as_events, columns, piece.file.mapping.source), row):
@@ -419,7 +419,7 @@ def _arrow(events: Sequence[Event]) -> pa.RecordBatch:
 def _fit(
     batch: pa.RecordBatch, settings: LogSettings, origins: Sequence[Raw] | _Origins, piece: FilePiece, bad: list[BadRow]
 ) -> Iterator[pa.RecordBatch]:
-    """The accepted rows, as Spark has them; batches are halved until each rejected row is found."""
+    """The accepted rows, in Spark's columns. Batches are halved until each rejected row is found."""
     for good, at, problem in fitting(batch, settings):
         if good is not None:
             yield _sparks(good)

@@ -31,7 +31,7 @@ class Mapped(NamedTuple):
     """The result for some rows."""
 
     events: pa.RecordBatch
-    """In EVENT_SCHEMA, without the fields that no table has; one for each True in `is_event`."""
+    """Events in EVENT_SCHEMA, without the fields that no table has. There is one for each True in `is_event`."""
     is_event: Mask
     problems: list[tuple[int, str]]
     """The index of each other row, and why it is not an event."""
@@ -44,7 +44,7 @@ class TableReader:
         self._mapping, self._width = mapping, len(header)
         self._event_of = row_reader(header, mapping)
         self._places = {name: at for at, name in enumerate(header)}
-        """Of two columns with one name, the data uses the last one, everything else the first."""
+        """If two columns have the same name, the data uses the last one, and everything else uses the first."""
         named = (mapping.type_column, mapping.time_column, mapping.id_column)
         self._type, self._time, self._id = (None if name is None else header.index(name) for name in named)
         self._tags = [(key, header.index(column)) for column, key in mapping.tags if key]
@@ -82,7 +82,7 @@ class TableReader:
         raise AssertionError(f"row {number} is a valid event alone, but not together with the others")
 
     def _times(self, columns: Sequence[pa.StringArray]) -> tuple[pa.StringArray, pa.BooleanArray]:
-        """The times, null if missing; and whether each is valid or missing."""
+        """The times, null if missing, and whether each is either valid or missing."""
         if self._time is None:
             count = len(columns[0])
             return pa.nulls(count, pa.string()), pa.array(np.ones(count, bool))
@@ -140,12 +140,12 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> list[pa.StringArray]:
 
 
 def _where_any(column: pa.StringArray) -> pa.StringArray:
-    """Null for cells that mean no value."""
+    """Returns null for cells that represent no value."""
     return pc.if_else(pc.is_in(column, _NOTHING), pa.scalar(None, pa.string()), column)
 
 
 def _order(tag: tuple[str, int]) -> str:
-    """Tags of different keys are sorted by this."""
+    """Tags with different keys are sorted by this."""
     return fit_tag(tag[0], "x").removesuffix("x")
 
 

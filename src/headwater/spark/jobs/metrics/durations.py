@@ -1,8 +1,7 @@
 """How long a resource was in each state, window by window.
 
-No Spark here. A state lasts until the next one is reported; no event is needed meanwhile. Windows are closed in order,
-when the watermark has passed their ends: later data does not change them.
-"""
+No Spark here. A state lasts until the next one is reported; no event is needed in the meantime. Windows are closed in
+order, when the watermark has passed their ends: later data does not change them."""
 
 from __future__ import annotations
 
@@ -12,7 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 WINDOWS_MAX = 100_000
-"""A longer state is reported only for its last windows, up to this many: its resource may be silent for years."""
+"""A longer state is reported only for its last windows, up to this many, because its resource may be silent for
+years.
+"""
 
 
 class Change(NamedTuple):
@@ -36,13 +37,13 @@ class Stay(NamedTuple):
 
 
 class Timeline(msgspec.Struct):
-    """The state of one resource at `upto`, and the changes since. It travels as JSON."""
+    """The state of one resource at `upto`, and the changes since then. It is serialized as JSON."""
 
     upto: int = 0
-    """Everything before is reported. It is the end of a window, except in the first window."""
+    """Everything before this time has been reported. It is the end of a window, except in the first window."""
     state: str = ""
     told_at: int = -1
-    """When the state was last reported."""
+    """When the state was most recently reported."""
     pending: list[Change] = []
     timer: int = 0
     """The end of a window at which to check again; 0: none."""

@@ -136,7 +136,7 @@ def run(spark: SparkSession, options: Metrics, run: Run) -> Summary:
 
 
 class Writing:
-    """Writes the windows that a batch has closed. They are few."""
+    """Writes the windows that a batch has closed. There are only a few of them."""
 
     def __init__(self, options: Metrics) -> None:
         self._options = options

@@ -1,6 +1,6 @@
 """Converts notifications to samples: one for every value, with the resource's full address.
 
-An event that is not a notification gives none, as a log may contain any events. No Spark here.
+An event that is not a notification produces none, because a log may contain any events. No Spark here.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from ...columns.rows import events_in
 COLUMNS = ("sequence_number", "recorded_at", "type", "data", "id", "source", "attributes", "encoding")
 """The fields read from an event."""
 YEAR_2000 = 946_684_800_000_000
-"""µs. A clock with an earlier time was not set; nor can a time be in the future, as later data would then be too late.
-In both cases the recording time is used.
-"""
+"""µs. A clock with an earlier time was not set; nor can a time be in the future, because later data would then be too
+late. In both cases the recording time is used. """
 SCHEMA = pa.schema(
     [
         pa.field("time", pa.timestamp("us", tz="UTC")),
@@ -44,12 +43,12 @@ class Sample(NamedTuple):
     """µs since 1970 UTC: the notification's own time, or the recording time if that is impossible."""
     sequence_number: int
     resource: str
-    """Its address, with cluster and node if the event has them."""
+    """Its address, including cluster and node if the event has them."""
     type: str
     """The event's type: what was measured."""
     number: float | None
     state: str | None
-    """Empty: the resource no longer has a state."""
+    """An empty sample: the resource no longer has a state."""
 
 
 def samples_of(event: SequencedEvent) -> list[Sample]:
@@ -90,7 +89,9 @@ def _measured(value: Value) -> tuple[float | None, str | None]:
 
 
 def _resource(stored: Stored, value: Value) -> str:
-    """A value often omits its location, which is in the event's other addresses; or only says that it has no data."""
+    """A value often omits its location, which is in the event's other addresses; or only reports that it has no
+    data.
+    """
     if has_no_data(value.resource):
         return stored.addresses[0].text
     address = parse(value.resource)

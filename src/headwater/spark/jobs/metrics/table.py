@@ -1,4 +1,6 @@
-"""Adds closed windows to a Delta table: every batch of a query once, however often Spark repeats it."""
+"""Adds closed windows to a Delta table. Every batch of a query is added once, regardless of how often Spark repeats
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ def check(path: Path, definition: Mapping[str, str]) -> None:
 
 
 def append(path: Path, rows: pa.Table, definition: Mapping[str, str], query: str, batch: int) -> bool:
-    """Add the rows of a query's batch, durably; False if they are there already. The first one creates the table.
+    """Add the rows of a query's batch durably. Returns False if they were already added. The first one creates the
+    table.
 
     Raises NotAMetricsTable: also if another query, with another checkpoint, fills it.
     """

@@ -44,7 +44,7 @@ def values(samples: DataFrame, window_ms: int) -> DataFrame:
 
 
 def stays(samples: DataFrame, window_ms: int) -> DataFrame:
-    """How long each resource was in each state, reported when windows are closed."""
+    """How long each resource was in each state. This is reported when windows are closed."""
     changes = samples.where("state IS NOT NULL").select(
         "resource", "type", f.unix_millis("time").alias("at"), "sequence_number", "state"
     )  # without the time itself, so that Spark leaves late data to the timeline
@@ -81,7 +81,7 @@ class Staying(StatefulProcessor):
         yield from self._close(key, timeline, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
-        """The watermark has passed the end of a window."""
+        """The watermark has passed the end of a window, so the window is closed."""
         timeline = self._load()
         if timeline.timer == expiredTimerInfo.getExpiryTimeInMs():
             timeline.timer = 0

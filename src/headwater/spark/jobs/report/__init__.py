@@ -1,1 +1,1 @@
-"""The parts of the pipeline `report`: Spark gathers facts, and pure functions make a page of them."""
+"""The parts of the pipeline `report`: Spark gathers facts, and pure functions turn them into a page."""

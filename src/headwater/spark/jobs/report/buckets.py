@@ -30,7 +30,7 @@ class Axis(NamedTuple):
 
     @property
     def last_is_part(self) -> bool:
-        """Whether the last bucket extends beyond the data: its count indicates no change."""
+        """Whether the last bucket extends beyond the data. If so, its count does not indicate a change."""
         covered = (self.last_ms - self.begin_ms) % self.bucket_ms + 1
         return covered < _WHOLE * self.bucket_ms
 

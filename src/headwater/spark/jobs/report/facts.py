@@ -1,4 +1,6 @@
-"""The facts in a report of a log: plain values, small whatever the log's size, from which the page is made."""
+"""The facts in a report of a log: plain values, from which the page is made. They are small regardless of the log's
+size.
+"""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ COLUMNS = "sequence_number,recorded_at,partition,type,data,tags,source,attribute
 OWN_TIME_SHARE = 0.9
 """The events' own time is used if this share of them has one."""
 ALIKE = 8
-"""Sizes that differ by more are counted by powers of two."""
+"""Sizes that differ by more than this are counted by powers of two."""
 _SIZE_STEPS = [nice * 10**power for power in range(12) for nice in (1, 2, 5)]
 _WHEN = {
     "time": "unix_millis(try_cast(attributes['time'] AS timestamp))",
@@ -144,7 +144,7 @@ def _totals(slim: DataFrame) -> dict[str, Any]:
 
 
 def _distinct(slim: DataFrame, column: str, about: int) -> int:
-    """The number of distinct values, exact if small."""
+    """The number of distinct values. It is exact if it is small."""
     return slim.select(column).distinct().count() if about < 10_000 else about
 
 
@@ -225,7 +225,7 @@ def _sizes(slim: DataFrame, totals: dict[str, Any]) -> Sizes:
 
 
 def _week(shown: DataFrame) -> tuple[list[list[int]], int]:
-    """Events by weekday and hour; and their total."""
+    """The number of events by weekday and hour, and their total."""
     week = [[0] * 24 for _ in range(7)]
     hours = shown.selectExpr("at div 3600000 AS hour").groupBy("hour").count()
     hours = hours.selectExpr("pmod(hour div 24 + 3, 7) AS day", "pmod(hour, 24) AS hour", "count")  # 1970: a Thursday
