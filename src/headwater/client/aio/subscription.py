@@ -102,7 +102,7 @@ class RemoteSubscription(Subscription):
         except DeadlinePassed:
             return (
                 await self._catch_up()
-            )  # the events that are durable by now, even if the stream has not delivered them
+            )  # events that are durable by now, even if the stream has not delivered them
 
     async def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))

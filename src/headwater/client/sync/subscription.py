@@ -103,7 +103,7 @@ class RemoteSubscription(Subscription):
         except DeadlinePassed:
             return (
                 self._catch_up()
-            )  # the events that are durable by now, even if the stream has not delivered them
+            )  # events that are durable by now, even if the stream has not delivered them
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
