@@ -100,9 +100,7 @@ class RemoteSubscription(Subscription):
                 await self._follow(deadline)
             return await self._await_events(deadline)
         except DeadlinePassed:
-            return (
-                await self._catch_up()
-            )  # events that are durable by now, even if the stream has not delivered them
+            return await self._catch_up()  # events that are durable by now, even if the stream has not delivered them
 
     async def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))

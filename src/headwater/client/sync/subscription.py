@@ -101,9 +101,7 @@ class RemoteSubscription(Subscription):
                 self._follow(deadline)
             return self._await_events(deadline)
         except DeadlinePassed:
-            return (
-                self._catch_up()
-            )  # events that are durable by now, even if the stream has not delivered them
+            return self._catch_up()  # events that are durable by now, even if the stream has not delivered them
 
     def _catch_up(self) -> Sequence[SequencedEvent]:
         reading = self._reading = RemoteReading(self._transport, self._follower.catch_up(self.cursor))
