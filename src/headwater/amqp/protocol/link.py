@@ -84,7 +84,7 @@ class Link:
         """
         remote = self.remote
         if remote is None or not self.is_waiting:
-            raise ValueError(f"link {self.name!r} waits for no answer")
+            raise ValueError(f"link {self.name!r} is not waiting for an answer")
         fields.setdefault("snd_settle_mode", remote.snd_settle_mode)
         fields.setdefault("rcv_settle_mode", remote.rcv_settle_mode)
         if self.is_sender:
@@ -446,9 +446,7 @@ def deliveries_of(run: TransferRun) -> list[Delivery]:
 def _check_settle_mode(transfer: Transfer) -> None:
     """Raises LinkFault if a transfer on a link of mode first asks for second (2.7.5)."""
     if transfer.rcv_settle_mode == SECOND and not transfer.settled:
-        raise LinkFault(
-            conditions.INVALID_FIELD, "rcv-settle-mode: second given, on a link that was attached with first"
-        )
+        raise LinkFault(conditions.INVALID_FIELD, "rcv-settle-mode: second given, but the link was attached with first")
 
 
 class _Partial:
@@ -476,7 +474,7 @@ class _Partial:
             problem = f"delivery-tag: a further transfer of delivery {self.delivery_id} differs from its first"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if fields.message_format is not None and fields.message_format != (first.message_format or 0):
-            problem = f"message-format: {fields.message_format:#x} given, the first transfer of delivery"
+            problem = f"message-format: {fields.message_format:#x} given, but the first transfer of delivery"
             raise LinkFault(
                 conditions.INVALID_FIELD, f"{problem} {self.delivery_id} has {first.message_format or 0:#x}"
             )

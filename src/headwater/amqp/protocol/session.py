@@ -373,7 +373,9 @@ class Session:
         """Handle outcomes of deliveries we sent, or the settlement of those we received (2.6.12)."""
         first, last = fields.first, fields.last
         if (last - first) & SERIAL >= _HALF:
-            raise SessionFault(conditions.INVALID_FIELD, f"a disposition of the deliveries {first} to {last}")
+            raise SessionFault(
+                conditions.INVALID_FIELD, f"a disposition of deliveries {first} to {last}, which is not a valid range"
+            )
         if fields.is_receiver:
             self._on_outcomes(fields)
         elif fields.is_settled:
@@ -524,7 +526,7 @@ class Session:
         if self.remote is not None:
             highest = min(highest, self.remote.handle_max)
         if len(self._links) > highest:
-            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"a session has up to {highest + 1} links")
+            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"a session can have at most {highest + 1} links")
         handle = 0
         while handle in self._links:
             handle += 1
