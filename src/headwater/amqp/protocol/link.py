@@ -186,7 +186,7 @@ class Sender(Link):
         """Raises LinkFault if a message of that size is larger than the receiver takes (2.7.3, max-message-size)."""
         bytes_max = self.remote.max_message_size if self.remote is not None else None
         if bytes_max and size > bytes_max:
-            problem = f"the next message has {size} bytes, the receiver's maximum is {bytes_max}"
+            problem = f"the next message has {size} bytes, but the receiver's maximum is {bytes_max}"
             raise LinkFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
 
     def send(
@@ -379,7 +379,7 @@ class Receiver(Link):
         if delivery_id is None or tag is None:
             raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
         if len(tag) > TAG_BYTES_MAX:
-            problem = f"a delivery-tag has up to {TAG_BYTES_MAX} bytes, got {len(tag)}"
+            problem = f"expected a delivery-tag of at most {TAG_BYTES_MAX} bytes, got {len(tag)}"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if self.credit <= 0:
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer was sent without credit")

@@ -210,7 +210,7 @@ class Session:
     def expect_delivery_id(self, delivery_id: int) -> None:
         """Check that a new delivery has the next id. Raises SessionFault."""
         if self._expected_delivery_id not in (None, delivery_id):
-            problem = f"delivery-id {self._expected_delivery_id} is the next, got {delivery_id}"
+            problem = f"expected delivery-id {self._expected_delivery_id}, got {delivery_id}"
             raise SessionFault(conditions.INVALID_FIELD, problem)
         self._expected_delivery_id = (delivery_id + 1) & SERIAL
 
