@@ -277,7 +277,7 @@ def test_only_so_many_sessions_and_links_are_taken(what: str, limit: int) -> Non
             if what == "links":
                 for _ in range(limit):
                     client.receiver("orders")
-                with pytest.raises(SessionFault, match="a session has up to 4 links"):
+                with pytest.raises(SessionFault, match="a session can have at most 4 links"):
                     client.receiver("orders")
             else:
                 for _ in range(limit - 1):

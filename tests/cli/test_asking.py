@@ -186,7 +186,7 @@ def test_a_trim_says_what_it_would_drop_and_asks(headwater, log: RemoteLog, monk
         monkeypatch.setattr("headwater.cli.consent.has_terminal", lambda: True)
         done = headwater("logs", "trim", "orders", "--below", "8")
         assert log.info().first_retained == first
-    assert done.out == "orders starts at 5 now\n"
+    assert done.out == "orders now starts at 5\n"
     assert done.err.startswith("held back by the consumer spark archiver, which has acknowledged 4; ")
 
 
@@ -200,5 +200,5 @@ def answers(text: str, answer: str) -> None:
 
 def test_a_trim_that_drops_nothing_does_not_ask(headwater, log: RemoteLog) -> None:
     log.append([Event("A")])
-    assert headwater("logs", "trim", "orders", "--below", "1").out == "orders starts at 1 now\n"
+    assert headwater("logs", "trim", "orders", "--below", "1").out == "orders now starts at 1\n"
     assert headwater("logs", "trim", "orders", "--below", "9").code == REFUSED

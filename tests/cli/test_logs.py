@@ -25,7 +25,7 @@ def test_settings_that_are_fixed_are_refused(headwater, log: RemoteLog) -> None:
 def test_a_log_is_trimmed_as_far_as_its_consumers_allow(headwater, log: RemoteLog) -> None:
     log.append([Event("A")] * 10)
     log.register_consumer("spark", "archiver", after=4)
-    assert headwater("logs", "trim", "orders", "--below", "8", "--yes").out == "orders starts at 5 now\n"
+    assert headwater("logs", "trim", "orders", "--below", "8", "--yes").out == "orders now starts at 5\n"
     held = json.loads(headwater("logs", "trim", "orders", "--below", "8", "--json").out)
     assert (held["first_retained"], [each["component"] for each in held["held_by"]]) == (5, ["archiver"])
     assert [(each.owner, each.acknowledged) for each in log.consumers()] == [("spark", 4)]

@@ -86,7 +86,7 @@ def test_errors_have_their_exit_codes(error: EventLogError, code: int) -> None:
         (["config", "--http-port", "x"], 2, "headwater: --http-port: expected a whole number from 0 to 65535"),
         (["config", "--config", "none.toml"], 2, "headwater: none.toml: cannot be read: No such file or directory"),
         (["check", "--data", "nowhere"], 4, "headwater: nowhere: "),
-        (["user", "add", "a b", "--grant", "all:*", "--token"], 1, "headwater: user name: 'a b' does not fit"),
+        (["user", "add", "a b", "--grant", "all:*", "--token"], 1, "headwater: user name: 'a b' does not match"),
         (["user", "add", "bob", "--grant", "rd:*", "--token"], 1, "headwater: grants: expected RIGHTS:PATTERN"),
         (["user", "add", "bob"], 2, "Missing option '--grant'"),
         (["user", "remove", "bob"], 1, "headwater: there is no user 'bob' in"),

@@ -400,7 +400,7 @@ def test_what_comes_before_a_refused_event_is_stored(headwater, log: RemoteLog) 
     Path("e.ndjson").write_text('{"type":"A"}\n\n{"type":"B"}\n{"type":"C","attributes":{"time":"now"}}\n{"type":"D"}')
     done = headwater("import", "e.ndjson", "orders")
     assert done.code == REFUSED
-    assert "e.ndjson: line 4: attributes.time: expected a time of RFC 3339, got 'now'" in done.err
+    assert "e.ndjson: line 4: attributes.time: expected an RFC 3339 time, got 'now'" in done.err
     assert [event.type for event in log.read()] == ["A", "B"]
 
 

@@ -204,7 +204,7 @@ def test_an_address_does_not_stand_for_all_who_call_from_it(play, path):
     async def scenario(world: World) -> None:
         place, (first, second) = await of_two_callers(world, path)
         refused = await world.ask("DELETE", f"{V1}/{path}")
-        assert refused.status == 400 and "say ?EndpointUri=HOST:PORT" in refused.json["error"]
+        assert refused.status == 400 and "give ?EndpointUri=HOST:PORT" in refused.json["error"]
         assert [each["id"] for each in (await world.ask("GET", f"{V1}/{path}")).json] == [first, second]
         assert (await world.ask("DELETE", f"{V2}/{path}")).status == 400
         done = await world.ask("DELETE", f"{V1}/{path}", query=f"EndpointUri={place}")

@@ -58,7 +58,7 @@ def test_a_time_of_rfc_3339_is_taken(text: str) -> None:
 
 @every("text", NO_TIMES)
 def test_what_is_no_time_is_refused(text: str) -> None:
-    assert attempt("time", text) == f"events[0].attributes.time: expected a time of RFC 3339, got {text!r}"
+    assert attempt("time", text) == f"events[0].attributes.time: expected an RFC 3339 time, got {text!r}"
 
 
 @given(

@@ -262,7 +262,7 @@ def test_the_version_is_stored_and_old_names_are_asked_for() -> None:
         (b'{"size": ', "1", "truncated"),
         (b"{}", "1", "size"),
         (b"", "2", "missing required field `course`"),
-        (b"{}", "5", "its version is 5, and 1 to 4 are known"),
+        (b"{}", "5", "its version is 5, but only 1 to 4 are known"),
         (b"{}", "x", "invalid literal"),
     ],
 )

@@ -55,7 +55,7 @@ def test_a_page_that_is_cut_is_not_whole() -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"<html>", "a page begins with the byte 0xc6, 0x3c found"),
+        (b"<html>", "expected the byte 0xc6 at the start of a page, got 0x3c"),
         (b"\xc6\0\0\0\1\xc1", "malformed MessagePack"),
         (b"\xc6\0\0\0\2\x91\xa0", "expected `array`, got `str`"),
     ],

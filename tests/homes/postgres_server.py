@@ -256,13 +256,22 @@ def fresh_home() -> str:
 
     from headwater.homes.postgres.schema import make_tables
 
+    drop_home(shared_server().url)
     with psycopg.connect(shared_server().url, autocommit=True) as connection:
-        for _ in range(DROPS_MAX):
-            with contextlib.suppress(psycopg.errors.DeadlockDetected):  # a server that was killed still asks something
-                connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
-                break
         make_tables(connection)
     return shared_server().url
+
+
+def drop_home(url: str) -> None:
+    """Drop the home's tables. A server that was killed may still have a query running there, and so cause a deadlock."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as connection:
+        for _ in range(DROPS_MAX):
+            with contextlib.suppress(psycopg.errors.DeadlockDetected):
+                connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
+                return
+    raise AssertionError(f"the tables were still in use after {DROPS_MAX} deadlocks")
 
 
 def shared_server() -> Postgres:

@@ -275,11 +275,11 @@ def test_a_promoted_standby_gets_what_only_a_copy_has_and_servers_go_on(
 ) -> None:
     incarnation = next((tmp_path / "a" / "logs").glob("orders.*")).name
     told = refill(lacking, tmp_path / "a")
-    assert "bills: 1 event, numbered 1 to 1: in the home again\n" in told
-    assert "orders: 5 events, numbered 6 to 10: in the home again\n" in told
-    assert "the home has all events of this copy" in told
+    assert "bills: 1 event, numbered 1 to 1: restored to the home\n" in told
+    assert "orders: 5 events, numbered 6 to 10: restored to the home\n" in told
+    assert "the home contains all events of this copy" in told
     assert "no server may append yet: " in told and "has not compared its copy with this database" in told
-    assert refill(lacking, tmp_path / "a").startswith("the home has all events of this copy")
+    assert refill(lacking, tmp_path / "a").startswith("the home contains all events of this copy")
     has_all_again(closing, lacking, tmp_path)
     assert [each.name for each in (tmp_path / "b" / "logs").glob("orders.*")] == [incarnation]
 
@@ -302,7 +302,7 @@ def test_a_refill_that_was_killed_is_repeated(closing: ExitStack, lacking: str, 
     assert "has not ended: repeat headwater home refill there" in status(lacking)["obstacle"]
     blocking.execute("SELECT pg_advisory_unlock(42)")
     blocking.execute("DROP TRIGGER block ON headwater.frame")
-    assert "the home has all events of this copy" in refill(lacking, tmp_path / "a")
+    assert "the home contains all events of this copy" in refill(lacking, tmp_path / "a")
     has_all_again(closing, lacking, tmp_path)
 
 

@@ -32,7 +32,7 @@ from tests.server.starting import start
 from tests.waiting import eventually
 
 from ..storage.builders import change, columns, event, newest
-from .postgres_server import fresh_home, shared_server
+from .postgres_server import drop_home, fresh_home, shared_server
 from .test_engine import Server, add, contents
 from .test_following import Replica
 from .test_history import check_exact
@@ -76,8 +76,7 @@ def url() -> str:
 
 def emptied() -> str:
     """The database is lost, and there is a new one."""
-    with psycopg.connect(shared_server().url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
+    drop_home(shared_server().url)
     return shared_server().url
 
 

@@ -38,7 +38,7 @@ from tests.server.starting import start
 
 from ..amqp.asking import EARLIEST, drained, numbers
 from ..waiting import eventually
-from .postgres_server import Postgres, postgres
+from .postgres_server import Postgres, drop_home, postgres
 from .proxy import Proxy
 
 LEASE_MS = "1500"
@@ -168,8 +168,7 @@ def database() -> Iterator[Postgres]:
 
 @pytest.fixture
 def url(database: Postgres) -> str:
-    with psycopg.connect(database.url, autocommit=True) as connection:
-        connection.execute("DROP SCHEMA IF EXISTS headwater CASCADE")
+    drop_home(database.url)
     assert "start servers with the same --home" in command("home", "init", "--home", database.url)
     return database.url
 

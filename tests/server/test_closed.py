@@ -147,7 +147,7 @@ def test_a_server_stops_a_log_that_its_state_forgot_and_serves_the_others(tmp_pa
         server.terminate()
     assert len(list((tmp_path / "d" / "logs").glob("l.*"))) == 1
     adopted = headwater("check", "--data", "d", "--adopt", "l", cwd=tmp_path)
-    assert (adopted.returncode, "is its directory again" in adopted.stderr) == (0, True)
+    assert (adopted.returncode, "is now the directory of this log" in adopted.stderr) == (0, True)
     with RunningServer("--data", "d", "--log", "l", cwd=tmp_path) as server:
         assert '"head":1' in server.ask("/logs/l/head")[1].replace(" ", "")
 

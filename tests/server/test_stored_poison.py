@@ -189,4 +189,4 @@ def test_check_lists_it(directory: Path, server: RunningServer, tmp_path: Path) 
     assert log["unfit_events"] == len(unfit)
     said = headwater("check", "--data", "copy", cwd=directory).stdout
     assert "event 2 is handed on as a stub: data: not an AMQP message: " in said
-    assert " is handed on without an attribute: attributes.time: expected a time of RFC 3339" in said
+    assert " is handed on without an attribute: attributes.time: expected an RFC 3339 time" in said

@@ -41,4 +41,4 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     else:
         trusted = known.trusted_ms + max(0, wall_clock_ms() - known.shown_ms)
         click.echo(f"the clock shows {show_ms(wall_clock_ms())} and is not trusted: events get {show_ms(trusted)}")
-        click.echo("headwater clock --accept, if it is right; otherwise set it")
+        click.echo("if it is right, run headwater clock --accept; otherwise set it")

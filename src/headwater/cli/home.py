@@ -145,7 +145,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
     click.echo(f"home {incarnation}, term {standing.term.number}")
     if standing.remaining_s:
         where = "".join(f", {protocol} {url}" for protocol, url in sorted(standing.addresses.items()))
-        click.echo(f"primary: {standing.holder}{where}; its lease lasts {standing.remaining_s:.1f} s more")
+        click.echo(f"primary: {standing.holder}{where}; its lease expires in {standing.remaining_s:.1f} s")
         if standing.since is not None:
             click.echo(f"since {utc(standing.since)}: {standing.why}")
     else:
@@ -190,8 +190,8 @@ def refill(file: Path | None, **flags: object) -> None:
     with opened_home(home_address(file, flags)) as opened:
         added, obstacle = fill(opened, config.data, f"{socket.gethostname()}:{config.http.port}")
     for each in added:
-        click.echo(f"{described(each)}: in the home again")
-    click.echo("the home has all events of this copy")
+        click.echo(f"{described(each)}: restored to the home")
+    click.echo("the home contains all events of this copy")
     if obstacle:
         click.echo(f"no server may append yet: {obstacle}")
 
@@ -245,7 +245,9 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
         for name in opened.accept(config.home_lease_ms / 1000):
             click.echo(f"{name} is no longer a member: its copy was not compared with this database, or is ahead of it")
     if is_ahead:
-        click.echo(f"move {config.data} aside before its server starts: with an empty one it fetches what the home has")
+        click.echo(
+            f"move {config.data} aside before its server starts: with an empty one it fetches all data of the home"
+        )
     click.echo("accepted; a server takes over when the last primary's lease has expired")
 
 
@@ -294,7 +296,7 @@ def forget(name: str, file: Path | None, **flags: object) -> None:
     with opened_home(home_address(file, flags)) as opened:
         copies = sum(each.name == name for each in opened.members())
         if copies == 1 and any(each.name == name and each.runs for each in opened.servers()):
-            raise StorageUnavailable(f"the server {name} runs, or stopped less than 10 s ago; stop it and wait")
+            raise StorageUnavailable(f"the server {name} is running, or stopped less than 10 s ago; stop it and wait")
         if not opened.forget_member(name):
             known = ", ".join(each.name for each in opened.members()) or "none"
             raise StorageUnavailable(f"{name} is not a member of this home; its members are: {known}")

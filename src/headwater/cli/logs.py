@@ -103,7 +103,7 @@ def show(server: Server, log: str, as_json: bool) -> None:
 @logs.command(epilog=output.examples("headwater logs create orders --partitions 4 --partition-by tag:customer"))
 @click.argument("log")
 @click.option(
-    "--partitions", type=click.IntRange(1, 1024), help="How many partitions; fixed at creation.  [default: 1]"
+    "--partitions", type=click.IntRange(1, 1024), help="Number of partitions; fixed at creation.  [default: 1]"
 )
 @click.option("--partition-by", help="source, subject or tag:KEY; fixed at creation.")
 @_changeable
@@ -152,7 +152,7 @@ def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None
     if as_json:
         output.show_json({"first_retained": first, "held_by": list(map(asdict, holders))})
         return
-    click.echo(f"{log} starts at {first:,} now")
+    click.echo(f"{log} now starts at {first:,}")
     for each in holders:
         click.echo(
             f"held back by the consumer {each.owner} {each.component}, which has acknowledged {each.acknowledged:,}; "

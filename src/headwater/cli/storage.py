@@ -76,7 +76,7 @@ def check(
         for given_up in accept_state_loss(data):
             click.echo(f"given up: {given_up}", err=True)
     if adopted is not None:
-        click.echo(f"{adopted}: {adopt_log(data, adopted)} is its directory again", err=True)
+        click.echo(f"{adopted}: {adopt_log(data, adopted)} is now the directory of this log", err=True)
     if lost is not None:
         for first, last in accept_loss(data, lost):
             click.echo(f"{lost}: events {first} to {last} are given up", err=True)
@@ -85,7 +85,7 @@ def check(
             click.echo(f"{late}: no events are recorded in the future", err=True)
         else:
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
-            click.echo(f"{late}: {events}, count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
+            click.echo(f"{late}: {events} now count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
             click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
     with progress_bar("checking") as progress:
         report = check_directory(data, progress)

@@ -266,9 +266,9 @@ class Service:
                         await self._deliver(feed, each)
                 await self._end(removed)
             except EventLogError as error:
-                _logger.error("cannot apply late changes of subscriptions at present: %s", error)
+                _logger.error("cannot apply late changes to subscriptions at present: %s", error)
             except Exception:
-                _logger.exception("applying late changes of subscriptions failed; retrying")
+                _logger.exception("applying late changes to subscriptions failed; retrying")
 
     async def _forget_suspended(self) -> None:
         """Delete the subscriptions of endpoints suspended for longer than the configured time."""

@@ -42,7 +42,7 @@ def check_time(text: str) -> str | None:
     """Why a text is not an RFC 3339 time, or None. The date must exist; a leap second must end a month in UTC."""
     if _is_plain_time(text) or _exists(text):
         return None
-    return f"expected a time of RFC 3339, got {show(text)}"
+    return f"expected an RFC 3339 time, got {show(text)}"
 
 
 def time_order(text: str) -> tuple[int, str]:

@@ -277,7 +277,7 @@ def _new_names(names: _Names) -> tuple[int, _Names]:
     Raises ValueError, TypeError: one of the names is invalid.
     """
     if any(map(check_attribute_name, names)):
-        raise ValueError("the name of an attribute is unfit")
+        raise ValueError("the name of an attribute is not valid")
     found = sum(map(len, names)), tuple([name for name in names if name in RULES])
     if found[0] <= _SEEN_NAMES_CHARS_MAX:
         if len(_seen_names) >= _SEEN_NAMES_MAX:
@@ -450,7 +450,7 @@ def _raise_first_unfit_label(name: str, column: Sequence[str]) -> NoReturn:
         if not isinstance(value, str) or len(value) > chars_max or _UNFIT.search(value):
             problem = f"expected a string of at most {chars_max} characters without control characters"
             raise InvalidEvent(f"{problem}, got {show(value)}", f"events[{index}].{name}")
-    raise AssertionError("a column is unfit, but none of its values")
+    raise AssertionError("a column is not valid, but each of its values is")
 
 
 def _check_messages(data: Sequence[bytes], envelopes: Sequence[bytes], encodings: Sequence[Encoding]) -> None:

@@ -37,7 +37,7 @@ def check_log_name(name: str, *, is_own: bool = False) -> str:
         assert name == SYSTEM_LOG, name
     elif not isinstance(name, str) or not LOG_NAME.fullmatch(name):
         why = "; names with $ are reserved for the server" if isinstance(name, str) and name.startswith("$") else ""
-        raise InvalidLogName(f"{show(name)} does not fit {LOG_NAME.pattern}{why}", "name")
+        raise InvalidLogName(f"{show(name)} does not match {LOG_NAME.pattern}{why}", "name")
     return name
 
 

@@ -49,7 +49,7 @@ class Holding(NamedTuple):
 def taken_over(key: WorkerKey, version: int, current: int) -> ConsumerFenced:
     """Another process has taken the worker's name: the previous one gets this error and must stop."""
     error = ConsumerFenced(key.group, key.name, version, current)
-    problem = f"another worker of the name {show(key.name)} has started in group {show(key.group)}; this one is fenced"
+    problem = f"another worker named {show(key.name)} has started in group {show(key.group)}; this one is fenced"
     error.args = (problem,)
     return error
 

@@ -34,7 +34,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
     """
     if isinstance(given, str):
         if given != "all":
-            raise InvalidQuery(f'{show(given)} given; a query is an object, or the word "all"', where)
+            raise InvalidQuery(f'expected an object or the word "all", got {show(given)}', where)
         return ALL
     if given.version not in (UNSET, VERSION):
         raise InvalidQuery(f"expected {VERSION!r}, got {show(given.version)}", f"{where}.version")
@@ -52,7 +52,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
     if not lists:
         if given.version is not UNSET or none_is_all:
             return ALL
-        raise InvalidQuery('give `items` or `criteria`; {"all": true} is every event', where)
+        raise InvalidQuery('give `items` or `criteria`; {"all": true} selects every event', where)
     name, items = lists[0]
     if not items and (none_is_all or name != "items"):
         return ALL
@@ -151,7 +151,7 @@ def _item_of(given: ItemIn, where: str) -> _Item:
     inside = where
     if given.properties is not None:
         if given.tags is not None or given.exact_tags is not None or _types_of(given, where)[1]:
-            raise InvalidQuery("give types and tags inside `properties` or beside it, not both", where)
+            raise InvalidQuery("give types and tags inside `properties` or next to it, not both", where)
         terms, inside = given.properties, f"{where}.properties"
     types_name, types = _types_of(terms, inside)
     tags_where, exact_tags_where = f"{inside}.tags", f"{inside}.exact_tags"

@@ -145,7 +145,7 @@ class EventType(Generic[E]):
         """The fields of an event of any version, converted to the current version."""
         version = int(stored.attributes.get(VERSION, 1))
         if not 1 <= version <= self.version:
-            raise ValueError(f"its version is {version}, and 1 to {self.version} are known")
+            raise ValueError(f"its version is {version}, but only 1 to {self.version} are known")
         fields = self._codec.fields(stored.data) if stored.data else {}
         for each in range(version, self.version):
             if each in self._upcasters:

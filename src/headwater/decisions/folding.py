@@ -184,7 +184,7 @@ def _asked_for(projections: Sequence[Projection[Any]]) -> Query:
         if error.where != _ITEMS:
             raise
         problem = f"the {len(projections)} projections need more than one query can contain: {error.problem}"
-        raise InvalidDefinition(f"{problem}; an item is what one set of tags needs") from None
+        raise InvalidDefinition(f"{problem}; each set of tags needs one item") from None
 
 
 def _alone(projection: Projection[Any], apply: Callable[..., Any]) -> Callable[..., Any]:

@@ -156,7 +156,7 @@ def _page_bytes(content: memoryview) -> int:
         return _LEAD.size
     kind, length = _LEAD.unpack_from(content)
     if kind != _BIN_32:
-        raise InvalidInput(f"a page begins with the byte {_BIN_32:#x}, {kind:#x} found")
+        raise InvalidInput(f"expected the byte {_BIN_32:#x} at the start of a page, got {kind:#x}")
     return _LEAD.size + int(length)
 
 

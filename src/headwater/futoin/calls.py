@@ -242,7 +242,7 @@ def check_size(message: Message) -> None:
     if message.size > interface.MESSAGE_BYTES_MAX and message.size > (
         at_most := interface.request_bytes_max(message.f)
     ):
-        raise invalid(f"Request message too long: {message.size} bytes, at most {at_most} are taken")
+        raise invalid(f"Request message too long: {message.size} bytes, at most {at_most} are allowed")
 
 
 def checked(host: Host, log_name: str, channel: Channel, claim: Claim, message: Message, caller: Caller | None) -> Call:

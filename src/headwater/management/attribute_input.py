@@ -30,7 +30,7 @@ def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, A
         if key in fixed:
             _check_same(attribute, value, fixed[key])
         elif not attribute.is_initial:
-            raise _bad(f"{key}: the server sets it; CREATE takes {_listed(type, 'is_initial')}")
+            raise _bad(f"{key}: the server sets it; CREATE accepts {_listed(type, 'is_initial')}")
         else:
             found[key] = _value(attribute, value)
     return found
@@ -65,7 +65,9 @@ def _map(body: object) -> Mapping[str, object]:
 def _known(type: EntityType, key: str) -> Attribute:
     attribute = type.attribute(key)
     if attribute is None:
-        raise _bad(f"{show(key)}: {type.name} has no such attribute; it has {', '.join(type.attribute_names)}")
+        raise _bad(
+            f"{show(key)}: {type.name} has no such attribute; its attributes are {', '.join(type.attribute_names)}"
+        )
     return attribute
 
 

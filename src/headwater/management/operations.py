@@ -146,7 +146,9 @@ class Management:
         type, name = self._addressed(operation, request)
         if operation not in type.operations:
             able = ", ".join(type.operations)
-            raise OperationRefused(Status.NOT_IMPLEMENTED, f"{type.name} has no operation {operation}; it has {able}")
+            raise OperationRefused(
+                Status.NOT_IMPLEMENTED, f"{type.name} has no operation {operation}; its operations are {able}"
+            )
         entities, user = self._entities[type.name], request.user
         if isinstance(entities, Dropping):
             entities = entities.dropping(_bound(request, DROPS_AT_MOST) or 0)
@@ -195,14 +197,16 @@ class Management:
         type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
         if type not in (None, NODE_TYPE):
             able = ", ".join(self._type("type", type).operations)
-            raise OperationRefused(Status.NOT_IMPLEMENTED, f"{type} has no operation {show(operation)}; it has {able}")
+            raise OperationRefused(
+                Status.NOT_IMPLEMENTED, f"{type} has no operation {show(operation)}; its operations are {able}"
+            )
         perform = self._of_node.get(operation)
         if perform is None:
             able = ", ".join((*OF_ENTITIES, *self._of_node))
             raise OperationRefused(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
         if identity is not None:
             raise OperationRefused(
-                Status.BAD_REQUEST, f"identity: {operation} is of the node itself, which has no identity argument"
+                Status.BAD_REQUEST, f"identity: {operation} applies to the node itself and has no identity argument"
             )
         if name not in (None, SELF):
             problem = f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given"
@@ -340,12 +344,14 @@ class _Node(ReadOnly):
 def _check_size(results: int, attributes: int) -> None:
     """Raises OperationRefused if the result of a QUERY would be too large."""
     if results > RESULTS_MAX:
-        problem = f"there are {results} results, {RESULTS_MAX} fit an answer; request pages with offset and count"
+        problem = (
+            f"there are {results} results, but an answer can contain {RESULTS_MAX}; request pages with offset and count"
+        )
         raise OperationRefused(Status.BAD_REQUEST, problem)
     if results * attributes > VALUES_MAX:
         problem = f"{results} results of {attributes} attributes are {results * attributes} values"
         raise OperationRefused(
-            Status.BAD_REQUEST, f"{problem}, {VALUES_MAX} fit an answer; request fewer attributes, or pages"
+            Status.BAD_REQUEST, f"{problem}, but an answer can contain {VALUES_MAX}; request fewer attributes, or pages"
         )
 
 

@@ -47,7 +47,7 @@ def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) ->
         click.echo(f"added checksums to {adopted:,} files")
     click.echo(f"{table}: log {found.log}, {found.events:,} events in {found.files:,} files, {found.bytes:,} bytes")
     if found.unproved:
-        click.echo(f"{found.unproved:,} files have checksums of pages alone; --adopt adds the others")
+        click.echo(f"{found.unproved:,} files have only page checksums; --adopt adds the others")
     if found.unproved_since is not None:
         click.echo(
             f"since version {found.unproved_since} no digest proves the table's log: another program committed, or a "

@@ -767,7 +767,9 @@ class Engine(LogStore, Closing):
         for name, error in self._stopped.items():
             logger.error("log %s is stopped: %s", name, error)
         for path in left_over(self.directory, self.state):
-            logger.warning("%s: the state does not know this directory; remove it if you need nothing from it", path)
+            logger.warning(
+                "%s: this directory is unknown to the state; remove it if you do not need its contents", path
+            )
 
     def _entry(self, name: str) -> LogEntry:
         found = self.state.get(LOG_KIND, name)

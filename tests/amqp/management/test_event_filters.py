@@ -167,7 +167,7 @@ def test_there_is_one_transformation_at_most() -> None:
     "text", ["d.event-streams-offset > '1'", "d.event-streams-timestamp > 5", "d.[event-streams-offset] IS NULL"]
 )
 def test_positions_of_logs_are_refused(text: str) -> None:
-    with pytest.raises(InvalidFilter, match="neither offset nor timestamp"):
+    with pytest.raises(InvalidFilter, match="neither an offset nor a timestamp"):
         filter_of((SQL, text))
 
 

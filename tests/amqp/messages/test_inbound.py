@@ -283,7 +283,7 @@ def test_a_trace_that_is_too_many_attributes_is_left_out():
     (properties(content_type=Symbol("application/cloudevents-batch+json")) + data(b"[]"),
      "amqp:not-implemented", "has no batches"),
     (properties(content_type=Symbol("application/cloudevents+json")) + value("{}"),
-     "amqp:invalid-field", "one section of data"),
+     "amqp:invalid-field", "one data section"),
     (application_properties({"cloudEvents:id": "1"}) + data(b""), "amqp:invalid-field", "specversion"),
     (application_properties({"cloudEvents:specversion": "1.0", "cloudEvents:id": "1"}) + data(b""),
      "amqp:invalid-field", "source"),

@@ -164,17 +164,17 @@ def test_a_descriptor_may_have_any_form() -> None:
         (section(0x1000, []), "section expected, a value described by 4096"),
         (encode(Described(Symbol("amqp:open:list"), [])), "described by 'amqp:open:list'"),
         (encode(Described(UInt(0x75), b"")), "section expected, a value described by constructor 0x52"),
-        (section(0x70, {}), "the section header has a value of constructor 0xc1"),
-        (section(0x72, []), "the section message-annotations has a value of constructor 0x45"),
-        (section(0x75, "text"), "the section data has a value of constructor 0xa1"),
-        (section(0x76, b""), "the section amqp-sequence has a value of constructor 0xa0"),
-        (section(0x73, []) + section(0x70, []), "a section header after the section properties"),
-        (section(0x73, []) * 2, "a section properties after the section properties"),
-        (section(0x77, None) * 2, "a section amqp-value after the section amqp-value"),
-        (section(0x75, b"") + section(0x76, []), "a section amqp-sequence after the section data"),
-        (section(0x75, b"") + section(0x77, 1), "a section amqp-value after the section data"),
-        (section(0x78, {}) + section(0x75, b""), "a section data after the section footer"),
-        (section(0x78, {}) * 2, "a section footer after the section footer"),
+        (section(0x70, {}), "the section header has a value with constructor 0xc1"),
+        (section(0x72, []), "the section message-annotations has a value with constructor 0x45"),
+        (section(0x75, "text"), "the section data has a value with constructor 0xa1"),
+        (section(0x76, b""), "the section amqp-sequence has a value with constructor 0xa0"),
+        (section(0x73, []) + section(0x70, []), "section header follows section properties"),
+        (section(0x73, []) * 2, "section properties follows section properties"),
+        (section(0x77, None) * 2, "section amqp-value follows section amqp-value"),
+        (section(0x75, b"") + section(0x76, []), "section amqp-sequence follows section data"),
+        (section(0x75, b"") + section(0x77, 1), "section amqp-value follows section data"),
+        (section(0x78, {}) + section(0x75, b""), "section data follows section footer"),
+        (section(0x78, {}) * 2, "section footer follows section footer"),
         (section(0x75, b"") + b"\x40", "section expected, constructor 0x40 found"),
     ],
 )
@@ -218,10 +218,10 @@ def test_a_message_that_is_cut_short_is_an_error_or_lacks_sections() -> None:
 @pytest.mark.parametrize(
     ("message", "problem"),
     [
-        (Message(b"bytes", DATA), "a data body is a list of bytes, but has a int"),
-        (Message(["text"], DATA), "a data body is a list of bytes, but has a str"),
-        (Message(["text"], SEQUENCE), "a list of lists, but has a str"),
-        (Message("text", NONE), "a message without a body has a str"),
+        (Message(b"bytes", DATA), "a data body must be a list of bytes, but contains a int"),
+        (Message(["text"], DATA), "a data body must be a list of bytes, but contains a str"),
+        (Message(["text"], SEQUENCE), "a list of lists, but contains a str"),
+        (Message("text", NONE), "a message without a body was given the body of type str"),
         (Message(object(), VALUE), "no type for the object"),
         (Message(header=Header(priority=256)), "header.priority"),
         (Message(properties=Properties(1.5)), "properties.message_id: a message id is"),
@@ -244,5 +244,5 @@ def test_a_message_shows_what_it_has() -> None:
 @pytest.mark.parametrize("one", [b"\x00\x53\x75\xa0\x00", b"\x00\x53\x76\x45"])
 def test_a_body_has_so_many_sections_at_most(one: bytes) -> None:
     walk(one * BODY_SECTIONS_MAX)
-    with pytest.raises(DecodeError, match=f"more than {BODY_SECTIONS_MAX} sections of one body"):
+    with pytest.raises(DecodeError, match=f"more than {BODY_SECTIONS_MAX} sections in one body"):
         walk(one * (BODY_SECTIONS_MAX + 1))

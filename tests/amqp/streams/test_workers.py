@@ -108,7 +108,7 @@ class TestOneName:
             await asyncio.sleep(0)
             second = await self.begin(workers)
             for beat in (waiting, workers.beat(self.KEY, lease_ms=600_000, version=first.version)):
-                with pytest.raises(ConsumerFenced, match="another worker of the name 'w' has started in group 'g'"):
+                with pytest.raises(ConsumerFenced, match="another worker named 'w' has started in group 'g'"):
                     await beat
             assert second.partitions[0].epoch > first.partitions[0].epoch
             with pytest.raises(ConsumerFenced):

@@ -41,7 +41,7 @@ def test_a_link_is_replaced_and_not_what_it_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"), [(".", "expected a file, this is a directory"), ("no/a", "there is no directory .*/no")]
+    ("name", "message"), [(".", "expected a file, got a directory"), ("no/a", "there is no directory .*/no")]
 )
 def test_a_place_where_no_file_can_be_is_refused(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(InvalidInput, match=message), new_file(tmp_path / name, overwrite=True):

@@ -158,7 +158,7 @@ def test_the_server_is_sent_nowhere_else(desk: Lending) -> None:
         other.listen()
 
         for told in (Lender(name, lender.code), Lender(lender.socket, "rm everything")):
-            with pytest.raises(OSError, match="no lender's socket, or a code that is none"):
+            with pytest.raises(OSError, match="not a lender's socket, or an invalid code"):
                 take(told)
         other.setblocking(False)
         with pytest.raises(BlockingIOError):

@@ -115,12 +115,12 @@ def test_a_named_file_must_be_there() -> None:
         ("[logs.a]\npartitions = 0", "headwater.toml: logs.a.partitions: expected a whole number"),
         ("[logs.a]\npartitions = 5000", "logs.a.partitions: expected a whole number from 1 to 1024, got 5000"),
         ("[logs.a]\npartition_by = 'x'", "logs.a.partition_by: expected"),
-        ("[logs.'a b']", "headwater.toml: logs.a b: 'a b' does not fit"),
+        ("[logs.'a b']", "headwater.toml: logs.a b: 'a b' does not match"),
         ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: not a hash from"),
         ("[users.bob]\ngrants = ['write:*']", "headwater.toml: users.bob.grants: expected"),
         ("[users.bob]\nkey = 'c2hvcnQ='", "headwater.toml: users.bob.key: expected at least 16 bytes in base64"),
         ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: not a hash from"),
-        ("[users.bob]\npasword = 'x'", "headwater.toml: users.bob.pasword: unknown key; allowed are"),
+        ("[users.bob]\npasword = 'x'", "headwater.toml: users.bob.pasword: unknown key; allowed:"),
         ("[tls]\nkey = 'k'", "tls.certificate: not set, but TLS needs both"),
     ],
 )
@@ -184,7 +184,7 @@ def test_variables_that_kubernetes_sets_for_a_service_are_passed_over(tmp_path: 
 def test_a_mistake_in_a_flag_names_the_flag() -> None:
     assert complaint(http__port="70000").startswith("--http-port: expected a whole number from 0 to 65535, got '70000'")
     assert complaint(logs=["orders:many"]).startswith("--log orders:many: expected")
-    assert complaint(logs=["no good"]).startswith("--log: 'no good' does not fit")
+    assert complaint(logs=["no good"]).startswith("--log: 'no good' does not match")
 
 
 def test_logs_of_all_sources_add_up_setting_by_setting() -> None:

@@ -195,7 +195,7 @@ def test_bad_rows_are_told_with_their_place_and_do_not_move_the_ids_of_others(tm
         assert sorted((row.row, row.line, row.reason) for row in bad) == [
             (2, 3, "expected a time as ISO 8601, or seconds or milliseconds since 1970, got 'soon'"),
             (3, 4, "expected 3 cells, got 2"),
-            (4, 5, "the column 'type' of event types is empty"),
+            (4, 5, "the event type column 'type' is empty"),
             (5, 6, "it is not UTF-8"),
             (6, 7, "',' expected after '\"'"),
             (8, 9, "type: a type must have 1 to 200 characters, got 201"),
@@ -352,7 +352,7 @@ def test_bad_rows_are_kept_with_their_reason_and_the_others_are_imported(
     assert said["e.ndjson", 2][0] == '{"typ":"A"}'
     assert "expected a time as ISO 8601" in said["o.jsonocel", 4][1]
     assert "tags" in said["e.ndjson", 3][1]
-    with pytest.raises(InvalidInput, match="4 rows are not events, at most 3 are allowed"):
+    with pytest.raises(InvalidInput, match="4 rows are not valid events, but at most 3 are allowed"):
         start(file=("o.jsonocel", "e.ndjson"), quarantine="bad", batch_size="31m", bad_rows_max=3)
     assert len(stored(server, log)) == 5
 
@@ -495,7 +495,7 @@ def test_rows_on_which_an_import_itself_fails_are_kept_with_the_error_and_end_it
     Path("e.ndjson").write_bytes(b'{"type":"x"}\n' + b'{"type":"A"}\n' * 60 + b'{"type":"x"}\n' * 2)
     Path("f.ndjson").write_bytes(b'{"type":"A"}\n' * 60)
     assert counts(start(file=("e.ndjson",))) == (3, 0, 60)
-    with pytest.raises(InvalidInput, match="120 rows failed for a reason outside of the rows"):
+    with pytest.raises(InvalidInput, match="120 rows failed, but not because of their contents"):
         start(file=("e.ndjson", "f.ndjson"), quarantine="more", batch_size="800")
     assert pq.read_table(tmp_path / "more")["reason"][0].as_py() == """unexpected KeyError: b'{"type":"A"}\\n'"""
 

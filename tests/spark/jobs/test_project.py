@@ -171,7 +171,7 @@ def test_what_fails_is_told_with_event_and_entity_and_changes_nothing(
     [
         ({"fold": "nothing"}, r"^fold: module 'tests.spark.folds' has no such function: 'nothing'"),
         ({"fold": "NOT_A_FUNCTION"}, r"^fold: module 'tests.spark.folds' has a int of that name"),
-        ({"tag": "a:b"}, r"^tag: expected the key of a tag, got 'a:b'"),
+        ({"tag": "a:b"}, r"^tag: expected a tag key, got 'a:b'"),
         ({"log": "a/b"}, r"a/b"),
         ({"columns": "type,tpye"}, r"^columns: expected some of sequence_number, .*, got 'tpye'"),
     ],

@@ -184,8 +184,8 @@ def test_strays_do_not_make_the_charts_empty() -> None:
     ("options", "message"),
     [
         ({"to": "/nowhere/x.html"}, "there is no directory /nowhere"),
-        ({"to": "/tmp"}, "/tmp: expected a file, this is a directory"),
-        ({"states": "a:b"}, "expected the key of a tag, got 'a:b'"),
+        ({"to": "/tmp"}, "/tmp: expected a file, got a directory"),
+        ({"states": "a:b"}, "expected a tag key, got 'a:b'"),
         ({"end": "noon"}, "a time such as"),
     ],
 )

@@ -124,7 +124,7 @@ def test_what_is_no_log_and_what_is_left_over_of_a_known_one_stops_nothing(
     with engine(data) as one:
         assert numbers(one.open("orders").read()) == [1]
         assert one.create("lost").append([event()]).first == 1
-    assert "orders.00000000.old: the state does not know this directory" in caplog.text
+    assert "orders.00000000.old: this directory is unknown to the state" in caplog.text
     report = check_directory(data)
     assert report.is_sound and "orders.00000000.old" in report.state.notes[0]
 

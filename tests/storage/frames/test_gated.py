@@ -150,7 +150,7 @@ def test_a_message_that_says_it_is_an_event_which_no_log_takes_is_handed_on() ->
     """It hurts no reader, and earlier versions took it."""
     envelope = cloud_event(time="now") + data(b"x")[:-1]
     old = stored(Event("t", b"x", envelope=envelope))
-    with pytest.raises(InvalidEvent, match="envelope: cloudEvents:time: expected a time of RFC 3339, got 'now'"):
+    with pytest.raises(InvalidEvent, match="envelope: cloudEvents:time: expected an RFC 3339 time, got 'now'"):
         check_append([old.event], 1024)
     assert fit_or_stub(old) is old
     assert event_fault(old) is None

@@ -119,7 +119,7 @@ def _not(given: object, context: Context) -> Node:
     """The filter itself, or a list of exactly one."""
     members = [given] if isinstance(given, Described) else _members(given, context)
     if len(members) != 1:
-        raise context.fault(f"a not filter has one filter, got {len(members)}")
+        raise context.fault(f"a not filter contains exactly one filter, got {len(members)}")
     with context.nested(), context.no_conjunct():
         return Not(_read(members[0], context))
 

@@ -98,5 +98,5 @@ def format_offset(number: int) -> Symbol:
 def parse_offset(text: str) -> int:
     """The sequence number in an offset. Raises ValueError unless it is 20 decimal digits."""
     if len(text) != OFFSET_DIGITS or not (text.isascii() and text.isdigit()):
-        raise ValueError(f"an offset has {OFFSET_DIGITS} decimal digits, got {text!r}")
+        raise ValueError(f"expected an offset of {OFFSET_DIGITS} decimal digits, got {text!r}")
     return int(text)

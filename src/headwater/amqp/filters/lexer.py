@@ -154,7 +154,7 @@ def _hex(text: str, suffix: str | None, language: Language) -> int | bytes:
     digits = text[2:]
     if not language.is_java:
         if len(digits) % 2:
-            raise ValueError(f"a binary has two hexadecimal digits a byte, got {len(digits)}")
+            raise ValueError(f"a binary literal needs two hexadecimal digits per byte, got {len(digits)}")
         return bytes.fromhex(digits)
     if not digits or suffix not in ("", "l", "L"):
         raise ValueError(f"{text}{suffix} is not a number")

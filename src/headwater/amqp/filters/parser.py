@@ -153,7 +153,7 @@ class _Parser:
             token = self._token
             escape = self._string()
             if len(escape) != 1:
-                raise self._context.fault(f"an escape is one character, got {token}", token.position)
+                raise self._context.fault(f"expected an escape of one character, got {token}", token.position)
         try:
             found = Pattern(pattern, escape)
         except ValueError as error:
@@ -299,7 +299,7 @@ class _SelectorParser(_Parser):
         if token.kind is not TokenKind.NAME:
             raise self._unexpected("an identifier, a literal or '('", token)
         if self._token.is_("("):
-            raise self._context.fault(f"a selector has no functions, got {token}", token.position)
+            raise self._context.fault(f"a selector cannot call functions, got {token}", token.position)
         try:
             return selector_field(str(token.value), self._context)
         except ValueError as error:

@@ -32,7 +32,7 @@ def property_filter(section: str, given: object, context: Context) -> Node:
         name = well_known(section, key)
         if name is None:
             known = ", ".join(sorted(WELL_KNOWN[section]))
-            raise context.fault(f"{section} has no field {show(key)}; it has {known}")
+            raise context.fault(f"{section} has no field {show(key)}; its fields are {known}")
         fields.append(_matches(section, name, reference, context))
     return And(tuple(fields))
 
@@ -58,7 +58,7 @@ def _references(given: object, context: Context) -> Mapping[str, object]:
     fields = _map(given, "fields", context)
     for key in fields:
         if not isinstance(key, str):
-            raise context.fault(f"a field is named by a symbol or a string, got {show(key)}")
+            raise context.fault(f"expected a symbol or a string as the name of a field, got {show(key)}")
     return fields
 
 
@@ -129,7 +129,7 @@ def _is_reserved(key: object) -> bool:
 
 def _header(key: object, value: object, context: Context) -> Node:
     if not isinstance(key, str):
-        raise context.fault(f"a property is named by a string, got {show(key)}")
+        raise context.fault(f"expected a string as the name of a property, got {show(key)}")
     field = context.field(APPLICATION_PROPERTIES, str(key))
     if value is None:
         return Exists(field)

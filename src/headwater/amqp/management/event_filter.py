@@ -185,7 +185,9 @@ def read_event_filter(given: Mapping[object, object] | None, limits: FilterLimit
 def _predicate(key: object, value: object, context: Context) -> Node:
     found = read_entry(key, value, context)
     if context.names_position:
-        raise context.fault("a notification has neither offset nor timestamp; its attribute `time` is when it happened")
+        raise context.fault(
+            "a notification has neither an offset nor a timestamp; its attribute `time` contains its time"
+        )
     if _has_query(found):
         raise Unsupported
     return found

@@ -206,7 +206,7 @@ class DurableLinks(ReadOnly):
         node = await self._container.nodes.node_of(log)
         _, _, found = await self._found(name)
         if node.is_attached(found):
-            raise OperationRefused(Status.CONFLICT, f"{show(name)} has a link; delete that first")
+            raise OperationRefused(Status.CONFLICT, f"{show(name)} has a link; delete the link first")
         node.forget(found)
         await check_stored(node)
 

@@ -245,7 +245,7 @@ class NotificationLink(LinkEnd):
             self._skip(notification)
             return
         if self._bytes_max is not None and len(message) > self._bytes_max:
-            problem = f"a notification has {len(message)} bytes, the link's maximum is {self._bytes_max}"
+            problem = f"a notification has {len(message)} bytes, but the link's maximum is {self._bytes_max}"
             self._transport.expel(self._link, conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
             return
         self.deliveries += 1

@@ -162,7 +162,9 @@ class Requests(LinkEnd):
             problem = "internal error; see the server's log"
             return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)
         if replies.bytes_max is not None and len(message) > replies.bytes_max:
-            problem = f"the answer has {len(message)} bytes, your link's maximum is {replies.bytes_max}; ask for less"
+            problem = (
+                f"the answer has {len(message)} bytes, but your link's maximum is {replies.bytes_max}; ask for less"
+            )
             return answer_message(Answer(Status.BAD_REQUEST, {}, problem), request)
         return message
 

@@ -33,7 +33,7 @@ def read_transformation(given: object) -> Transformation:
     if not isinstance(value, Mapping):
         raise _fault(f"expected a map, got {show(value)}")
     if unknown := [key for key in value if key not in (REQUESTED, COMPACT)]:
-        raise _fault(f"{show(unknown[0])} is unknown; {REQUESTED} and {COMPACT} are")
+        raise _fault(f"{show(unknown[0])} is unknown; expected {REQUESTED} or {COMPACT}")
     names = value.get(REQUESTED)
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise _fault(f"{REQUESTED}: expected a list of strings, got {show(names)}")

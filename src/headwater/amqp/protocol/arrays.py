@@ -56,14 +56,14 @@ def _array_content(array: Array, depth: int) -> bytearray:
     accepted, write = _ELEMENT_WRITERS[constructor]
     for element in elements:
         if not isinstance(element, accepted) or (isinstance(element, bool) and accepted is int):
-            raise EncodeError(f"an array of constructor 0x{constructor:02x} has the element {shown(element)}")
+            raise EncodeError(f"an array of constructor 0x{constructor:02x} contains the element {shown(element)}")
         write(content, element, depth + 1)
     return content
 
 
 def _undescribed(element: object, descriptor: object) -> object:
     if not isinstance(element, Described) or element.descriptor != descriptor:
-        raise EncodeError(f"an array of elements described by {shown(descriptor)} has {shown(element)}")
+        raise EncodeError(f"an array of elements described by {shown(descriptor)} contains {shown(element)}")
     return element.value
 
 
@@ -77,11 +77,11 @@ def _constructor_of(elements: list[Any]) -> int | Described:
         return Described(first.descriptor, _constructor_of(values))
     code = _ARRAY_CODES.get(writer_of(first))
     if code is None:
-        raise EncodeError(f"AMQP has no array of {shown(first)}")
+        raise EncodeError(f"AMQP does not support arrays of {shown(first)}")
     is_long = False
     for element in elements:
         if writer_of(element) is not writer_of(first):
-            raise EncodeError(f"an array has {shown(first)} and {shown(element)}, which are not of one type")
+            raise EncodeError(f"an array contains {shown(first)} and {shown(element)}, which have different types")
         if code in (0xA0, 0xA1, 0xA3):
             is_long = is_long or len(utf8(element) if isinstance(element, str) else element) > 255
     return code + 0x10 if is_long else code
@@ -92,7 +92,7 @@ def _nothing_but(only: object) -> ElementWriter:
 
     def write(out: bytearray, value: object, depth: int) -> None:
         if value != only:
-            raise EncodeError(f"an array whose elements can only be {only!r} has {shown(value)}")
+            raise EncodeError(f"an array that can only contain {only!r} contains {shown(value)}")
 
     return write
 
@@ -115,7 +115,7 @@ def _sized8(content_of: Callable[..., bytes]) -> ElementWriter:
     def write(out: bytearray, value: object, depth: int) -> None:
         content = content_of(value)
         if len(content) > 255:
-            raise EncodeError(f"an array whose elements have at most 255 bytes has {shown(value)}")
+            raise EncodeError(f"an array of elements of at most 255 bytes contains {shown(value)}")
         out.append(len(content))
         out += content
 
@@ -135,7 +135,7 @@ def _compound8(content_of: Callable[..., bytearray], factor: int = 1) -> Element
     def write(out: bytearray, value: Any, depth: int) -> None:
         content = content_of(value, depth)
         if len(content) > 254 or factor * len(value) > 255:
-            raise EncodeError(f"an array whose elements have at most 255 bytes has {shown(value)}")
+            raise EncodeError(f"an array of elements of at most 255 bytes contains {shown(value)}")
         out.append(len(content) + 1)
         out.append(factor * len(value))
         out += content

@@ -158,7 +158,7 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
     except DecodeError as wrong:
         raise DecodeError(f"{layout.name}.{layout.names[index]}: {wrong.problem}", wrong.at) from None
     if at != stop:
-        raise DecodeError(f"{layout.name}: the list's size is not that of its fields", start)
+        raise DecodeError(f"{layout.name}: the list's size does not match its fields", start)
     for index in layout.mandatory:
         if values[index] is None:
             raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is required, null or nothing found", at)

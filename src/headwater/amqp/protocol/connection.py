@@ -430,7 +430,9 @@ class Connection(Negotiation):
         if begin.remote_channel is not None:
             session = self._sessions.get(begin.remote_channel)
             if session is None or session.remote is not None:
-                raise ConnectionFault(conditions.NOT_ALLOWED, f"no session waits on channel {begin.remote_channel}")
+                raise ConnectionFault(
+                    conditions.NOT_ALLOWED, f"no session is waiting on channel {begin.remote_channel}"
+                )
         else:
             session = self._new_session()
             if session is None:

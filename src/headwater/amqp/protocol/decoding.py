@@ -149,14 +149,14 @@ def _list32(buffer: bytes, at: int, depth: int) -> Read:
 
 def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of nested values", at)
     start = at
     items: list[object] = []
     for _ in range(count):
         item, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
         items.append(item)
     if at != stop:
-        raise DecodeError("a list's size is not that of its elements", start)
+        raise DecodeError("a list's size does not match its elements", start)
     return items, at
 
 
@@ -167,7 +167,7 @@ def _map32(buffer: bytes, at: int, depth: int) -> Read:
 
 def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of nested values", at)
     if count & 1:
         raise DecodeError(f"a map has a key without a value: {count} elements", at)
     start = at
@@ -187,9 +187,9 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
             raise DecodeError("a map's key is a list, map or array, or describes one", at) from None
         at = after
     if at != stop:
-        raise DecodeError("a map's size is not that of its elements", start)
+        raise DecodeError("a map's size does not match its elements", start)
     if len(entries) != count >> 1:
-        raise DecodeError("a map has a key twice", start)
+        raise DecodeError("a map contains a key twice", start)
     return entries, at
 
 
@@ -200,7 +200,7 @@ def _array32(buffer: bytes, at: int, depth: int) -> Read:
 
 def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of nested values", at)
     if stop > len(buffer):
         raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
@@ -227,7 +227,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
             array *= count  # the elements are equal and immutable
             break
     if at != stop:
-        raise DecodeError("an array's size is not that of its elements", start)
+        raise DecodeError("an array's size does not match its elements", start)
     constructor: int | Described = code
     for descriptor in reversed(descriptors):
         constructor = Described(descriptor, constructor)
@@ -237,7 +237,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read
 
 def _described(buffer: bytes, at: int, depth: int) -> Read:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of nested values", at)
     descriptor, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
     value, at = READERS[buffer[at]](buffer, at + 1, depth + 1)
     return Described(descriptor, value), at

@@ -67,7 +67,7 @@ def writer_of(value: object) -> Writer:
 
 def check_depth(depth: int) -> None:
     if depth >= DEPTH_MAX:
-        raise EncodeError(f"more than {DEPTH_MAX} levels of values are nested")
+        raise EncodeError(f"more than {DEPTH_MAX} levels of nested values")
 
 
 def _null(out: bytearray, value: object, depth: int = 0) -> None:
@@ -223,7 +223,7 @@ def utf8(value: str) -> bytes:
     try:
         return value.encode()
     except UnicodeEncodeError:
-        raise EncodeError(f"{shown(value)} has half of a surrogate pair, which UTF-8 does not") from None
+        raise EncodeError(f"{shown(value)} contains half of a surrogate pair, which UTF-8 cannot encode") from None
 
 
 def ascii_of(value: str) -> bytes:
@@ -235,13 +235,13 @@ def ascii_of(value: str) -> bytes:
 
 def code_point(value: str) -> int:
     if len(value) != 1 or 0xD800 <= ord(value) <= 0xDFFF:
-        raise EncodeError(f"a char is one Unicode character, not {shown(value)}")
+        raise EncodeError(f"a char must be one Unicode character, not {shown(value)}")
     return ord(value)
 
 
 def of_length(value: bytes, length: int) -> bytes:
     if len(value) != length:
-        raise EncodeError(f"{type(value).__name__} has {length} bytes, not {len(value)}")
+        raise EncodeError(f"{type(value).__name__} must have {length} bytes, not {len(value)}")
     return value
 
 

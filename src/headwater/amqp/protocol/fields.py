@@ -209,7 +209,7 @@ def _write_message_id(out: bytearray, value: object) -> None:
     elif isinstance(value, (bytes, uuid.UUID)):
         encode_into(out, value)
     else:
-        raise EncodeError(f"a message id is a str, UUID, int or bytes, not {shown(value)}")
+        raise EncodeError(f"a message id must be a str, UUID, int or bytes, not {shown(value)}")
 
 
 BOOLEAN: Final = Kind("boolean", _read_boolean, WRITERS[bool])

@@ -84,7 +84,7 @@ class Link:
         """
         remote = self.remote
         if remote is None or not self.is_waiting:
-            raise ValueError(f"link {self.name!r} waits for no answer")
+            raise ValueError(f"link {self.name!r} is not waiting for an answer")
         fields.setdefault("snd_settle_mode", remote.snd_settle_mode)
         fields.setdefault("rcv_settle_mode", remote.rcv_settle_mode)
         if self.is_sender:
@@ -186,7 +186,7 @@ class Sender(Link):
         """Raises LinkFault if a message of that size is larger than the receiver accepts (2.7.3, max-message-size)."""
         bytes_max = self.remote.max_message_size if self.remote is not None else None
         if bytes_max and size > bytes_max:
-            problem = f"the next message has {size} bytes, the receiver's maximum is {bytes_max}"
+            problem = f"the next message has {size} bytes, but the receiver's maximum is {bytes_max}"
             raise LinkFault(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
 
     def send(
@@ -379,7 +379,7 @@ class Receiver(Link):
         if delivery_id is None or tag is None:
             raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
         if len(tag) > TAG_BYTES_MAX:
-            problem = f"a delivery-tag has up to {TAG_BYTES_MAX} bytes, got {len(tag)}"
+            problem = f"expected a delivery-tag of at most {TAG_BYTES_MAX} bytes, got {len(tag)}"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if self.credit <= 0:
             raise LinkFault(conditions.LINK_TRANSFER_LIMIT_EXCEEDED, "a transfer was sent without credit")
@@ -446,9 +446,7 @@ def deliveries_of(run: TransferRun) -> list[Delivery]:
 def _check_settle_mode(transfer: Transfer) -> None:
     """Raises LinkFault if a transfer on a link of mode first asks for second (2.7.5)."""
     if transfer.rcv_settle_mode == SECOND and not transfer.settled:
-        raise LinkFault(
-            conditions.INVALID_FIELD, "rcv-settle-mode: second given, on a link that was attached with first"
-        )
+        raise LinkFault(conditions.INVALID_FIELD, "rcv-settle-mode: second given, but the link was attached with first")
 
 
 class _Partial:
@@ -476,7 +474,7 @@ class _Partial:
             problem = f"delivery-tag: a further transfer of delivery {self.delivery_id} differs from its first"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if fields.message_format is not None and fields.message_format != (first.message_format or 0):
-            problem = f"message-format: {fields.message_format:#x} given, the first transfer of delivery"
+            problem = f"message-format: {fields.message_format:#x} given, but the first transfer of delivery"
             raise LinkFault(
                 conditions.INVALID_FIELD, f"{problem} {self.delivery_id} has {first.message_format or 0:#x}"
             )

@@ -186,7 +186,7 @@ def _write_map(out: bytearray, code: int, entries: Mapping[Any, Any] | None) -> 
         try:
             _MAPS[code].write(out, entries)
         except (struct.error, TypeError, AttributeError, OverflowError) as wrong:
-            raise EncodeError(f"a key or value of section 0x{code:x} does not fit: {wrong}") from None
+            raise EncodeError(f"a key or value of section 0x{code:x} cannot be encoded: {wrong}") from None
 
 
 def _write_body(out: bytearray, kind: int, body: Any) -> None:
@@ -196,17 +196,17 @@ def _write_body(out: bytearray, kind: int, body: Any) -> None:
     elif kind == SEQUENCE:
         for items in body:
             if not isinstance(items, (list, tuple)):
-                raise EncodeError(f"a sequence's body is a list of lists, but has a {type(items).__name__}")
+                raise EncodeError(f"a sequence body must be a list of lists, but contains a {type(items).__name__}")
             _write_descriptor(out, SEQUENCE_SECTION)
             encode_into(out, items)
     elif kind in (DATA, DATAS):
         for data in body:
             if not isinstance(data, (bytes, bytearray, memoryview)):
-                raise EncodeError(f"a data body is a list of bytes, but has a {type(data).__name__}")
+                raise EncodeError(f"a data body must be a list of bytes, but contains a {type(data).__name__}")
             _write_descriptor(out, DATA_SECTION)
             write_binary(out, data)
     elif body is not None:
-        raise EncodeError(f"a message without a body has a {type(body).__name__} as its body")
+        raise EncodeError(f"a message without a body was given the body of type {type(body).__name__}")
 
 
 def _write_descriptor(out: bytearray, code: int) -> None:

@@ -95,7 +95,9 @@ def parse_plain(response: bytes) -> tuple[str, str, str]:
     """Authorization identity (mostly empty), name and password. Raises DecodeError, without revealing the input."""
     parts = response.split(b"\0")
     if len(parts) != 3:
-        raise DecodeError(f"a PLAIN response is identity, name and password, but {len(parts)} part(s) were found", 0)
+        raise DecodeError(
+            f"a PLAIN response consists of identity, name and password, but {len(parts)} part(s) were found", 0
+        )
     try:
         identity, name, password = parts[0].decode(), parts[1].decode(), parts[2].decode()
     except UnicodeDecodeError:
@@ -118,12 +120,12 @@ def parse_bearer(response: bytes) -> tuple[str, str]:
         identity = first.removeprefix(b"user=")
     scheme, _, token = fields.get(b"auth", b"").partition(b" ")
     if scheme.lower() != b"bearer" or not token.strip():
-        raise DecodeError("a response of OAUTHBEARER or XOAUTH2 has auth=Bearer TOKEN; none was found", 0)
+        raise DecodeError("an OAUTHBEARER or XOAUTH2 response must contain auth=Bearer TOKEN; none was found", 0)
     try:
         name = identity.decode().replace("=2C", ",").replace("=3D", "=")  # RFC 5801, 4
         return name, token.strip().decode("ascii")
     except UnicodeDecodeError:
-        raise DecodeError("a response of OAUTHBEARER or XOAUTH2 is not UTF-8", 0) from None
+        raise DecodeError("an OAUTHBEARER or XOAUTH2 response is not UTF-8", 0) from None
 
 
 def plain(name: str, password: str) -> bytes:
@@ -132,5 +134,5 @@ def plain(name: str, password: str) -> bytes:
     """
     for what, text in (("name", name), ("password", password)):
         if not text or "\0" in text:
-            raise ValueError(f"a {what} for PLAIN is not empty and has no NUL")
+            raise ValueError(f"a {what} for PLAIN must not be empty or contain NUL")
     return b"\0" + name.encode() + b"\0" + password.encode()

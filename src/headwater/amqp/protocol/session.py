@@ -210,7 +210,7 @@ class Session:
     def expect_delivery_id(self, delivery_id: int) -> None:
         """Check that a new delivery has the next id. Raises SessionFault."""
         if self._expected_delivery_id not in (None, delivery_id):
-            problem = f"delivery-id {self._expected_delivery_id} is the next, got {delivery_id}"
+            problem = f"expected delivery-id {self._expected_delivery_id}, got {delivery_id}"
             raise SessionFault(conditions.INVALID_FIELD, problem)
         self._expected_delivery_id = (delivery_id + 1) & SERIAL
 
@@ -374,7 +374,9 @@ class Session:
         """Handle outcomes of deliveries that we sent, or the settlement of deliveries that we received (2.6.12)."""
         first, last = fields.first, fields.last
         if (last - first) & SERIAL >= _HALF:
-            raise SessionFault(conditions.INVALID_FIELD, f"a disposition of the deliveries {first} to {last}")
+            raise SessionFault(
+                conditions.INVALID_FIELD, f"a disposition of deliveries {first} to {last}, which is not a valid range"
+            )
         if fields.is_receiver:
             self._on_outcomes(fields)
         elif fields.is_settled:
@@ -527,7 +529,7 @@ class Session:
         if self.remote is not None:
             highest = min(highest, self.remote.handle_max)
         if len(self._links) > highest:
-            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"a session has up to {highest + 1} links")
+            raise SessionFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"a session can have at most {highest + 1} links")
         handle = 0
         while handle in self._links:
             handle += 1

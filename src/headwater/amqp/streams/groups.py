@@ -294,7 +294,7 @@ class Group:
             return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         actions: list[Action] = []
         if owner is not None:
-            problem = f"a receiver of epoch {epoch} took partition {partition} of the group {self.name!r} over"
+            problem = f"a receiver with epoch {epoch} took over partition {partition} of the group {self.name!r}"
             actions.append(Close(owner, conditions.LINK_STOLEN, problem))
             del self._members[owner]
         actions += self._bind(link, connection, partition, epoch, is_asked_for=True)

@@ -319,9 +319,7 @@ class Producer(LinkEnd):
             problem = f"the message has {delivery.bytes} bytes, at most {self._link.message_bytes_max} are allowed"
             raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, problem)
         if delivery.message_format:
-            raise AmqpError(
-                conditions.NOT_IMPLEMENTED, f"message-format {delivery.message_format:#x} is not known here"
-            )
+            raise AmqpError(conditions.NOT_IMPLEMENTED, f"message-format {delivery.message_format:#x} is not supported")
         event, target = read_message(delivery.payload, node.log.settings)
         if target is None:
             return event, bound
@@ -330,7 +328,9 @@ class Producer(LinkEnd):
             problem = f"expected target partition 0 to {node.partitions - 1}, got {show(target)}"
             raise AmqpError(conditions.NOT_FOUND, problem)
         if bound is not None and partition != bound:
-            raise AmqpError(conditions.NOT_ALLOWED, f"the link is bound to partition {bound}, {target} is the target")
+            raise AmqpError(
+                conditions.NOT_ALLOWED, f"the link is bound to partition {bound}, but the target is {target}"
+            )
         return event, partition
 
     def _is_known(self, delivery: Delivery) -> bool:
@@ -353,7 +353,9 @@ class Producer(LinkEnd):
         while (delivery := await queue.get()) is not None:
             try:
                 if delivery.payload is None:
-                    raise AmqpError(conditions.LINK_MESSAGE_SIZE_EXCEEDED, f"the message has {delivery.bytes} bytes")
+                    raise AmqpError(
+                        conditions.LINK_MESSAGE_SIZE_EXCEEDED, f"the message of {delivery.bytes} bytes is too large"
+                    )
                 node = await self._nodes.producers_node(self._transport, destination(delivery.payload))
             except (AmqpError, MessageFault) as fault:
                 self._reject(delivery, fault)

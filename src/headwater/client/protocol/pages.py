@@ -96,7 +96,7 @@ class PagedRead:
             if self._asked.backwards:
                 self._begin_at_head(head)
         elif head < self.head:
-            raise ServerBehind(f"this server's log ends at {head}, and the read began with events up to {self.head}")
+            raise ServerBehind(f"this server's log ends at {head}, but the read began with events up to {self.head}")
         self._parser = PageParser(self._beyond(), backwards=self._asked.backwards)
 
     def receive_data(self, piece: bytes) -> Sequence[SequencedEvent]:

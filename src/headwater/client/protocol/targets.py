@@ -88,7 +88,7 @@ class Targets(Endpoints[Target[C]]):
         with self._changing:
             primary = self._known_as(target, url)
             if primary is target:
-                raise PrimaryAway(f"{url} names itself as the primary, and refuses to be it")
+                raise PrimaryAway(f"{url} names itself as the primary, but refuses the call")
             if primary.problem is not None and primary.rests_until > time.monotonic():
                 raise PrimaryAway(f"{target.address.url} names {url} as the primary: {primary.problem}")
             self.current = primary
@@ -144,7 +144,7 @@ class Targets(Endpoints[Target[C]]):
         except InvalidInput as error:
             raise PrimaryAway(f"{namer.url} names {show(url)} as the primary: {error.problem}") from None
         if namer.tls is not None and address.tls is None:
-            raise PrimaryAway(f"{namer.url} names {url} as the primary, which has no TLS")
+            raise PrimaryAway(f"{namer.url} names {url} as the primary, which does not use TLS")
         if len(self._all) - self._given >= NAMED_MAX:
             del self._all[self._given]
         added = Target[C](address)

@@ -143,7 +143,7 @@ class RemoteSubscription(Subscription):
             except TimeoutError:
                 if deadline is None:  # the connection is dead
                     raise HeartbeatMissing("the subscription received neither events nor heartbeats") from None
-                raise DeadlinePassed("no event came") from None
+                raise DeadlinePassed("no event arrived") from None
             if not piece:
                 break
             self.cursor, events = self._follower.receive_data(self.cursor, piece)

@@ -254,7 +254,7 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
 def _opaque(value: object, where: str) -> Opaque:
     text = encode(value, where)
     if not is_embeddable(text):  # it is embedded unchanged in subscribers' documents
-        raise InvalidEvent("a number does not fit a double", where)
+        raise InvalidEvent("a number is out of the range of a double", where)
     return Opaque(text)
 
 

@@ -139,7 +139,7 @@ def _group_key(message: bytes, at: int) -> str:
 def check_structured(media_type: MediaType, encoding: Encoding) -> None:
     """Raises InvalidEvent if the body of a structured-mode message is not one data section."""
     if encoding:
-        raise InvalidEvent(f"the body of a message of {media_type.text} is one section of data", "content-type")
+        raise InvalidEvent(f"the body of a {media_type.text} message must be one data section", "content-type")
 
 
 def binary_event(message: bytes, spans: Spans, media_type: MediaType, encoding: Encoding, data: bytes) -> Event | None:

@@ -92,7 +92,7 @@ def walk(message: bytes) -> Sections:
                 if by_symbol is None and message[start + 1] in SYMBOLS:
                     by_symbol = start
             if code <= last and not (code == last and DATA_SECTION <= code <= SEQUENCE_SECTION):
-                raise DecodeError(f"a section {section_name(code)} after the section {section_name(last)}", start)
+                raise DecodeError(f"section {section_name(code)} follows section {section_name(last)}", start)
             value = at
             if message[at] == _SHORT_CONSTRUCTORS[code]:
                 at += 2 + message[at + 1]
@@ -108,12 +108,12 @@ def walk(message: bytes) -> Sections:
             elif code == last:
                 more += 1
                 if more >= BODY_SECTIONS_MAX:
-                    raise DecodeError(f"more than {BODY_SECTIONS_MAX} sections of one body", start)
+                    raise DecodeError(f"more than {BODY_SECTIONS_MAX} sections in one body", start)
                 spans[5] = body[0], at
                 body_kind = SEQUENCE if code == SEQUENCE_SECTION else DATAS
                 payload = None
             else:
-                raise DecodeError(f"a section {section_name(code)} after the section {section_name(last)}", start)
+                raise DecodeError(f"section {section_name(code)} follows section {section_name(last)}", start)
             last = code
     except (IndexError, struct.error):
         raise DecodeError("the message is cut short", end) from None
@@ -159,7 +159,7 @@ def _behind(code: int, message: bytes, at: int, end: int) -> int:
     elif constructor == 0x45 and _CONSTRUCTORS[code - HEADER] == 0xD0:
         at += 1
     else:
-        raise DecodeError(f"the section {section_name(code)} has a value of constructor 0x{constructor:02x}", at)
+        raise DecodeError(f"the section {section_name(code)} has a value with constructor 0x{constructor:02x}", at)
     return at
 
 

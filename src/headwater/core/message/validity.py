@@ -185,7 +185,7 @@ def _check_whole(message: bytes) -> tuple[Spans, Places]:
 def _check_stored(message: bytes, spans: Spans) -> None:
     """A delivery inserts delivery-annotations after the header, and finds the header only in its short form."""
     if DELIVERY_ANNOTATIONS in spans:
-        raise DecodeError("delivery-annotations are not stored: give the message without them", 0)
+        raise DecodeError("delivery-annotations are not stored: send the message without them", 0)
     if HEADER in spans and not header_stop(message):
         raise DecodeError("the header is not in its short form (0x00 0x53 0x70 0xc0)", 0)
 
@@ -228,7 +228,7 @@ def _places(message: bytes, at: int, stop: int, fields: Sequence[_Codes]) -> Pla
             at = _check_field(message, at, fields, places)
         places.append(at)
     if at != stop or end != stop:
-        raise DecodeError("the list's size is not that of its fields", start)
+        raise DecodeError("the list's size does not match its fields", start)
     return places
 
 
@@ -256,7 +256,7 @@ def _check_application_properties(message: bytes, at: int, end: int) -> None:
         elif code == 0xB1:
             begin, value = at + 5, check_values(message, at, 1, 1)
         else:
-            raise DecodeError(f"a key is a string, got {type_name(code)}", at)
+            raise DecodeError(f"a key must be a string, got {type_name(code)}", at)
         name = message[begin:value]
         if not name.isascii():
             check_text(name, at)
@@ -268,7 +268,7 @@ def _check_application_properties(message: bytes, at: int, end: int) -> None:
             if not message[begin:at].isascii():
                 check_text(message[begin:at], value)
         elif code in _NOT_SIMPLE:
-            raise DecodeError(f"values are simple ones, {type_name(code)} given for {name.decode()!r}", value)
+            raise DecodeError(f"expected a simple value, got {type_name(code)} for {name.decode()!r}", value)
         else:
             at = check_values(message, value, 1, 1)
     check_map_end(at, stop if stop == end else -1, len(names), count, start)
@@ -282,7 +282,7 @@ def _check_annotations(message: bytes, at: int, end: int) -> None:
     for _ in range(count >> 1):
         code = message[at]
         if code not in SYMBOLS:
-            raise DecodeError(f"a key is a symbol, got {type_name(code)}", at)
+            raise DecodeError(f"a key must be a symbol, got {type_name(code)}", at)
         value = check_values(message, at, 1, 1)
         keys.add(message[at + (2 if code == 0xA3 else 5) : value])
         at = check_values(message, value, 1, 1)

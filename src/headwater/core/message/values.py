@@ -123,7 +123,7 @@ def skip(buffer: bytes, at: int, end: int) -> int:
                 pending += 2  # the descriptor and the value
                 described += 1
                 if described > DESCRIBED_MAX:
-                    raise DecodeError(f"more than {DESCRIBED_MAX} described values in one", start)
+                    raise DecodeError(f"more than {DESCRIBED_MAX} described values in one value", start)
             else:
                 raise DecodeError(f"no type has the constructor 0x{buffer[at]:02x}", at)
             pending -= 1
@@ -167,7 +167,7 @@ def check_value(buffer: bytes, at: int, end: int) -> int:
     """The position after the value that starts at `at`, which is checked; `end` lies in the buffer.
 
     Raises DecodeError: the bytes are malformed or truncated, a string is not UTF-8, a symbol not ASCII, the value is
-    too deep, a map has a key twice or one of NO_KEYS, an array has too many elements for its bytes or other than
+    too deep, a map contains a key twice or one of NO_KEYS, an array has too many elements for its bytes or other than
     ELEMENTS, a value is described by other than a symbol or an ulong, by one of AMQP's own or of NO_DESCRIPTORS, or
     twice.
     """
@@ -212,7 +212,7 @@ def _unknown(buffer: bytes, at: int, depth: int) -> int:
 
 def _boolean(buffer: bytes, at: int, depth: int) -> int:
     if buffer[at] > 1:
-        raise DecodeError(f"a boolean is 0 or 1, not {buffer[at]}", at)
+        raise DecodeError(f"a boolean must be 0 or 1, not {buffer[at]}", at)
     return at + 1
 
 
@@ -271,13 +271,13 @@ def _list32(buffer: bytes, at: int, depth: int) -> int:
 def _items(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
     _check_depth(at, depth)
     if check_values(buffer, at, count, depth + 1) != stop:
-        raise DecodeError("a list's size is not that of its elements", at)
+        raise DecodeError("a list's size does not match its elements", at)
     return stop
 
 
 def _check_depth(at: int, depth: int) -> None:
     if depth >= DEPTH_MAX:
-        raise DecodeError(f"more than {DEPTH_MAX} levels of values are nested", at)
+        raise DecodeError(f"more than {DEPTH_MAX} levels of nested values", at)
 
 
 def map_bounds(buffer: bytes, at: int) -> tuple[int, int, int]:
@@ -320,7 +320,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
         code = buffer[at]
         if code in _ODD_KEYS:
             if code != 0x98:
-                problem = f"a map's key of type {type_name(code)} is given, which not every client decodes"
+                problem = f"a map's key of type {type_name(code)} is given, which not every client can decode"
                 raise Uncommon(f"{problem}: give a string, a symbol or a number", at)
             weak_keys += 1
             if weak_keys > WEAK_KEYS_MAX:
@@ -335,9 +335,9 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
 def check_map_end(at: int, stop: int, keys: int, count: int, start: int) -> None:
     """Raises DecodeError if a map of that many elements and distinct keys ends elsewhere, or has a key twice."""
     if at != stop:
-        raise DecodeError("a map's size is not that of its elements", start)
+        raise DecodeError("a map's size does not match its elements", start)
     if keys != count >> 1:
-        raise DecodeError("a map has a key twice", start)
+        raise DecodeError("a map contains a key twice", start)
 
 
 def key_of(buffer: bytes, at: int, after: int) -> object:
@@ -383,12 +383,12 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
     if stop > len(buffer):
         raise DecodeError("the value is cut short", at)
     if count == 0 and at == stop:
-        raise Uncommon("an array without a constructor is given: give an empty list", at)
+        raise Uncommon("an array has no constructor: use an empty list", at)
     start, code = at, buffer[at]
     at += 1
     check_array_count(code, count, at, start, stop)
     if code not in ELEMENTS:
-        raise Uncommon(f"an array of {type_name(code)} is given, which not every client decodes: give a list", start)
+        raise Uncommon(f"an array of {type_name(code)} is given, which not every client can decode: use a list", start)
     width = _ANY_BYTES[code]
     if width >= 0:
         at += count * width
@@ -397,7 +397,7 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
         for _ in range(count):
             at = check(buffer, at, depth + 1)
     if at != stop:
-        raise DecodeError("an array's size is not that of its elements", start)
+        raise DecodeError("an array's size does not match its elements", start)
     return stop
 
 
@@ -412,25 +412,27 @@ def check_array_count(code: int, count: int, at: int, start: int, stop: int) -> 
     if width == 0:
         array_bytes = stop - start + 3  # at least, with its constructor, size and count
         if count > array_bytes * (1 if code == 0x45 else ZERO_WIDTH_PER_BYTE_MAX):
-            raise DecodeError(f"an array has {count} elements without width", start)
+            raise DecodeError(f"an array has {count} elements of width zero", start)
     elif count * max(width, 1) > stop - at:
-        raise DecodeError("an array's size is not that of its elements", start)
+        raise DecodeError("an array's size does not match its elements", start)
 
 
 def _described(buffer: bytes, at: int, depth: int) -> int:
     _check_depth(at, depth)
     descriptor, value = descriptor_code(buffer, at)
     if descriptor is None:
-        problem = f"a value described by {type_name(buffer[at])} is given, which not every client decodes"
-        raise Uncommon(f"{problem}: describe it by a symbol or an ulong", at)
+        problem = f"a value described by {type_name(buffer[at])} is given, which not every client can decode"
+        raise Uncommon(f"{problem}: describe it with a symbol or a ulong", at)
     if _is_amqps_own(descriptor):
-        raise Uncommon("a value is described as one of AMQP's own types: describe it as one of yours", at)
+        raise Uncommon("a value has a descriptor reserved by AMQP: use a descriptor of your own", at)
     if isinstance(descriptor, bytes) and descriptor in NO_DESCRIPTORS:
-        problem = f"a value described by {descriptor.decode()} is given, which not every client decodes"
+        problem = f"a value described by {descriptor.decode()} is given, which not every client can decode"
         raise Uncommon(f"{problem}: give the symbol a domain, as in example.com:name", at)
     check_values(buffer, at, 1, depth + 1)
     if buffer[value] == 0x00:
-        raise Uncommon("a described value is described again, which not every client decodes: describe it once", value)
+        raise Uncommon(
+            "a described value is described again, which not every client can decode: describe it once", value
+        )
     return check_values(buffer, value, 1, depth + 1)
 
 

@@ -174,7 +174,7 @@ def _check_rest(rest: bytes, opening: int) -> None:
     check_query(bytes(members.condition), "condition")
     values.check_values(events, _PIECE_VALUES_MAX, "events")
     if len(rest) - len(events) - len(members.condition) > LARGE_BYTES:
-        raise InvalidInput(f"more than {LARGE_BYTES} bytes beside `events` and `condition` given")
+        raise InvalidInput(f"more than {LARGE_BYTES} bytes in addition to `events` and `condition` given")
 
 
 class _Text:

@@ -151,7 +151,9 @@ def _data_bytes_max(parameters: dict[str, str], form: str) -> int | None:
     if value is None:
         return None
     if form not in (_ENVELOPE, _DATA):
-        raise InvalidParameter("data_bytes_max", f"{form} is whole; {_ENVELOPE} and {_DATA} can have less data")
+        raise InvalidParameter(
+            "data_bytes_max", f"{form} contains all of the data; {_ENVELOPE} and {_DATA} can contain less"
+        )
     try:
         check_data_bytes_max(value)
     except InvalidInput as error:

@@ -117,7 +117,7 @@ def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
     if not 0 <= value <= APPEND_BYTES_MAX:
         raise InvalidInput(f"expected 0 to {APPEND_BYTES_MAX}, got {show(value)}", "data_bytes_max")
     if form not in (NDJSON, NDJSON_WITH_END, _JSON):
-        raise InvalidInput(f"{form} has all of the data; {NDJSON} and {_JSON} can have less", "data_bytes_max")
+        raise InvalidInput(f"{form} contains all of the data; {NDJSON} and {_JSON} can contain less", "data_bytes_max")
 
 
 def _rendering(

@@ -26,7 +26,7 @@ def take(lender: Lender) -> tuple[bytes, list[int]]:
     sockets too, and nothing is sent to them on its behalf.
     """
     if not (_NAME.fullmatch(lender.socket) and _CODE.fullmatch(lender.code)):
-        raise OSError(f"the server names {show(lender.socket)}, which is no lender's socket, or a code that is none")
+        raise OSError(f"the server names {show(lender.socket)}, which is not a lender's socket, or an invalid code")
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
         sock.settimeout(WITHIN_S)
         sock.connect(b"\0" + lender.socket.encode())

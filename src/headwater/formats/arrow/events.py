@@ -109,7 +109,7 @@ def record_batch_of(given: ArrowBatch) -> pa.RecordBatch:
     try:
         return pa.record_batch(given)
     except (pa.ArrowException, TypeError, ValueError) as error:
-        raise InvalidEvent(f"no batch of Arrow: {error}", "events") from None
+        raise InvalidEvent(f"not an Arrow batch: {error}", "events") from None
 
 
 def check_valid(batch: pa.RecordBatch) -> None:

@@ -93,7 +93,7 @@ class Shortened:
         """Raises InvalidInput if a long string was neither data nor inside data: nothing else may be that long."""
         for number in self._left:
             start, end = self._found[number]
-            raise InvalidInput(f"a string of {end - start} bytes is too long here")
+            raise InvalidInput(f"a string of {end - start} bytes is too long")
 
     def _stand_in(self, number: int) -> bytes:
         return b64encode(self._secret + number.to_bytes(_NUMBER_BYTES, "big"))

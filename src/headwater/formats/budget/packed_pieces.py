@@ -70,7 +70,7 @@ def span_at(content: bytes, at: int, limit: int, where: str) -> Span:
     """
     end, values, left = packed_walk(content, at, limit)
     if left > len(content) - end or end > len(content):
-        raise InvalidInput(f"malformed MessagePack: it ends before what begins at byte {at} does", where)
+        raise InvalidInput(f"malformed MessagePack: it ends within the value that begins at byte {at}", where)
     if left:
         raise InvalidInput(f"more than {limit} values given", where)
     return Span(end, values)

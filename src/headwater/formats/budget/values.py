@@ -20,7 +20,7 @@ def check_values(text: bytes, limit: int, where: str = "") -> None:
     `[1, {"a": 2}]` contains four: the array, the object and two numbers. Text that is not JSON gives some number too.
     """
     if len(text) > PLAIN_BYTES and holds_more(text, limit):
-        raise InvalidInput(f"more than {limit} values in {len(text)} bytes of JSON given", where)
+        raise InvalidInput(f"more than {limit} values in {len(text)} bytes of JSON", where)
 
 
 def holds_more(text: bytes, limit: int) -> bool:

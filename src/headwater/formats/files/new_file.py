@@ -21,7 +21,7 @@ def check_place(file: Path, *, overwrite: bool | None = None) -> None:
     With `overwrite` a file may be replaced; None = the command has no such option.
     """
     if file.is_dir():
-        raise InvalidInput("expected a file, this is a directory", str(file))
+        raise InvalidInput("expected a file, got a directory", str(file))
     if not file.parent.is_dir():
         raise InvalidInput(f"there is no directory {file.parent}", str(file))
     if not os.path.lexists(file):

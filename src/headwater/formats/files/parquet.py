@@ -142,14 +142,14 @@ def refusing_damage(path: str, refused: Callable[[str, str], Exception], remedy:
     try:
         yield
     except ChecksumMismatch as error:
-        raise refused(path, f"the file is damaged, {error}; {remedy}") from error
+        raise refused(path, f"the file is damaged: {error}; {remedy}") from error
     except (OSError, pa.ArrowException) as error:
         said = " ".join(str(error).split())
         if "checksum" in said:
-            raise refused(path, f"the file is damaged, a page does not match its checksum; {remedy}") from error
+            raise refused(path, f"the file is damaged: a page does not match its checksum; {remedy}") from error
         raise refused(path, f"the file cannot be read: {said}; if it is damaged, {remedy}") from error
 
 
 def _check_rows(found: int, expected: int) -> None:
     if found != expected:
-        raise pa.ArrowInvalid(f"{found:,} of {expected:,} rows found")
+        raise pa.ArrowInvalid(f"found {found:,} of {expected:,} rows")

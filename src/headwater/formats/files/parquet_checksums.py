@@ -182,7 +182,7 @@ def _tail(read_at: Callable[[int, int], bytes], size: int) -> bytes:
     length, magic = _FOOTER_END.unpack(end) if len(end) == _FOOTER_END.size else (0, b"")
     begin = size - _FOOTER_END.size - length
     if magic != _PARQUET or begin < len(_PARQUET):
-        raise pa.ArrowInvalid("there is no footer of Parquet")
+        raise pa.ArrowInvalid("there is no Parquet footer")
     return read_at(size - begin, begin)
 
 

@@ -191,14 +191,14 @@ def row_reader(header: Sequence[str], mapping: TableMapping) -> Callable[[Sequen
         if len(row) != len(header):
             raise InvalidInput(f"expected {len(header)} cells, got {len(row)}")
         if not row[type_at]:
-            raise InvalidInput(f"the column {show(mapping.type_column)} of event types is empty")
+            raise InvalidInput(f"the event type column {show(mapping.type_column)} is empty")
         attributes = {"datacontenttype": "application/json"}
         if time_at is not None and row[time_at] not in NOTHING:
             attributes["time"] = time_of(row[time_at], mapping.time_format)
         if id_at is None:
             id = derived_id(mapping.source, position, "\x1f".join(row))
         elif not (id := row[id_at]):
-            raise InvalidInput(f"the column {show(mapping.id_column)} of ids is empty")
+            raise InvalidInput(f"the id column {show(mapping.id_column)} is empty")
         return Event(
             type=row[type_at],
             data=encode(dict(zip(header, row, strict=True))),

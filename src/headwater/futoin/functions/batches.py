@@ -139,7 +139,7 @@ def _of_packed(array: bytes, at_most: int, event_bytes_max: int) -> Iterator[New
             data = bytes(element.data)
             _check_size(data, number, PACKED_FACTOR * event_bytes_max)
             if len(data) > PLAIN_BYTES and packed_holds_more(data, PACKED_VALUES_MAX):
-                raise invalid(f"more than {PACKED_VALUES_MAX} values in an event as MessagePack given; use JSON")
+                raise invalid(f"more than {PACKED_VALUES_MAX} values in one MessagePack event given; use JSON")
             value = msgspec.msgpack.decode(data)
             walk = Walk(value, len(data))
             while not walk.go_on(STEP_VALUES):

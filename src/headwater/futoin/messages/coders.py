@@ -66,7 +66,7 @@ def _checked(raw: _Raw, decode: Callable[[bytes], Any]) -> _Envelope:
     for name in ("f", "rid", "sec", "e"):
         value = bytes(getattr(raw, name))
         if len(value) > ENVELOPE_BYTES_MAX:
-            raise invalid(f"Invalid req.{name}: {len(value)} bytes, at most {ENVELOPE_BYTES_MAX} are taken")
+            raise invalid(f"Invalid req.{name}: {len(value)} bytes, at most {ENVELOPE_BYTES_MAX} are allowed")
         if value:
             setattr(envelope, name, decode(value))
     return envelope
@@ -255,7 +255,7 @@ class CborCoder(Coder):
 
     def decode(self, body: bytes) -> Message:
         if len(body) > CBOR_BYTES_MAX:
-            raise invalid(f"{len(body)} bytes of CBOR given, at most {CBOR_BYTES_MAX} are taken; use JSON or MPCK")
+            raise invalid(f"{len(body)} bytes of CBOR given, at most {CBOR_BYTES_MAX} are allowed; use JSON or MPCK")
         given = self.tree(body)
         if not isinstance(given, dict):
             raise _malformed("CBOR")

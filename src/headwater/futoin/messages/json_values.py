@@ -39,8 +39,8 @@ def checked_json(text: bytes) -> bytes:
     """The text itself, if it is JSON that events can carry unchanged. Raises FutoInError (InvalidRequest)."""
     if not is_embeddable(text):
         raise invalid(
-            "a value must be portable JSON: it is malformed, has a number that does not fit a double such as "
-            f"1e400, half of a surrogate pair, or more than {DEPTH_MAX} brackets inside each other"
+            "a value must be portable JSON: it is malformed, or contains a number out of the range of a double such as "
+            f"1e400, half of a surrogate pair, or more than {DEPTH_MAX} nested brackets"
         )
     return text
 
@@ -100,9 +100,7 @@ class Walk:
     def _pay(self, cost: int) -> None:
         self._left -= cost
         if self._left < 0 or len(self._open) > DEPTH_MAX + 1:
-            raise invalid(
-                f"a value is too large for its message, or has more than {DEPTH_MAX} brackets inside each other"
-            )
+            raise invalid(f"a value is too large for its message, or has more than {DEPTH_MAX} nested brackets")
 
 
 _END = object()

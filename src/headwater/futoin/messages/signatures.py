@@ -84,7 +84,7 @@ async def base_in_slices(tree: object) -> bytes:
 def _pieces(tree: object) -> Iterator[bytes]:
     """The text, piece by piece. Each value costs the same at any depth, because one generator walks all of them."""
     if not isinstance(tree, dict):
-        raise ValueError("a message is a map")
+        raise ValueError("a message must be a map")
     levels = [_in_order({key: value for key, value in tree.items() if key != "sec"})]
     while levels:
         for key, value in levels[-1]:
@@ -127,7 +127,7 @@ def _leaf(value: object) -> bytes:
         return str(value).encode()
     if isinstance(value, float):
         return number(value).encode()
-    raise ValueError("no value of JSON")
+    raise ValueError("not a JSON value")
 
 
 def _text(value: object) -> bytes:

@@ -135,7 +135,9 @@ class Answering:
             while True:
                 length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
                 if length > REQUEST_BYTES_MAX:
-                    logger.error("the bulk process sent a request of %d bytes, too large; it is disconnected", length)
+                    logger.error(
+                        "the bulk process sent a request of %d bytes, which is too large; it is disconnected", length
+                    )
                     return
                 body = await reader.readexactly(length)
                 task = asyncio.create_task(self._answer(number, body))

@@ -226,7 +226,7 @@ class BulkSupervisor:
         try:
             self._port.listening(shares=shares)
         except OSError as error:
-            logger.warning("the port of Arrow Flight is closed for a moment: %s", error)
+            logger.warning("the Arrow Flight port is closed for a moment: %s", error)
 
     async def _run(self) -> None:
         pause_s = PAUSE_S_MIN

@@ -118,7 +118,7 @@ def _found(account: Account, label: str) -> AccessToken:
 def _checked(label: str, lifetime_ms: int | None) -> int | None:
     """Raises InvalidInput."""
     if not LABEL.fullmatch(label) or label.startswith(UNNAMED):
-        raise InvalidInput(f"{show(label)} does not fit {LABEL.pattern}, or starts with {UNNAMED}", "label")
+        raise InvalidInput(f"{show(label)} does not match {LABEL.pattern}, or starts with {UNNAMED}", "label")
     if lifetime_ms is not None and not LIFETIME_MS_MIN <= lifetime_ms <= LIFETIME_MS_MAX:
         allowed = f"{LIFETIME_MS_MIN} to {LIFETIME_MS_MAX}, or null (never expires)"
         raise InvalidInput(f"expected {allowed}, got {lifetime_ms}", "lifetimeMs")

@@ -141,7 +141,7 @@ class HttpCycle:
             await self._fail()
         else:
             if not self.is_complete and not self.is_disconnected:
-                logger.error("the application ended without an answer" + (" to its end" if self.is_started else ""))
+                logger.error("the application ended without an answer" + (" to the end" if self.is_started else ""))
                 await self._fail()
         finally:
             if held := self.scope.pop(HELD, 0):
@@ -177,7 +177,7 @@ class HttpCycle:
             raise RuntimeError(f"{message['type']} after the answer was complete")
         expected = "http.response.body" if self.is_started else "http.response.start"
         if message["type"] != expected:
-            raise RuntimeError(f"{message['type']} where {expected} is due")
+            raise RuntimeError(f"expected {expected}, got {message['type']}")
         if not self.is_started:
             self._start(message["status"], message.get("headers", ()))
             self.is_started = True
@@ -221,7 +221,7 @@ class HttpCycle:
             lines.append(b"%b: %b\r\n" % (name, value))
         text = b"".join(lines)
         if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
-            raise RuntimeError(f"no header fields: {text[:200]!r}")
+            raise RuntimeError(f"not valid header fields: {text[:200]!r}")
         if self._expects_continue and self._has_more and not self._body:
             self.keeps_alive = False  # the client may or may not send its body now, so the next bytes are unknown
         self.keeps_alive = self.keeps_alive and not says_close

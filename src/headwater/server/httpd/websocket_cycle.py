@@ -171,7 +171,7 @@ class WebSocketCycle:
             case Phase.ANSWERING:
                 self._send_body(kind, message)
             case Phase.OVER if self._has_closed:
-                raise RuntimeError(f"{kind} after the application has closed the WebSocket")
+                raise RuntimeError(f"{kind} after the application closed the WebSocket")
             case Phase.OVER:
                 raise Left("the peer has left")
 
@@ -202,7 +202,7 @@ class WebSocketCycle:
             self._connection.close(message.get("code", CloseCode.NORMAL_CLOSURE), message.get("reason") or "")
             self._has_closed = True
         else:
-            raise RuntimeError(f"{kind} where websocket.send or websocket.close is due")
+            raise RuntimeError(f"expected websocket.send or websocket.close, got {kind}")
 
     def _send_answer(self, kind: str, message: Message) -> None:
         if kind == "websocket.accept":
@@ -217,17 +217,17 @@ class WebSocketCycle:
         elif kind == "websocket.http.response.start":
             status = message["status"]
             if not 200 <= status < 600:
-                raise RuntimeError(f"{status} is no status of an answer")
+                raise RuntimeError(f"{status} is not the status of a final response")
             self._answer = status, _written(message.get("headers", ()))
             self.phase = Phase.ANSWERING
         else:
             raise RuntimeError(
-                f"{kind} where websocket.accept, websocket.close or websocket.http.response.start is due"
+                f"expected websocket.accept, websocket.close or websocket.http.response.start, got {kind}"
             )
 
     def _send_body(self, kind: str, message: Message) -> None:
         if kind != "websocket.http.response.body":
-            raise RuntimeError(f"{kind} where websocket.http.response.body is due")
+            raise RuntimeError(f"expected websocket.http.response.body, got {kind}")
         self._body += message.get("body", b"")
         if not message.get("more_body", False):
             self._has_closed = True
@@ -239,5 +239,5 @@ def _written(fields: Sequence[Any]) -> Fields:
     written = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
     for field in written:
         if any(_UNWRITABLE.search(part) for part in field):
-            raise RuntimeError(f"no header field: {field!r}")
+            raise RuntimeError(f"not a valid header field: {field!r}")
     return written

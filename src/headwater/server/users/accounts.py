@@ -110,7 +110,7 @@ class Account:
         """The account of an external form. Raises InvalidInput that names the invalid part."""
         check_user_name(name)
         if unknown := sorted(set(table) - set(ACCOUNT_KEYS)):
-            raise InvalidInput(f"unknown key; allowed are {', '.join(ACCOUNT_KEYS)}", unknown[0])
+            raise InvalidInput(f"unknown key; allowed: {', '.join(ACCOUNT_KEYS)}", unknown[0])
         return Account(
             name,
             tuple(read_grant(text) for text in _texts("grants", table.get("grants", ()))),
@@ -133,7 +133,7 @@ ACCOUNT_KEYS = ("password", "tokens", "key", "grants")
 def check_user_name(name: str) -> str:
     """The name, if it is valid. Raises InvalidInput."""
     if not USER_NAME.fullmatch(name):
-        raise InvalidInput(f"{show(name)} does not fit {USER_NAME.pattern}", "user name")
+        raise InvalidInput(f"{show(name)} does not match {USER_NAME.pattern}", "user name")
     return name
 
 

@@ -124,7 +124,7 @@ def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
     found.events += len(numbers)
     found.bytes += size
     if size != file.bytes:
-        raise ArchiveUnreadable(file.path, f"it has {size:,} bytes, the table has {file.bytes:,}")
+        raise ArchiveUnreadable(file.path, f"it has {size:,} bytes, but the table lists {file.bytes:,}")
     if file.has_statistics:
         _check_told(file, numbers)
     return list(_runs(np.sort(numbers)))
@@ -135,7 +135,7 @@ def _check_told(file: ArchiveFile, numbers: np.ndarray[tuple[int], np.dtype[np.i
     there = (len(numbers), int(numbers.min()), int(numbers.max()))
     if there != (expected := (file.events, file.first, file.last)):
         problem = "it has {:,} events, {} to {}".format(*there)
-        raise ArchiveUnreadable(file.path, problem + "; the table has {:,}, {} to {}".format(*expected))
+        raise ArchiveUnreadable(file.path, problem + ", but the table lists {:,}, {} to {}".format(*expected))
 
 
 def _runs(numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Iterator[Run]:

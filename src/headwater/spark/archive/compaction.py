@@ -159,7 +159,7 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
             events += batch.num_rows
             writer.write_batch(batch, row_group_size=_row_group_events(files))
         if newest != max(file.last for file in files):
-            raise ArchiveIncomplete(str(root), newest, f"the files of {date} have other events than the table says")
+            raise ArchiveIncomplete(str(root), newest, f"the files of {date} contain other events than the table lists")
         if events != expected:
             raise ArchiveIncomplete(str(root), newest, f"{events} of {expected} events of {date} were read back")
     return new.path

@@ -169,7 +169,7 @@ def _staged(
     )
     for ms in (file.recorded_from, file.recorded_upto):
         if (date := datetime.fromtimestamp(ms / 1000, UTC).date().isoformat()) != file.date:
-            raise ArchiveIncomplete(str(root), after, f"{file.path} has an event of {date}")
+            raise ArchiveIncomplete(str(root), after, f"{file.path} contains an event of {date}")
     return file
 
 

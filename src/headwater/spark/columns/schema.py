@@ -83,7 +83,7 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns themselves. Raises InvalidOption if there are none, or one is unknown or repeated."""
     if not columns:
-        raise InvalidOption(f"no column given; expected some of {', '.join(COLUMNS)}", "columns")
+        raise InvalidOption(f"no column given; expected one or more of {', '.join(COLUMNS)}", "columns")
     for number, name in enumerate(columns):
         if name not in _TYPES and name not in TYPED:
             raise InvalidOption(f"there is no column {name!r}{nearest(name, COLUMNS)}", "columns")

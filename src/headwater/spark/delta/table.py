@@ -75,7 +75,7 @@ class Table:
         if self.unproved_since is not None and self.root not in _warned:
             _warned.add(self.root)
             problem = f"since version {self.unproved_since} no digest proves the table's log: another program committed"
-            logger.warning("%s: %s, or a headwater before 0.2; %s", self._path, problem, remedy)
+            logger.warning("%s: %s, or a headwater older than 0.2; %s", self._path, problem, remedy)
 
     @cached_property
     def configuration(self) -> Mapping[str, str]:
@@ -190,7 +190,7 @@ class Table:
         read_back = Table(path, self._refused, version)  # older entries are removed only if the checkpoint is correct
         with self._refusing():
             if read_back._told_of(WRITER) != self._told_of(WRITER):
-                raise DamagedEntry("its checkpoint names another version as our newest one")
+                raise DamagedEntry("its checkpoint names another version as the newest one")
             self._table.cleanup_metadata()
 
     def sync_log(self) -> None:
@@ -255,7 +255,7 @@ class Table:
         if newest is None:
             return Mark(self.version, "", {}, 0)
         if newest > self.version:
-            raise DamagedEntry(f"it names version {newest} as our previous one")
+            raise DamagedEntry(f"it names version {newest} as the previous one")
         ours = read_entry(self.root, newest)
         mark = None if ours is None else mark_in(ours)
         if self._is_changed_since(newest) or mark is None:

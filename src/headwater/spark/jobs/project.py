@@ -69,7 +69,7 @@ class Project:
     def __post_init__(self) -> None:
         check_log_name(self.log)
         if check_tag_key(self.tag):
-            raise InvalidInput(f"expected the key of a tag, got {self.tag!r}", "tag")
+            raise InvalidInput(f"expected a tag key, got {self.tag!r}", "tag")
         check_directory(self.table, "table")
         if self.dump is not None:
             check_file(self.dump, "dump")

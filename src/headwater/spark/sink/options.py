@@ -84,7 +84,7 @@ def columns_of(schema: StructType) -> tuple[str | None, ...]:
         _check_column(field.name, field.dataType)
     for name in REQUIRED_COLUMNS:
         if name not in names:
-            raise InvalidInput(f"there is no column {name}; the frame has {', '.join(names) or 'none'}", "columns")
+            raise InvalidInput(f"there is no column {name}; the columns are {', '.join(names) or 'none'}", "columns")
     for name in ROUTING_COLUMNS.keys() & set(names) if READ_COLUMN not in names else ():
         raise InvalidInput(f"it cannot route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
     if len(set(names)) < len(names):

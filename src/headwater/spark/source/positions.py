@@ -106,7 +106,7 @@ def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:
             log, read = strangers[0], ", ".join(logs) or "none"
             is_time = isinstance(bound.by_log[log], Moment)
             what, name = ("time", f"{edge}Timestamp") if is_time else ("position", f"{edge}Position")
-            raise InvalidOption(f"a {what} is given for {log!r}, the logs read are: {read}", name)
+            raise InvalidOption(f"a {what} is given for {log!r}, which is not read; the logs read are: {read}", name)
 
 
 def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
@@ -165,7 +165,7 @@ def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
     if isinstance(first, str) or isinstance(last, str):
         return
     where = "startingTimestamp" if isinstance(first, Moment) else "startingPosition"
-    raise InvalidOption(f"of log {log!r} it is {after + 1}, and the given end is {upto}", where)
+    raise InvalidOption(f"for log {log!r} it is {after + 1}, but the given end is {upto}", where)
 
 
 def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:

@@ -85,7 +85,7 @@ def _check(loan: Loan, ticket: Ticket) -> None:
     assert ticket.after is not None and ticket.upto is not None, "it was worth it"
     if not (loan.segments and loan.after == ticket.after < loan.upto <= ticket.upto):
         asked = f"events {ticket.after + 1} to {ticket.upto} were asked for"
-        raise StorageUnavailable(f"{asked}, and {loan.after + 1} to {loan.upto} lent")
+        raise StorageUnavailable(f"{asked}, but {loan.after + 1} to {loan.upto} were lent")
 
 
 def _is_worth_it(ticket: Ticket) -> bool:

@@ -181,7 +181,7 @@ class TrustedClock:
     def _hold(self, shown: int, since: int, ahead: int, held_from: int) -> None:
         self._held_since, self._held_from, self._ahead = since, held_from, ahead
         logger.warning(
-            "the clock jumped ahead by %s, to %s: events get the trusted time until the clock was stable for %s "
+            "the clock jumped ahead by %s, to %s: events get the trusted time until the clock has been stable for %s "
             "or is accepted (headwater clock --accept)",
             _duration(ahead), show_ms(shown), _duration(self.patience_ms),
         )  # fmt: skip

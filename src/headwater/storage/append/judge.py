@@ -198,7 +198,7 @@ class LogJudge(Judge):
             if self._is_behind(request):
                 return Verdict(None, [])
             if not segment.are_distinct or self._index.ids.has_any(segment.hashes):
-                raise segment.refusal("an id of its events is or may be in the log")
+                raise segment.refusal("the log contains, or may contain, an id of its events")
             if first + segment.count - 1 > SEQUENCE_NUMBER_MAX:
                 raise core.SequenceExhausted(SEQUENCE_NUMBER_MAX)
         except core.EventLogError as error:

@@ -500,7 +500,7 @@ def _earlier(content: bytes) -> _File:
     """Decode the format of 0.1.0. Raises ValueError."""
     file = earlier_struct(content, _FirstFile)
     if file.crc != google_crc32c.value(b"%d\n" % file.upto + bytes(file.writers)):
-        raise ValueError("the checksum does not fit")
+        raise ValueError("the checksum does not match")
     return _File(file.format, file.upto, json_decoder(list[_Row]).decode(file.writers))
 
 

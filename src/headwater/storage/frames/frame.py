@@ -88,9 +88,9 @@ class Frame:
             self.previous_crc, _, self.durable_upto, self.nonce, self.recorded_at,
         ) = HEADER.unpack_from(buffer, offset + LEAD.size)  # fmt: skip
         if magic != MAGIC:
-            raise BadFrame(f"magic {magic!r} found, {MAGIC!r} expected")
+            raise BadFrame(f"expected magic {MAGIC!r}, got {magic!r}")
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
-            raise BadFrame(f"length {self.length} does not fit")
+            raise BadFrame(f"length {self.length} is not possible")
         self.offset = offset
         self.is_gated = optional & GATED_FEATURE != 0
         """Whether its events passed all checks when they were appended."""

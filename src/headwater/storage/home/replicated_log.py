@@ -274,11 +274,11 @@ class ReplicatedLog(SegmentLog):
                 raise StorageCorrupted(self.key, problem, "restore the database from its backup") from None
             if crc and frame.previous_crc != crc:
                 if frame.first > last + 1:
-                    raise CopyOutlived(f"{self._directory} ends with {last}, its home starts with {frame.first}")
+                    raise CopyOutlived(f"{self._directory} ends with {last}, but its home starts with {frame.first}")
                 raise self._went_back(last)
             if not crc and frame.first > self.floor + 1:
                 if not may_begin_later:
-                    raise CopyOutlived(f"{self._directory} has nothing, its home starts with {frame.first}")
+                    raise CopyOutlived(f"{self._directory} is empty, but its home starts with {frame.first}")
                 self.floor = frame.first - 1
             run.append(EncodedFrame(frame.first, frame.last, frame.recorded_at, frame.crc, frame.length, [content]))
             size, last, crc = size + frame.length, frame.last, frame.crc

@@ -93,7 +93,11 @@ class Witness:
                 if held is not None:
                     _FILE.write(self._directory, msgspec.structs.replace(held, boot=boot_id(), is_closed=False))
             except OSError as error:  # such as a full disk
-                logger.warning("%s: HELD cannot be written, so the copy proves nothing: %s", self._directory, error)
+                logger.warning(
+                    "%s: HELD cannot be written, so the copy cannot prove anything about its home: %s",
+                    self._directory,
+                    error,
+                )
                 held = None
             if held is None:
                 self._remove()
@@ -122,7 +126,7 @@ class Witness:
         """
         with self._lock:
             if self._remove():
-                logger.warning("%s: %s; the copy no longer proves anything about its home", self._directory, why)
+                logger.warning("%s: %s; the copy can no longer prove anything about its home", self._directory, why)
 
     def close(self) -> None:
         """Record that the copy was synced and does not change until `open`. Raises OSError."""

@@ -79,7 +79,7 @@ def remove_log_directory(logs: Path, directory: str, name: bytes) -> bool:
         if not name:
             raise _doubtful(path, "it contains events, although its creation never finished according to the state")
         if (found := read_meta(path).name) != name.decode(errors="replace") or called[1] != found:
-            raise _doubtful(path, f"it belongs to log {found!r}, but belongs to another according to the state")
+            raise _doubtful(path, f"it belongs to log {found!r}, but to another log according to the state")
     for each in list(path.iterdir()) if path.exists() else ():
         if each.is_dir():
             shutil.rmtree(each, ignore_errors=True)

@@ -97,7 +97,7 @@ class Followed(NamedTuple):
             self._check_chain(indices[which])
             for low, high in self.segment.distrusted:
                 if self._of(low, high)[indices].any():
-                    raise self.segment.damaged(low, high, BadFrame("on the disk, though not in memory"))
+                    raise self.segment.damaged(low, high, BadFrame("on disk, but not in memory"))
             verified[indices] = True
         return frames
 
@@ -219,7 +219,7 @@ class FollowedSegment:
         if gaps and is_covered(first, first, gaps):
             raise BadFrame("its loss was accepted")  # its header may be good, but cannot be trusted
         if not count or length < HEADER_BYTES or length & 7 or self.end + length > self._segment.size:
-            raise BadFrame(f"length {length} does not fit")
+            raise BadFrame(f"length {length} is not possible")
 
     def _missing(self, upto: int, reason: BadFrame) -> StorageCorrupted:
         """The error for frames that end before that number: a wrong header misleads about what follows its frame."""
@@ -265,5 +265,5 @@ def _read_start(window: bytes, at: int) -> tuple[int, int, int]:
         raise BadFrame("the file ends in the header")
     magic, _, length, _, _, _, _, count, _, first = _START.unpack_from(window, at)
     if magic != MAGIC:
-        raise BadFrame(f"magic {magic!r} found, {MAGIC!r} expected")
+        raise BadFrame(f"expected magic {MAGIC!r}, got {magic!r}")
     return length, count, first

@@ -151,7 +151,7 @@ def _check_between(name: str, value: int, low: int, high: int) -> None:
 
 def _check_fits(name: str, value: str, pattern: re.Pattern[str]) -> None:
     if not pattern.fullmatch(value):
-        raise ValueError(f"{name}: {value[:64]!r} does not fit {pattern.pattern}")
+        raise ValueError(f"{name}: {value[:64]!r} does not match {pattern.pattern}")
 
 
 def _check_ranges(name: str, ranges: Sequence[tuple[int, int]]) -> None:

@@ -130,9 +130,9 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
                 return
             segment.reset()  # its last frame does not match its header: check each
     except FileNotFoundError:
-        logger.debug("no places of %s", segment.path)
+        logger.debug("no file of places for %s", segment.path)
     except (OSError, ValueError, BadFrame) as error:
-        logger.warning("unusable places of %s: %s", segment.path, error)
+        logger.warning("unusable file of places for %s: %s", segment.path, error)
         path.unlink()  # rebuilt with the index
     scan = SegmentScan(segment, gaps, ends_at=last)
     scan.run()

@@ -192,7 +192,7 @@ class Segment:
                 self._verified[index] = True  # before the check of `distrusted`: `distrust` may run now
                 if any(low <= frame.last and frame.first <= high for low, high in self.distrusted):
                     self._verified[index] = False
-                    raise BadFrame("on the disk, though not in memory")
+                    raise BadFrame("on disk, but not in memory")
             self._newest_read = index, frame
         except BadFrame as bad:
             error = self._damaged(index, bad)

@@ -70,7 +70,7 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
 
 def _notes(directory: Path, state: StateStore) -> Iterator[str]:
     for path in left_over(directory, state):
-        yield f"{path}: the state does not know this directory; remove it if you need nothing from it"
+        yield f"{path}: this directory is unknown to the state; remove it if you do not need its contents"
     witness = witness_path(directory / STATE_NAME)
     if not witness.exists():
         yield f"{STATE_NAME} was written by 0.1.0, without checksums; the next start adds them"

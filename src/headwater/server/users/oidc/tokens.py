@@ -141,7 +141,7 @@ class TokenLogins:
             )
             for name in DATES & claims.keys():
                 if type(claims[name]) not in (int, float):
-                    raise WrongToken(f"{name} is {cut(repr(claims[name]))}, a number is allowed (RFC 7519, 2)")
+                    raise WrongToken(f"{name}: expected a number (RFC 7519, 2), got {cut(repr(claims[name]))}")
             if not claims["exp"] < EXPIRES_AT_MAX:
                 raise WrongToken("exp is too far in the future; it is in seconds since 1970")
             return claims
@@ -151,8 +151,8 @@ class TokenLogins:
     def _user(self, claims: Mapping[str, Any]) -> User:
         name = claims.get(self._settings.user_claim)
         if not isinstance(name, str) or not USER_NAME.fullmatch(name):
-            problem = f"claim {self._settings.user_claim} is {cut(repr(name))}, a name such as {USER_NAME.pattern}"
-            raise WrongToken(f"{problem} is allowed; oidc.user_claim can name another claim")
+            problem = f"claim {self._settings.user_claim}: expected {USER_NAME.pattern}, got {cut(repr(name))}"
+            raise WrongToken(f"{problem}; oidc.user_claim can name another claim")
         expires_at = float(claims["exp"]) + self._settings.leeway_ms / 1000
         return User(name, self._grants(claims), expires_at)
 

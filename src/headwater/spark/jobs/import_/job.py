@@ -271,7 +271,7 @@ class _Loading:
         self._unexpected += count_unexpected(self._quarantine, self._key, batch)
         if self._unexpected >= UNEXPECTED_MAX:
             raise InvalidInput(
-                f"{self._unexpected:,} rows failed for a reason outside of the rows: report the contents of "
+                f"{self._unexpected:,} rows failed, but not because of their contents: report the contents of "
                 f"{self._quarantine}",
                 "--file",
             )
@@ -280,7 +280,7 @@ class _Loading:
         most = self._options.bad_rows_max
         if most is not None and (bad := count_bad_rows(self._quarantine, self._key)) > most:
             raise InvalidInput(
-                f"{bad:,} rows are not events, at most {most:,} are allowed; see "
+                f"{bad:,} rows are not valid events, but at most {most:,} are allowed; see "
                 f"{self._quarantine}, then run the import again",
                 "--bad-rows-max",
             )

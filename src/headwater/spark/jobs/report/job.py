@@ -41,7 +41,7 @@ class Report(Selection):
     def __post_init__(self) -> None:
         Selection.__post_init__(self)
         if self.states is not None and check_tag_key(self.states):
-            raise InvalidInput(f"expected the key of a tag, got {show(self.states)}", "--states")
+            raise InvalidInput(f"expected a tag key, got {show(self.states)}", "--states")
         check_file(self.to, "--to")
         check_place(self.path, overwrite=self.overwrite)
 
