@@ -11,7 +11,7 @@ In a story
   with proton is run where that is installed;
 - one of `javascript` is run by Node.js, where what it requires is installed (both by `make interop-clients`);
 - one of `toml` is a configuration that a server takes, and one of `json` is JSON;
-- a block of `text` after one of them is what it writes to standard output; seconds may differ.
+- a block of `text` after one of them is what it writes to standard output; seconds and times of day may differ.
 
 Ports and directories are those of the documents; here they are replaced by free ones, and by ones below a directory.
 """
@@ -74,6 +74,7 @@ SPARK = re.compile(r"^from headwater\.spark(\.pipelines)? import", re.MULTILINE)
 _REQUIRED = re.compile(r"require\('([^']+)'\)")
 _ALLOWED = "headwater user allow-everybody"
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\b")
 _VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
 _PRELUDE = """\
 [ ! -f variables ] || . ./variables
@@ -195,7 +196,7 @@ class Story:
 
     def _compare(self, block: Block, where: str) -> None:
         if self.said is not None:
-            said, told = (_SECONDS.sub("0.0 s", text.strip()) for text in (self.said, self._here(block.code)))
+            said, told = map(_comparable, (self.said, self._here(block.code)))
             assert said == told, f"{where}: this is what was written: {self.said}"
 
     def _serve(self, arguments: list[str], where: str) -> str:
@@ -261,6 +262,11 @@ class Story:
         kept["SPARK_CONF_DIR"] = str(self.directory / "programs")
         kept["SPARK_LOCAL_IP"] = "127.0.0.1"
         return {**kept, "PATH": path, "PYTHONPATH": modules, "NODE_PATH": nodes}
+
+
+def _comparable(text: str) -> str:
+    """What is written, the same whenever and however fast it is, and without the spaces that end a table's lines."""
+    return _TIME.sub("", _SECONDS.sub("0.0 s", "\n".join(map(str.rstrip, text.strip().splitlines()))))
 
 
 def _serves(block: Block) -> re.Match[str] | None:
