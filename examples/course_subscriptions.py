@@ -61,7 +61,7 @@ def take_seat(student: str, course: str) -> Decision[SeatTaken]:
 def main(url: str) -> None:
     """Students want seats."""
     with connect(url) as server:
-        log = server.create("courses")
+        log = server.create("course-subscriptions")
         for course, seats in (("chess", 2), ("go", 3), ("whist", 4)):
             decide(log, define(course, seats))
         for wish in ("ann chess", "ann chess", "bob chess", "cleo chess", "ann go", "ann whist"):

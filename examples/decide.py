@@ -41,7 +41,7 @@ def subscribe(log: EventLog, student: str, course: str) -> int:
 def main(url: str) -> None:
     """Three students want one of two seats."""
     with connect(url) as server:
-        log = server.create("courses")
+        log = server.create("subscriptions")
         for student in ("ann", "bob", "ann", "cleo"):
             try:
                 print(f"{student}: subscribed, event {subscribe(log, student, 'chess')}")

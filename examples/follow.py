@@ -42,7 +42,7 @@ def main(url: str) -> None:
     """Some orders, and the model that counts them."""
     model = sqlite3.connect(":memory:")
     with connect(url) as server:
-        log = server.create("orders")
+        log = server.create("followed-orders")
         for number, customer in enumerate(("ann", "bob", "ann")):
             log.append([Event("OrderPlaced", tags=(f"customer:{customer}", f"order:{number}"))])
         follow(log, model, idle_s=0.5)

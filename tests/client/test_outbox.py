@@ -198,9 +198,10 @@ def test_the_command_empties_the_table(connection: Any, database: str, tmp_path:
         add_xfer_event(connection, "A", number)
     connection.commit()
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
-        for _ in range(2):
+        for rows in (10, 0):
             done = headwater("relay", database, "default", "--once", "--url", server.url, cwd=tmp_path)
             assert done.returncode == 0, done.stderr
+            assert done.stdout == f"{rows} rows appended\n"
         with connect(server.url) as client:
             assert [json.loads(event.data) for event in client.log("default").read()] == list(range(10))
 

@@ -4,13 +4,14 @@ In a story
 
 - a block of `sh` is run by bash, and must succeed; `headwater serve` in it starts the server of the story, and where no
   block does, there is one with a log `orders`;
-- a line of it that ends with `# refused` must fail, and what it writes to standard error is shown, too; one with
-  `# until Ctrl-C` is interrupted after a while; pip has nothing to do, because everything is installed;
+- a line of it after `# refused:` must fail, and what it writes to standard error is shown, too; one after
+  `# until Ctrl-C:` is interrupted after a while; pip has nothing to do, because everything is installed; a command ends
+  without a comment, which an interactive zsh would pass on as arguments;
 - a block of `python` is run with the names of those before, or, with a session of Spark, as a program of its own; one
   with proton is run where that is installed;
 - one of `javascript` is run by Node.js, where what it requires is installed (both by `make interop-clients`);
 - one of `toml` is a configuration that a server takes, and one of `json` is JSON;
-- a block of `text` after one of them is what it writes to standard output; seconds may differ.
+- a block of `text` after one of them is what it writes to standard output; seconds and times of day may differ.
 
 Ports and directories are those of the documents; here they are replaced by free ones, and by ones below a directory.
 """
@@ -28,6 +29,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -72,6 +74,7 @@ SPARK = re.compile(r"^from headwater\.spark(\.pipelines)? import", re.MULTILINE)
 _REQUIRED = re.compile(r"require\('([^']+)'\)")
 _ALLOWED = "headwater user allow-everybody"
 _SECONDS = re.compile(r"\b\d+\.\d+ s\b")
+_TIME = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}\b")
 _VARIABLE = re.compile(r"^([A-Z]+)=", re.MULTILINE)
 _PRELUDE = """\
 [ ! -f variables ] || . ./variables
@@ -149,7 +152,7 @@ class Story:
             written = self._serve(self._here(served[1]).split(), where)
             self.said = written if len(block.code.splitlines()) == 1 else None  # no other line of it is run
             return
-        lines = [_expected(line) for line in self._here(block.code).splitlines()]
+        lines = list(_expected(self._here(block.code).splitlines()))
         self._variables |= set(_VARIABLE.findall(block.code))
         keep = [f"declare -p {' '.join(sorted(self._variables))} > variables"] if self._variables else []
         self.said = self._command(["bash", "-c", _PRELUDE + "\n".join([*lines, *keep])], where)
@@ -193,7 +196,7 @@ class Story:
 
     def _compare(self, block: Block, where: str) -> None:
         if self.said is not None:
-            said, told = (_SECONDS.sub("0.0 s", text.strip()) for text in (self.said, self._here(block.code)))
+            said, told = map(_comparable, (self.said, self._here(block.code)))
             assert said == told, f"{where}: this is what was written: {self.said}"
 
     def _serve(self, arguments: list[str], where: str) -> str:
@@ -261,16 +264,22 @@ class Story:
         return {**kept, "PATH": path, "PYTHONPATH": modules, "NODE_PATH": nodes}
 
 
+def _comparable(text: str) -> str:
+    """What is written, the same whenever and however fast it is, and without the spaces that end a table's lines."""
+    return _TIME.sub("", _SECONDS.sub("0.0 s", "\n".join(map(str.rstrip, text.strip().splitlines()))))
+
+
 def _serves(block: Block) -> re.Match[str] | None:
     """Where it starts the server, if it does; with the options."""
     return _SERVE.search(block.code) if block.language == "sh" else None
 
 
-def _expected(line: str) -> str:
-    """A line of shell, with what its comment says of its end."""
-    command, _, comment = line.partition("  # ")
-    if comment.startswith("refused"):
-        return f"if {command} 2>&1; then echo 'this was to be refused: {comment}' >&2; exit 99; fi"
-    if comment.startswith("until Ctrl-C"):
-        return f"timeout --signal INT {FOLLOW_S} {command.strip()} || [ $? -eq 124 ]"
-    return line
+def _expected(lines: list[str]) -> Iterator[str]:
+    """Lines of shell, each with what a comment before it says of its end."""
+    for before, line in pairwise(["", *lines]):
+        if before == "# refused:":
+            yield f"if {line} 2>&1; then echo 'this was to be refused' >&2; exit 99; fi"
+        elif before == "# until Ctrl-C:":
+            yield f"timeout --signal INT {FOLLOW_S} {line} || [ $? -eq 124 ]"
+        else:
+            yield line

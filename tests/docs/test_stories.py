@@ -32,6 +32,7 @@ STORIES = [
 
 _COMMAND = re.compile(r"^\s*(?:\$ |headwater |curl |pip |python3? |make |spark-|systemctl |SELECT )", re.MULTILINE)
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_TRAILING = re.compile(r"\S *(?= # )")
 _INDENTED = re.compile(r"(?:^|\n)\n {4}(?! )(.*)")
 
 
@@ -55,6 +56,8 @@ def hidden(text: str) -> Iterator[tuple[int, str]]:
         language, code = block.groups()
         if language not in LANGUAGES | {""}:
             yield line_of(text, block.start()), f"no test runs a block of {language}"
+        if language == "sh" and (comment := _TRAILING.search(code)):
+            yield line_of(text, block.start(2) + comment.start()), "a comment of a shell has a line of its own"
         if not language and _COMMAND.search(code):
             yield line_of(text, block.start()), f"a block of commands without a language:\n{code}"
     for found in _INDENTED.finditer(text := without_blocks(text)):
@@ -66,9 +69,10 @@ def test_nothing_that_could_be_done_is_hidden_from_these_tests() -> None:
 
 
 def test_hidden_blocks_are_found() -> None:
-    text = "One\n\n```sh\nls\n```\n```ruby\np 1\n```\n```\n$ ls\n```\nTwo\n\n    three\n"
+    text = "One\n\n```sh\nls\n```\n```ruby\np 1\n```\n```\n$ ls\n```\nTwo\n\n    three\n```sh\n# one\nls  # two\n```\n"
     assert list(hidden(text)) == [
         (6, "no test runs a block of ruby"),
         (9, "a block of commands without a language:\n$ ls\n"),
+        (17, "a comment of a shell has a line of its own"),
         (14, "an example is a fenced block, not an indented one: three"),
     ]

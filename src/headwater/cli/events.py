@@ -127,7 +127,7 @@ def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -
 def tail(
     server: Server, log: str, number: int, follow: bool, query: Query, partition: int | None, as_json: bool
 ) -> None:
-    """Show the newest events, and follow.
+    """Show the newest events, and with -f follow.
 
     Prints the newest matching events in log order; with -f, also new ones.
     """

@@ -16,7 +16,7 @@ import click
 from ..core.errors import EventLogError, InvalidInput
 from ..core.limits import show
 from ..formats.settings.local_paths import scheme_of
-from .output import AGAIN, examples, in_doubt, server_options
+from .output import AGAIN, counted, examples, in_doubt, server_options
 
 if TYPE_CHECKING:
     from ..client import Server
@@ -49,7 +49,7 @@ class OutboxFailed(EventLogError):
 @click.option(
     "--source", default="", help="With --futoin: the source of the events, /futoin/DATABASE/TABLE by default."
 )
-@click.option("--once", is_flag=True, help="Exit when the table is empty.")
+@click.option("--once", is_flag=True, help="Exit when the table is empty; print how many rows were appended.")
 @click.option("--interval-s", type=click.FloatRange(min=0.01), default=0.2, show_default=True,
               help="How often to look for new rows.")  # fmt: skip
 @server_options
@@ -93,8 +93,7 @@ def relay(
             connection.commit()
             running = Relay(connection, server.log(log), table or TABLE)
         if once:
-            while running.run_once():
-                pass
+            click.echo(f"{counted(sum(iter(running.run_once, 0)), 'row')} appended")
         else:
             running.run(stopped, interval_s)
 
