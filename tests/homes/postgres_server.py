@@ -263,7 +263,7 @@ def fresh_home() -> str:
 
 
 def drop_home(url: str) -> None:
-    """Drop the home's tables. A server that was killed may still have a query running there, and so cause a deadlock."""
+    """Drop the tables of the home. A server that was killed may still run a query there, which causes deadlocks."""
     import psycopg
 
     with psycopg.connect(url, autocommit=True) as connection:
