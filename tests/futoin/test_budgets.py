@@ -67,7 +67,7 @@ def test_the_size_for_a_function_is_looked_at_before_anything_is_built_or_anybod
 
     monkeypatch.setattr("headwater.futoin.calls.identify", asked)
     reply = json.loads(post(guarded, bodies.signed_add_event(70_000)))
-    assert reply["e"] == "InvalidRequest" and "at most 65536 are taken" in reply["edesc"]
+    assert reply["e"] == "InvalidRequest" and "at most 65536 are allowed" in reply["edesc"]
 
 
 def test_an_unknown_user_costs_what_a_wrong_signature_costs_and_is_answered_alike(

@@ -132,7 +132,7 @@ def test_messages_of_default_size_have_64_kib(peer: Any) -> None:
     assert peer.post(around % (b"x" * fitting)) == {"r": "1"}
     reply = peer.post(around % (b"x" * (fitting + 1)))
     assert reply["e"] == "InvalidRequest"
-    assert "at most 65536 are taken" in reply["edesc"]
+    assert "at most 65536 are allowed" in reply["edesc"]
 
 
 def test_a_log_that_is_not_there_is_an_invalid_request(peer: Any) -> None:

@@ -77,7 +77,7 @@ def test_a_page_that_parquet_would_skip_is_missed(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for column in columns_of(path):
         hide_page(path, column)
-        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file is damaged, a column does not match"):
+        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file is damaged: a column does not match"):
             events(tmp_path)
         path.write_bytes(whole)
 

@@ -110,7 +110,7 @@ def test_every_coder_takes_the_same_depth(peer: Any, depth: int) -> None:
     bodies = [msgspec.json.encode(asked), *(pack(asked) for pack, _ in PACKERS.values())]
     answers = [peer.http("POST", "/futoin/orders", body).body for body in bodies]
     assert [b"InvalidRequest" in answer for answer in answers] == [depth > DEPTH_MAX] * 3
-    assert [f"{DEPTH_MAX} brackets".encode() in answer for answer in answers] == [depth > DEPTH_MAX] * 3
+    assert [f"{DEPTH_MAX} nested brackets".encode() in answer for answer in answers] == [depth > DEPTH_MAX] * 3
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,7 @@ def test_an_older_file_in_the_place_of_another_is_not_adopted(tmp_path: Path, mo
     monkeypatch.undo()
     first, second = paths(tmp_path)
     first.write_bytes(second.read_bytes())
-    with pytest.raises(ArchiveUnreadable, match="it has 25 events, 26 to 50; the table has 25, 1 to 25"):
+    with pytest.raises(ArchiveUnreadable, match="it has 25 events, 26 to 50, but the table lists 25, 1 to 25"):
         adopt(tmp_path)
 
 

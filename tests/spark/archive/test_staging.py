@@ -57,7 +57,7 @@ def test_event_in_the_directory_of_another_date_is_refused(tmp_path):
     target = staging.batch_directory(tmp_path, 0, 1) / "date=2026-11-19"
     target.mkdir(parents=True)
     pq.write_table(rows([1, 2]), target / "part-0.parquet")
-    with pytest.raises(ArchiveIncomplete, match="has an event of 2026-11-20"):
+    with pytest.raises(ArchiveIncomplete, match="contains an event of 2026-11-20"):
         staging.inspect(tmp_path, staging.batch_directory(tmp_path, 0, 1), 0, no_question)
 
 
