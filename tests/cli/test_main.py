@@ -89,9 +89,8 @@ def test_errors_have_their_exit_codes(error: EventLogError, code: int) -> None:
         (["user", "add", "a b", "--grant", "all:*", "--token"], 1, "headwater: user name: 'a b' does not match"),
         (["user", "add", "bob", "--grant", "rd:*", "--token"], 1, "headwater: grants: expected RIGHTS:PATTERN"),
         (["user", "add", "bob"], 2, "Missing option '--grant'"),
-        (["user", "remove", "bob"], 1, "headwater: there is no user 'bob' in"),
         (
-            ["user", "list", "--data", "/proc/nothing"],
+            ["user", "add", "bob", "--grant", "all:*", "--token", "--data", "/proc/nothing"],
             4,
             "headwater: /proc/nothing: cannot create the data directory: ",
         ),
@@ -131,10 +130,32 @@ def test_users_are_added_listed_replaced_and_removed(capsys: pytest.CaptureFixtu
         {"name": "robot", "grants": ["read,append:orders-*"], "secrets": ["token"], "origin": "data directory"}
     ]
     assert token not in listed
+    assert run(["user", "remove", "bob"]) == 1
+    assert "headwater: there is no user 'bob' in" in capsys.readouterr().err
     assert run(["user", "remove", "robot"]) == 0
     assert "it was the last user" in capsys.readouterr().err
     assert run(["user", "list"]) == 0
     assert "no users" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["user", "list"],
+        ["user", "remove", "bob"],
+        ["user", "allow-everybody"],
+        ["check"],
+        ["scrub"],
+        ["scrub", "--now"],
+        ["clock"],
+        ["backup", "copy"],
+    ],
+)
+def test_only_adding_a_user_creates_a_data_directory(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*arguments, "--data", "nowhere"]) == 4
+    said = capsys.readouterr().err
+    assert "headwater: nowhere: no data directory" in said and "--data" in said
+    assert not Path("nowhere").exists() and not Path("copy").exists()
 
 
 def test_a_printed_user_fits_the_configuration_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,6 +165,8 @@ def test_a_printed_user_fits_the_configuration_file(capsys: pytest.CaptureFixtur
     account = Account.of_table("bob", tomllib.loads(captured.out)["users"]["bob"])
     assert account.tokens and account.key
     assert not Path("headwater-data").exists()
+    assert run(["user", "add", "robot", "--grant", "all:*", "--token"]) == 0
+    capsys.readouterr()
     assert run(["user", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["origin"] == "headwater.toml"
 

@@ -25,17 +25,14 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
     starts a pass within a second (or after its first minute), others at their next start. Exits with 5 if damage is
     known.
     """
-    from ..core.errors import StorageUnavailable
     from ..storage.append.clock import show_ms
     from ..storage.home.copy_file import home_of
     from ..storage.maintenance.scrub import ask, read_place, shown, told
-    from ..storage.state.data_directory import open_state
+    from ..storage.state.data_directory import open_state, require_data
     from .storage import DAMAGED
 
     config = load_config(file, flags)
-    path = config.data / "state.sqlite"
-    if not path.exists():
-        raise StorageUnavailable(f"{config.data}: no data directory (there is no {path.name})")
+    require_data(config.data)
     if now:
         with closing(open_state(config.data)) as state:
             ask(state, wall_clock_ms())
