@@ -37,7 +37,9 @@ def test_a_pass_that_was_asked_for_begins_and_what_it_finds_is_shown(
         one.scrub.step()
         assert not one.scrub.place.began_at
     assert "has not run yet" in run(tmp_path / "d").output
-    assert run(tmp_path / "d", "--now").output == "no server runs: the next one starts a scrub pass 0 s after its start\n"
+    assert (
+        run(tmp_path / "d", "--now").output == "no server runs: the next one starts a scrub pass 0 s after its start\n"
+    )
     with engine(tmp_path / "d", scrub_ms=0) as one:
         one.scrub.step()
         assert one.scrub.place.began_at
