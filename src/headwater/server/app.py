@@ -374,6 +374,7 @@ class ServerRun:
             ending.push_async_callback(spans.stop)
         if self._membership is not None:
             self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
+            self._gate.is_home_away = self._membership.is_home_away
             self._gate.has_lapsed = self._membership.has_lapsed
         admission = Admission(config.http.connections_max, self._gate, self._bus)
         http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, self._memory)
