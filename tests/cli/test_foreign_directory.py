@@ -87,7 +87,9 @@ def test_an_empty_folder_has_no_state_to_lose(tmp_path: Path, is_there: bool) ->
         folder.mkdir()
     done = headwater("check", "--accept-state-loss", "--data", str(folder), cwd=tmp_path)
     assert (done.returncode, list(tmp_path.rglob("*"))) == (UNAVAILABLE, [folder] if is_there else [])
-    assert done.stderr.rstrip().endswith("no data directory (there is no state.sqlite)")
+    assert done.stderr.rstrip().endswith(
+        "no data directory (there is no state.sqlite); name the data directory with --data"
+    )
 
 
 def test_an_engine_refuses_a_folder_of_others(foreign: Path) -> None:

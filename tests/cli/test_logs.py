@@ -12,9 +12,13 @@ def test_logs_are_created_listed_changed_and_deleted(headwater) -> None:
     assert (changed["settings"]["retention_ms"], changed["settings"]["keeps_history"]) == (1000, False)
     assert [info["name"] for info in json.loads(headwater("logs", "list", "--json").out)] == ["wide"]
     assert headwater("logs").out.splitlines()[1].split() == ["wide", "0", "1", "0", "3", "0"]
-    assert "keeps_history" in headwater("logs", "show", "wide").out
+    assert "keeps_history" in (shown := headwater("logs", "show", "wide").out) and "retention  " not in shown
     assert headwater("logs", "delete", "wide", "--yes").out == "wide is deleted\n"
     assert headwater("logs", "list", "--json").out == "[]\n"
+
+
+def test_a_log_that_keeps_everything_says_so(headwater, log: RemoteLog) -> None:
+    assert ["retention", "none"] in [line.split() for line in headwater("logs", "show", "orders").out.splitlines()]
 
 
 def test_settings_that_are_fixed_are_refused(headwater, log: RemoteLog) -> None:

@@ -17,7 +17,7 @@ from headwater.cli.main import COMMANDS, exit_code, headwater, run
 from headwater.client import ServerUnreachable
 from headwater.core.errors import DiskFull, EventLogError, LogNotFound, StorageCorrupted, StorageUnavailable
 from headwater.formats.settings.declaration import InvalidConfiguration
-from headwater.server.config.settings import LOG_READERS, SETTINGS
+from headwater.server.config.settings import LOG_READERS, SETTINGS, Config
 from headwater.server.users.accounts import Account
 from headwater.speedups import BUILD
 
@@ -85,13 +85,22 @@ def test_errors_have_their_exit_codes(error: EventLogError, code: int) -> None:
         (["srve"], 2, "No such command 'srve'. Did you mean 'serve'?"),
         (["config", "--http-port", "x"], 2, "headwater: --http-port: expected a whole number from 0 to 65535"),
         (["config", "--config", "none.toml"], 2, "headwater: none.toml: cannot be read: No such file or directory"),
+        (
+            ["config", "--tls-certificate", "c.pem", "--tls-key", "k.pem", "--tls-client-ca", "none.pem"],
+            2,
+            "headwater: tls.certificate: c.pem does not exist or is not readable",
+        ),
+        (
+            ["config", "--cne-webhook-ca", "none.pem"],
+            2,
+            "headwater: cne.webhook_ca: ",
+        ),
         (["check", "--data", "nowhere"], 4, "headwater: nowhere: "),
         (["user", "add", "a b", "--grant", "all:*", "--token"], 1, "headwater: user name: 'a b' does not match"),
         (["user", "add", "bob", "--grant", "rd:*", "--token"], 1, "headwater: grants: expected RIGHTS:PATTERN"),
         (["user", "add", "bob"], 2, "Missing option '--grant'"),
-        (["user", "remove", "bob"], 1, "headwater: there is no user 'bob' in"),
         (
-            ["user", "list", "--data", "/proc/nothing"],
+            ["user", "add", "bob", "--grant", "all:*", "--token", "--data", "/proc/nothing"],
             4,
             "headwater: /proc/nothing: cannot create the data directory: ",
         ),
@@ -103,6 +112,22 @@ def test_a_mistake_is_one_line_and_a_code(
     assert run(arguments) == code
     captured = capsys.readouterr()
     assert said in captured.err and "Traceback" not in captured.err and not captured.out
+
+
+@pytest.mark.parametrize(
+    ("has_inodes", "remedy"), [(True, "free 3996 bytes on d, and start"), (False, "remove some files, and start")]
+)
+def test_a_start_on_a_full_disk_says_what_to_free(
+    has_inodes: bool, remedy: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def serve(config: Config, announce: object) -> None:
+        raise DiskFull("d/state.sqlite", 100, 4096, has_inodes)
+
+    monkeypatch.setattr("headwater.server.app.serve", serve)
+    monkeypatch.setattr("headwater.cli.serve.configure_logging", lambda level: None)
+    assert run(["serve", "--data", "d"]) == 4
+    said = capsys.readouterr().err
+    assert said.startswith("headwater: cannot start: d/state.sqlite: ") and said.endswith(f"; {remedy} again\n")
 
 
 def test_config_prints_what_would_count(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +156,32 @@ def test_users_are_added_listed_replaced_and_removed(capsys: pytest.CaptureFixtu
         {"name": "robot", "grants": ["read,append:orders-*"], "secrets": ["token"], "origin": "data directory"}
     ]
     assert token not in listed
+    assert run(["user", "remove", "bob"]) == 1
+    assert "headwater: there is no user 'bob' in" in capsys.readouterr().err
     assert run(["user", "remove", "robot"]) == 0
     assert "it was the last user" in capsys.readouterr().err
     assert run(["user", "list"]) == 0
     assert "no users" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["user", "list"],
+        ["user", "remove", "bob"],
+        ["user", "allow-everybody"],
+        ["check"],
+        ["scrub"],
+        ["scrub", "--now"],
+        ["clock"],
+        ["backup", "copy"],
+    ],
+)
+def test_only_adding_a_user_creates_a_data_directory(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*arguments, "--data", "nowhere"]) == 4
+    said = capsys.readouterr().err
+    assert "headwater: nowhere: no data directory" in said and "--data" in said
+    assert not Path("nowhere").exists() and not Path("copy").exists()
 
 
 def test_a_printed_user_fits_the_configuration_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -144,6 +191,8 @@ def test_a_printed_user_fits_the_configuration_file(capsys: pytest.CaptureFixtur
     account = Account.of_table("bob", tomllib.loads(captured.out)["users"]["bob"])
     assert account.tokens and account.key
     assert not Path("headwater-data").exists()
+    assert run(["user", "add", "robot", "--grant", "all:*", "--token"]) == 0
+    capsys.readouterr()
     assert run(["user", "list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)[0]["origin"] == "headwater.toml"
 

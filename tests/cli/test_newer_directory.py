@@ -163,7 +163,9 @@ def test_an_engine_calls_a_newer_log_newer(written: Path, tmp_path: Path) -> Non
     with Engine(data, reserve_bytes=0) as engine:
         with pytest.raises(StorageUnavailable, match=r"\.log was written by a newer headwater .*use a newer headwater"):
             engine.open("orders")
-        assert engine.troubles() == ["log orders is stopped; see the log line on stderr, or run headwater check"]
+        assert engine.troubles() == [
+            "log orders is stopped; see the log line on stderr, or stop the server, then run headwater check"
+        ]
 
 
 @pytest.mark.parametrize("kind", ["log META", "log segment", "frame", "writers"])

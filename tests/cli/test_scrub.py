@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.server.running import RunningServer
 from tests.storage.builders import engine, event
 
 from headwater.cli.scrub import scrub
@@ -16,6 +17,13 @@ from headwater.storage.maintenance.worker import IndexWorker
 
 def run(data: Path, *arguments: str) -> Result:
     return CliRunner().invoke(scrub, ["--data", str(data), *arguments])
+
+
+def test_a_running_server_starts_the_pass(tmp_path: Path) -> None:
+    with RunningServer("--data", "d", cwd=tmp_path) as server:
+        asked = run(tmp_path / "d", "--now")
+        assert asked.output == "the server starts a scrub pass within 1 s, but not in its first 60 s\n"
+        assert server.terminate() == 0
 
 
 def test_a_pass_that_was_asked_for_begins_and_what_it_finds_is_shown(
@@ -29,7 +37,9 @@ def test_a_pass_that_was_asked_for_begins_and_what_it_finds_is_shown(
         one.scrub.step()
         assert not one.scrub.place.began_at
     assert "has not run yet" in run(tmp_path / "d").output
-    assert run(tmp_path / "d", "--now").exit_code == 0
+    assert (
+        run(tmp_path / "d", "--now").output == "no server runs: the next one starts a scrub pass 0 s after its start\n"
+    )
     with engine(tmp_path / "d", scrub_ms=0) as one:
         one.scrub.step()
         assert one.scrub.place.began_at

@@ -275,6 +275,13 @@ def test_details_of_several_logs_are_a_list_for_people_and_an_object_for_program
     assert json.loads(for_programs)["details"] == {"archived": {"orders": 2, "shop": 1}}
 
 
+@pytest.mark.parametrize(("is_all", "more"), [(True, ""), (False, ", and there are more")])
+def test_an_answer_of_rows_is_counted_in_rows(is_all: bool, more: str, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = Summary("sql", Ending.DONE, 0, 0, 1.0, None, {"rows": 1200, "is_all": is_all})
+    commandline._show(summary, False, err=False)
+    assert capsys.readouterr().out == f"sql: done, 1,200 rows{more}, 1.0 s\n"
+
+
 def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painted: list[Any]) -> None:
     result = CliRunner().invoke(paint, ["--where", "wall", "--checkpoint", "c", "--dry-run"])
     assert result.stdout == "paint it\n"

@@ -96,7 +96,7 @@ _TABLE: dict[type, _Row] = {
     core.NotPrimary: _Row(conditions.INTERNAL_ERROR, (), lambda e: e.reason),
     core.OutcomeUnknown: _Row(conditions.INTERNAL_ERROR),
     core.StorageCorrupted: _Row(
-        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is damaged; run headwater check on the server"
+        conditions.INTERNAL_ERROR, (), lambda e: "the stored log is damaged; stop the server, then run headwater check"
     ),
     core.EventLogError: _Row(conditions.INTERNAL_ERROR, (), lambda e: "internal error; see the server's log"),
 }

@@ -22,14 +22,11 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
     A clock that jumps ahead is not trusted at once: events get the time before the jump until the clock was stable for
     limits.clock_patience_ms, or is accepted here. A running server follows within a second, others at their next start.
     """
-    from ..core.errors import StorageUnavailable
     from ..storage.append.clock import accept_clock, read_known, show_ms
-    from ..storage.state.data_directory import open_state
+    from ..storage.state.data_directory import open_state, require_data
 
     config = load_config(file, flags)
-    path = config.data / "state.sqlite"
-    if not path.exists():
-        raise StorageUnavailable(f"{config.data}: no data directory (there is no {path.name})")
+    require_data(config.data)
     with closing(open_state(config.data)) as state:
         if accept:
             accept_clock(state)

@@ -19,7 +19,12 @@ def config(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Show the effective configuration.
 
     Prints it as TOML, with the origin of each value: the default, the file, the variable or the flag. Takes the options
-    of `headwater serve`. Hashes of passwords and tokens, and keys, are not shown.
+    of `headwater serve`. Hashes of passwords and tokens, and keys, are not shown. The
+    files of certificates and keys must exist and fit.
     """
-    for line in render(load_config(file, flags, logs)):
+    from ..server.startup.setting_files import check_files  # not at the top: help needs none of what it imports
+
+    effective = load_config(file, flags, logs)
+    check_files(effective)
+    for line in render(effective):
         click.echo(line)

@@ -40,7 +40,10 @@ def fill_from(source: Path, address: str, role: str | None, remedy: str, server:
 
     origin = origin_of(source)
     with connected_owner(address, remedy) as owned:
-        found(owned, origin.identity, role, is_copy=origin.is_copy)
+        is_to_move = found(owned, origin.identity, role, is_copy=origin.is_copy)
+    if not is_to_move:
+        click.echo(f"the home {origin.identity.incarnation} has the logs of {source} already: start servers with it")
+        return
     with opened_home(address) as opened, progress_bar("committing") as progress:
 
         def told(log: str, total: int, done: int) -> None:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     F = TypeVar("F", bound=Callable[..., Any])
 
+RETENTION = ("retention_ms", "retention_bytes", "retention_until_acknowledged")
+"""The settings by which events may be trimmed."""
+
 
 def _changeable(function: F) -> F:
     for option in (
@@ -198,7 +201,9 @@ def _show(info: LogInfo, as_json: bool) -> None:
     facts: dict[str, Any] = asdict(info) | {"created_at": output.show_time(info.created_at)}
     facts |= facts.pop("settings")
     facts["partition_events"] = " ".join(map(str, info.partition_events))
+    is_kept = not any(facts[name] for name in RETENTION)
     rows = [(name, _readable(value)) for name, value in facts.items() if value is not None]
+    rows += [("retention", "none")] * is_kept
     output.show_table(["name", info.name], rows[1:])
 
 

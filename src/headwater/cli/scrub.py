@@ -25,21 +25,23 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
     starts a pass within a second (or after its first minute), others at their next start. Exits with 5 if damage is
     known.
     """
-    from ..core.errors import StorageUnavailable
     from ..storage.append.clock import show_ms
     from ..storage.home.copy_file import home_of
-    from ..storage.maintenance.scrub import ask, read_place, shown, told
-    from ..storage.state.data_directory import open_state
+    from ..storage.maintenance.scrub import SETTLED_S, ask, read_place, shown, told
+    from ..storage.state.data_directory import open_state, require_data
+    from ..storage.state.remote import RemoteState
     from .storage import DAMAGED
 
     config = load_config(file, flags)
-    path = config.data / "state.sqlite"
-    if not path.exists():
-        raise StorageUnavailable(f"{config.data}: no data directory (there is no {path.name})")
+    require_data(config.data)
     if now:
         with closing(open_state(config.data)) as state:
             ask(state, wall_clock_ms())
-        click.echo("a scrub pass has started")
+            is_served = isinstance(state, RemoteState)
+        if is_served:
+            click.echo(f"the server starts a scrub pass within 1 s, but not in its first {SETTLED_S:.0f} s")
+        else:
+            click.echo(f"no server runs: the next one starts a scrub pass {SETTLED_S:.0f} s after its start")
         return
     place = read_place(config.data)
     if not place.began_at:

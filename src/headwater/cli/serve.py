@@ -30,10 +30,15 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)
+    from ..core.errors import DiskFull, StorageUnavailable
     from ..server import app  # not at the top: `headwater serve --help` needs none of what these import
     from ..storage.disk.locks import DirectoryUnavailable
 
     try:
         app.serve(config, click.echo)
+    except DiskFull as error:
+        missing = max(error.needed_bytes - error.free_bytes, 1)
+        remedy = f"free {missing} bytes on {config.data}" if error.has_inodes else "remove some files"
+        raise StorageUnavailable(f"cannot start: {error.path}: {error.shortage}; {remedy}, and start again") from None
     except DirectoryUnavailable as error:
         raise DirectoryUnavailable(f"{error}; or choose another directory with --data") from None

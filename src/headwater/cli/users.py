@@ -130,7 +130,7 @@ def add(
 def list_(as_json: bool, file: Path | None, **flags: object) -> None:
     """List the users of the data directory and of the configuration."""
     config = load_config(file, flags)
-    with _state(config) as state:
+    with _known_state(config) as state:
         stored = [accounts.decode_entry(item) for item in state.items(accounts.KIND)]
         nobody = (
             f"there are no users left: {_CLOSED}"
@@ -156,7 +156,7 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
 def remove(name: str, file: Path | None, **flags: object) -> None:
     """Remove a user from the data directory."""
     config = load_config(file, flags)
-    with _state(config) as state:
+    with _known_state(config) as state:
         if not state.delete(accounts.KIND, name):
             raise UserNotFound(name, config.data)
         state.flush()
@@ -176,7 +176,7 @@ def allow_everybody(file: Path | None, **flags: object) -> None:
     warning at each start.
     """
     config = load_config(file, flags)
-    with _state(config) as state:
+    with _known_state(config) as state:
         names = sorted({name for name, _ in state.items(accounts.KIND)} | set(config.users))
         if names:
             raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
@@ -199,6 +199,17 @@ class _Row(NamedTuple):
         kinds = {"password": account.password, "token": account.tokens or account.access_tokens, "key": account.key}
         grants = [accounts.show_grant(grant) for grant in account.grants]
         return _Row(account.name, grants, [kind for kind, value in kinds.items() if value], origin)
+
+
+@contextlib.contextmanager
+def _known_state(config: Config) -> Iterator[StateStore]:
+    """The state of a data directory that exists. Raises StorageUnavailable, and creates nothing, if there is none."""
+    from ..storage.state.data_directory import require_data
+
+    if config.storage != "memory":
+        require_data(config.data)
+    with _state(config) as state:
+        yield state
 
 
 @contextlib.contextmanager

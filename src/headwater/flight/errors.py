@@ -161,7 +161,7 @@ TABLE: dict[type[core.EventLogError], _Row] = {
         _FAILED,
         lambda e: {},
         lambda f: core.StorageCorrupted("", f["message"], ""),
-        "the stored log is damaged; run headwater check on the server",
+        "the stored log is damaged; stop the server, then run headwater check",
     ),
     core.StorageUnavailable: _Row(
         "storage_unavailable",

@@ -126,7 +126,9 @@ _TABLE: dict[type, _Row] = {
     core.StateConflict: _Row(INTERNAL_ERROR),
     core.StorageUnavailable: _Row(INTERNAL_ERROR, lambda e: e.reason),
     core.OutcomeUnknown: _Row(INTERNAL_ERROR),
-    core.StorageCorrupted: _Row(INTERNAL_ERROR, _say("the stored log is damaged; run headwater check on the server")),
+    core.StorageCorrupted: _Row(
+        INTERNAL_ERROR, _say("the stored log is damaged; stop the server, then run headwater check")
+    ),
     core.DiskFull: _Row(INTERNAL_ERROR, _say("the disk is full; reads still work")),
     core.SequenceExhausted: _Row(INTERNAL_ERROR),
     core.EventLogError: _Row(INTERNAL_ERROR, _say("internal error; see the server's log")),

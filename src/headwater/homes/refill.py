@@ -103,7 +103,7 @@ def refuse_others(home: PostgresHome) -> None:
     standing = home.standing()
     if standing.is_vouched and standing.remaining_s:
         problem = f"{standing.holder or 'a server'} has the lease of this home, for {standing.remaining_s:.1f} s more"
-        raise StorageUnavailable(f"{problem}: stop it")
+        raise StorageUnavailable(f"{problem}: stop it, or wait that long if it is stopped, and run this again")
     for each in home.servers():
         if each.runs:  # it could record a comparison with the home as it is only after this
             raise StorageUnavailable(f"the server {each.name} runs: stop all servers, and start them after this")

@@ -142,7 +142,7 @@ _TABLE: dict[type, _Row] = {
         500,
         "storage_corrupted",
         "The stored log is damaged",
-        detail=lambda e: "the stored log is damaged; run headwater check on the server",
+        detail=lambda e: "the stored log is damaged; stop the server, then run headwater check",
     ),
     core.EventLogError: _Row(500, "internal", "Internal error"),
 }

@@ -77,7 +77,7 @@ _TABLE: dict[type, Status] = {
 }
 _HIDDEN: dict[type, str] = {
     core.StorageUnavailable: "the log cannot be opened; see the server's log",
-    core.StorageCorrupted: "the stored log is damaged; run headwater check on the server",
+    core.StorageCorrupted: "the stored log is damaged; stop the server, then run headwater check",
     core.EventLogError: "internal error; see the server's log",
     core.DiskFull: "the disk is full; reads still work",
 }

@@ -27,7 +27,6 @@ from ..amqp.server import AmqpReception, AmqpServer
 from ..amqp.streams.followers import Following
 from ..amqp.streams.workers import GroupWorkers
 from ..cne import server as cne
-from ..cne.delivery.webhook import tls_of
 from ..console import server as console
 from ..console.host import ConsoleHost
 from ..console.live import Live
@@ -46,7 +45,6 @@ from ..futoin import server as futoin
 from ..homes.home_secret import HomeSecret, ensure_secret
 from ..homes.postgres.statements import HomeUnavailable
 from ..http import Application, Receive, Scope, Send
-from ..http.outgoing import BadFile
 from ..management import server as management_http
 from ..management.operations import Management
 from ..speedups import BUILD
@@ -96,6 +94,7 @@ from .startup.event_forms import event_forms
 from .startup.memory_fit import warn_of_misfit, watch_logs
 from .startup.open_files import raise_open_files
 from .startup.ports import BoundPorts, Ports
+from .startup.setting_files import check_files
 from .users.accounts import EVERYBODY, AccountDirectory
 from .users.guard import AccountGuard
 from .users.oidc.tokens import TokenLogins
@@ -125,10 +124,7 @@ def serve(config: Config, announce: Callable[[str], None]) -> None:
             "a setting no longer has an effect", extra=fields(setting=key, origin=origin, instead=REMOVED[key].summary)
         )
     raise_open_files(config)
-    try:
-        tls_of(config.cne).check()
-    except BadFile as error:
-        raise InvalidConfiguration(str(error), f"cne.webhook_{error.name}") from None
+    check_files(config)
     hangups = Hangups()
     with ExitStack() as ending:
         ending.callback(give_memory_back())
@@ -374,6 +370,7 @@ class ServerRun:
             ending.push_async_callback(spans.stop)
         if self._membership is not None:
             self._gate.primary, self._gate.standing_by = self._membership.primary, self._membership.standing_by
+            self._gate.is_home_away = self._membership.is_home_away
             self._gate.has_lapsed = self._membership.has_lapsed
         admission = Admission(config.http.connections_max, self._gate, self._bus)
         http = HttpServer(self._gate, ports.http, config.http, ports.tls, admission, self._memory)

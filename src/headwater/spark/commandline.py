@@ -274,12 +274,13 @@ def _show(summary: Summary, as_json: bool, *, err: bool) -> None:
         click.echo(json.dumps(dataclasses.asdict(summary), ensure_ascii=False), err=err)
         return
     left = "" if summary.behind is None else f", {summary.behind:,} behind"
-    click.echo(
-        f"{summary.pipeline}: {summary.ending}, {summary.events:,} events in {summary.batches:,} batches, "
-        f"{summary.seconds:,.1f} s{left}",
-        err=err,
-    )
-    for name, value in summary.details.items():
+    details = dict(summary.details)
+    amount = f"{summary.events:,} events in {summary.batches:,} batches"
+    if "rows" in details:
+        more = "" if details.pop("is_all") else ", and there are more"
+        amount = f"{details.pop('rows'):,} rows{more}"
+    click.echo(f"{summary.pipeline}: {summary.ending}, {amount}, {summary.seconds:,.1f} s{left}", err=err)
+    for name, value in details.items():
         if isinstance(value, Mapping):
             value = ", ".join(f"{key} {each}" for key, each in value.items())
         click.echo(f"  {name}: {value}", err=err)

@@ -59,7 +59,7 @@ from .segments.recovery import SegmentScan, highest_kept, known_durable
 from .segments.segment import Segment, segment_name, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
-from .state.data_directory import PARTIAL, is_empty, refuse_partial
+from .state.data_directory import PARTIAL, is_empty, no_data, refuse_partial
 from .state.files import PLAIN_SCHEMA_VERSION, STATE_NAME, prove, witness_path
 from .state.journal import JOURNAL, read_journal
 from .state.journal_snapshot import replay
@@ -93,7 +93,7 @@ def backup(source: Path, target: Path, progress: Progress | None = None) -> Back
     """
     refuse_partial(source)
     if not (source / STATE_NAME).exists():
-        raise StorageUnavailable(f"{source}: no data directory (there is no {STATE_NAME})")
+        raise no_data(source)
     _make_empty(target, source)
     with _filling(target):
         return _backed_up(source, target, progress)

@@ -550,7 +550,8 @@ class Engine(LogStore, Closing):
         troubles = [trouble] if (trouble := self.clock.trouble()) else []
         stopped = self._not_opened()
         troubles += [
-            f"log {name} is stopped; see the log line on stderr, or run headwater check" for name in sorted(stopped)
+            f"log {name} is stopped; see the log line on stderr, or stop the server, then run headwater check"
+            for name in sorted(stopped)
         ]
         if damaged := len(self.scrub.place.damaged):
             troubles.append(

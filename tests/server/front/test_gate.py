@@ -84,6 +84,20 @@ def test_messages_of_futoin_are_refused_in_its_form() -> None:
     asyncio.run(scenario())
 
 
+def test_a_refusal_says_that_the_home_does_not_answer() -> None:
+    async def scenario() -> None:
+        gate = new_gate()
+        gate.is_home_away, gate.standing_by = lambda: True, lambda: "the home does not answer"
+        starting = json.loads((await ask(gate, "/logs")).body)["detail"]
+        assert starting == "the home does not answer, check its database: the server is starting"
+        gate.read(FrontEnd(), lambda scope: True, lambda log: "this replica is late")
+        gate.primary = lambda: "http://b.example"
+        late = json.loads((await ask(gate, "/logs")).body)["detail"]
+        assert late == "the home does not answer, check its database: this replica is late"
+
+    asyncio.run(scenario())
+
+
 def test_a_stop_waits_for_what_runs_and_not_for_streams() -> None:
     async def scenario() -> None:
         gate, plain = new_gate(), FrontEnd()

@@ -25,22 +25,26 @@ _IDENTIFY = "UPDATE headwater.home SET incarnation = %s, seed = %s"
 _MARK = "UPDATE headwater.lease SET went_back = %s"
 
 
-def found(connection: Connection, identity: HomeIdentity, role: str | None, *, is_copy: bool) -> None:
+def found(connection: Connection, identity: HomeIdentity, role: str | None, *, is_copy: bool) -> bool:
     """Create a home with that identity, marked so that no server appends, or resume an interrupted move.
 
     It takes over a home without any logs. The directory that got the logs of a home that has ended takes over that home
-    again. Raises StorageUnavailable if the home has other logs or is in use already; psycopg.Error.
+    again. Returns False for a copy whose home is complete: then nothing has to move, and only the role gets its rights.
+    Raises StorageUnavailable if the home has other logs or is in use already; psycopg.Error.
     """
     with connection.transaction():
         there = make_tables(connection, role)
         [[went_back, is_empty]] = connection.execute(_STANDS).fetchall()
         is_begun = there == identity and went_back.startswith((MOVING, REVIVING))
+        if is_copy and there == identity and not (is_empty or went_back):
+            return False
         if not (is_empty or is_begun):
             _refuse(there, identity, went_back, is_copy=is_copy)
         if there != identity:
             connection.execute(_IDENTIFY, identity)
         if not is_begun:
             connection.execute(_MARK, (REVIVING if is_copy else MOVING,))
+        return True
 
 
 def _refuse(there: HomeIdentity, identity: HomeIdentity, went_back: str, *, is_copy: bool) -> None:

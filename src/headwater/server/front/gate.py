@@ -73,6 +73,8 @@ class Gate:
         """Returns why this server is not the primary, or None if it is. The attribute is None if the server has no
         home.
         """
+        self.is_home_away: Callable[[], bool] = lambda: False
+        """Returns whether this server's home, its database, does not answer."""
         self.has_lapsed: Callable[[], bool] | None = None
         """Returns whether this server's lease as the primary has expired, so that its data may be old. None if it has
         no home.
@@ -151,7 +153,11 @@ class Gate:
             why = "" if reason is None else f" ({reason})"
             what = "not the primary" if self.state is State.OPEN else self.state
             detail = stale or f"the server is {what}; try again in a few seconds{why}"
-            await self.refuse(scope, receive, send, detail if primary is None else f"{detail}; ask {primary}")
+            if self.is_home_away():
+                detail = f"the home does not answer, check its database: {stale or f'the server is {what}'}"
+            elif primary is not None:
+                detail = f"{detail}; ask {primary}"
+            await self.refuse(scope, receive, send, detail)
             return
         detail = f"this server is a replica; ask the primary, {primary}"
         named = (b"headwater-primary", primary.encode())

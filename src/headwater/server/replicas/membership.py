@@ -145,6 +145,10 @@ class Membership:
             [known, *(f"this server cannot be the primary: {why}" for why in self._obstacles.values()), *slowness]
         )
 
+    def is_home_away(self) -> bool:
+        """Whether the home did not answer the last request."""
+        return self.driver.is_away
+
     def has_lapsed(self) -> bool:
         """Whether this server is a primary whose lease has expired (time asleep counts), so its data may be old."""
         return self._is_deposed or (self._is_primary and not self.driver.may_act())

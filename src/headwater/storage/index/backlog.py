@@ -238,7 +238,7 @@ class LogBacklog:
             self._problem = (
                 f"log {self._name}: its events could not be indexed {self._failures} times in a row ({error}); appends "
                 "are refused until indexing succeeds, which is retried every second: free disk space if the disk is "
-                "full, or run headwater check to find damage"
+                "full, or stop the server, then run headwater check to find damage"
             )
             self.backlog._stuck.add(self)
             wakes = [share.wake for share in self.backlog._shares]

@@ -154,7 +154,7 @@ class BorrowedSegment:
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """See `mapped_segment.Mapped`."""
         problem = f"events {first} to {last} are damaged ({reason})"
-        return StorageCorrupted(str(self.path), problem, "run headwater check on the server")
+        return StorageCorrupted(str(self.path), problem, "stop the server, then run headwater check")
 
 
 def _between(part: Followed, low: int, high: int) -> Followed:

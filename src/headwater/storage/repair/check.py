@@ -23,7 +23,7 @@ from ..segments.meta import FRAMES, HISTORY, INDEX, Meta, read_meta
 from ..segments.recovery import SegmentScan, highest_kept, known_durable, scanned_segments
 from ..segments.segment import Segment, segment_paths
 from ..state.check import StateCheck, looking_at_state
-from ..state.data_directory import lock_directory, open_state, refuse_partial
+from ..state.data_directory import lock_directory, no_data, open_state, refuse_partial
 from ..state.files import STATE_NAME
 from .log_check import LogCheck, Progress, check_log
 from .manifest import MANIFEST, UNPROVED, faults_of, read_manifest
@@ -65,7 +65,7 @@ def check_directory(directory: Path, progress: Progress | None = None) -> CheckR
     """
     refuse_partial(directory)
     if not (directory / STATE_NAME).exists() and not (directory / LOGS).exists():
-        raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
+        raise no_data(directory)
     found_of_backup = _check_manifest(directory)
     with unserved(directory), looking_at_state(directory) as (state, found):
         logs = []

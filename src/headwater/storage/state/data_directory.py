@@ -148,6 +148,19 @@ def has_data(directory: Path) -> bool:
     return _has_state(directory) or is_of_a_log(directory / JOURNAL) or _is_marked(directory)
 
 
+def require_data(directory: Path) -> None:
+    """Raises StorageUnavailable, and creates nothing, if there is no state in that directory."""
+    refuse_foreign(directory)
+    if not any(path.exists() for path in files_of(directory / STATE_NAME)):
+        raise no_data(directory)
+
+
+def no_data(directory: Path) -> StorageUnavailable:
+    """The error for a directory without a state."""
+    problem = f"{directory}: no data directory (there is no {STATE_NAME})"
+    return StorageUnavailable(f"{problem}; name the data directory with --data")
+
+
 def _has_state(directory: Path) -> bool:
     for path in files_of(directory / STATE_NAME):
         if path.is_file():

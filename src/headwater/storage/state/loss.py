@@ -17,14 +17,14 @@ from pathlib import Path
 
 import msgspec
 
-from ...core.errors import EventLogError, StorageCorrupted, StorageUnavailable
+from ...core.errors import EventLogError, StorageCorrupted
 from ...formats.decoders import json_decoder
 from ...formats.newer import WrittenByNewer
 from ..catalog.directories import EVERY_LOG, FLOOR_KIND, LOGS, beyond
 from ..disk.system import make_directory, refusing, sync_directory, write_whole
 from ..segments.meta import META_NAME, read_meta
 from .check import copy_files
-from .data_directory import lock_directory, refuse_foreign
+from .data_directory import lock_directory, no_data, refuse_foreign
 from .files import ACCEPTED, STATE_NAME, files_of, is_plain, make_state, plain_entries, witness_path
 from .journal import JOURNAL, EntryRecord, salvaged
 from .journal_snapshot import entry_of
@@ -55,7 +55,7 @@ def accept_state_loss(directory: Path) -> list[str]:
     """
     refuse_foreign(directory)
     if not any((directory / name).exists() for name in (STATE_NAME, JOURNAL, LOGS, ACCEPTED)):
-        raise StorageUnavailable(f"{directory}: no data directory (there is no {STATE_NAME})")
+        raise no_data(directory)
     with closing(lock_directory(directory)), refusing(directory, "cannot create a new state"):
         if not (directory / ACCEPTED).exists():
             shutil.rmtree(directory / UNFINISHED, ignore_errors=True)  # from an interrupted start
