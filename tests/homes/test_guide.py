@@ -27,6 +27,8 @@ __all__ = ["ahead", "scene", "single"]
 GUIDE = ROOT / "docs" / "guides" / "home-went-back.md"
 WAYS = GUIDE.with_name("home-ways.md")
 DATA = "var/lib/headwater"
+OF_OWNER = "postgresql://owner@db.example/headwater"
+"""The address of the home that guides give to its owner."""
 _CHANGES = re.compile(
     r"\d+ changes of [^:]*|log \$state ends with [^;]*"
     r"|\d+ changes up to number \d+, in \d+ frames|the home [0-9a-f]{32}"
@@ -35,9 +37,12 @@ _CHANGES = re.compile(
 
 
 class GuideStory(Story):
-    """A story whose commands have the address of the home from the environment."""
+    """A story whose commands have the address of the home from the environment; its owner's is that, too."""
 
     home = ""
+
+    def _here(self, code: str) -> str:
+        return super()._here(code).replace(OF_OWNER, self.home)
 
     def _environment(self) -> dict[str, str]:
         return {**super()._environment(), "HEADWATER_HOME": self.home}
