@@ -224,7 +224,7 @@ def test_a_message_that_is_cut_short_is_an_error_or_lacks_sections() -> None:
         (Message("text", NONE), "a message without a body was given the body of type str"),
         (Message(object(), VALUE), "no type for the object"),
         (Message(header=Header(priority=256)), "header.priority"),
-        (Message(properties=Properties(1.5)), "properties.message_id: a message id is"),
+        (Message(properties=Properties(1.5)), "properties.message_id: a message id must be"),
         (Message(application_properties={1: 1}), "section 0x74"),  # type: ignore[dict-item]
         (Message(message_annotations={1.5: 1}), "section 0x72"),
         (Message(message_annotations={"a": object()}), "no type for the object"),

@@ -213,7 +213,7 @@ def test_what_the_application_sends_out_of_order_is_its_mistake() -> None:
         with pytest.raises(RuntimeError, match=r"expected websocket\.send or websocket\.close"):
             await application.send("accept")
         await application.send("close")
-        with pytest.raises(RuntimeError, match="has closed"):
+        with pytest.raises(RuntimeError, match="the application closed"):
             await application.send("send", text="late")
         await application.end()
         await peer.leave()
