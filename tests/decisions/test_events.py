@@ -200,7 +200,7 @@ def of_a_local_class() -> Any:
         (without_its_decorator, "Returned has only the fields of its base event class, not its own: reason; decorate"),
         (of_a_class_that_changes, "Draft: cannot inherit frozen dataclass from a non-frozen one"),
         (nested, r"Nested.inner: Tag must annotate the whole field"),
-        (twice_tagged, "Twice.name: a field can have one tag, 2 are given"),
+        (twice_tagged, "Twice.name: a field can have one tag, but 2 are given"),
         (lambda: Tag("a:b"), "a tag's key: expected text without a colon"),
         (lambda: event(type="")(type("a\nb", (), {})), "control character"),
         (lambda: event(version=0)(type("A", (), {})), "expected a version of 1 or more, got 0"),
