@@ -349,7 +349,7 @@ def outlived(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     "happen, why",
-    [(gone_on_elsewhere, "its home has a new incarnation"), (outlived, "ends with 5, its home starts with 9")],
+    [(gone_on_elsewhere, "its home has a new incarnation"), (outlived, "ends with 5, but its home starts with 9")],
 )
 def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
     scene: Scene, happen: Callable[[Scene], None], why: str

@@ -90,7 +90,7 @@ def test_a_footer_that_was_flipped_is_refused(tmp_path: Path) -> None:
     footer = int.from_bytes(whole[-8:-4], "little") + 8
     for at in range(len(whole) - footer, len(whole), 1 if IS_NIGHT else 53):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 8]) + whole[at + 1 :])
-        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file is damaged, the footer does not match"):
+        with pytest.raises(ArchiveUnreadable, match=f"{path.name}: the file is damaged: the footer does not match"):
             events(tmp_path)
     path.write_bytes(whole)
     assert events(tmp_path) == before

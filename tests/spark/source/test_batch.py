@@ -151,7 +151,10 @@ def test_positions_are_included_at_both_ends(load: Load, orders: LocalLog, store
         ({"startingPosition": 102}, "102 given, but the head of log 'orders' is 100"),
         ({"endingPosition": 101}, "101 given, but the head of log 'orders' is 100"),
         ({"startingPosition": 90, "endingTimestamp": "2000-01-01"}, "for log 'orders' it is 90, .* given end is 0"),
-        ({"startingPosition": '{"shop": 1}'}, "a position is given for 'shop', the logs read are: orders"),
+        (
+            {"startingPosition": '{"shop": 1}'},
+            "a position is given for 'shop', which is not read; the logs read are: orders",
+        ),
     ],
 )
 def test_positions_that_are_not_there_are_errors(
