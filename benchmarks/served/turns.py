@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 
-from ..measure import Case, Outcome, expect
+from ..measure import CPU, Case, Outcome, expect
 from .clients import Clients
 from .contenders import Servers
 from .rows import Row
@@ -29,7 +29,8 @@ def compare(
     """Every contender does the work of a row once in each round. Raises WrongAnswer."""
     if row.is_apart and (cores := len(os.sched_getaffinity(0))) < CORES_MIN:
         return Outcome(Case(row.title, row.unit, {}, absent=f"not measured: {cores} cores, {CORES_MIN} are needed"))
-    outcome = Outcome(Case(row.title, row.unit, {}, row.aims), {name: [] for name in servers})
+    aims = [aim for aim in row.aims if aim.against in ("", CPU, *servers)]
+    outcome = Outcome(Case(row.title, row.unit, {}, aims), {name: [] for name in servers})
     heads = {name: servers.head(name) for name in servers}
     ours, theirs = halves(os.sched_getaffinity(0), _siblings) if row.is_apart else ([], [])
     with ExitStack() as stack:

@@ -442,7 +442,7 @@ class TestTargets:
     @pytest.mark.parametrize(
         ("named", "problem"),
         [
-            ("http://b", "has no TLS"),
+            ("http://b", "does not use TLS"),
             ("no url", r"http://HOST\[:PORT\]"),
             ("https://ann:secret@b", "separately, not in the URL"),
             ("https://a/", "names itself"),

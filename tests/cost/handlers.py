@@ -270,6 +270,7 @@ JOBS = {
     "server/bulk/calls.py _blocking": Line("what the call does", "thread"),
     "server/bulk/link.py run": Line("bytes of the call", "as its line"),
     "server/bulk/supervisor.py start": _ONE,
+    "server/httpd/connection.py connection_made": _ONE,
     "server/httpd/connection.py _look_on_later": Line("requests that came together", "one in a turn"),
     "server/httpd/immediate_start.py run_at_once": Line("the request", "as its line"),
     "core/loop/linger.py __init__": _ONE,

@@ -222,7 +222,7 @@ def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primar
     assert not two.is_primary()
     eventually(lambda: len(status(elsewhere.url)["members"]) == 2)
     of_one, of_two = f"{socket.gethostname()}:{one.port}", f"{socket.gethostname()}:{two.port}"
-    assert f"the server {of_two} runs" in command("home", "forget", of_two, "--home", elsewhere.url, expected=4)
+    assert f"the server {of_two} is running" in command("home", "forget", of_two, "--home", elsewhere.url, expected=4)
     assert "members are: " in command("home", "forget", "nobody", "--home", elsewhere.url, expected=4)
     with psycopg.connect(elsewhere.url, autocommit=True) as connection:
         connection.execute("DELETE FROM headwater.server WHERE name = %s", (of_one,))  # the dump has that it ran

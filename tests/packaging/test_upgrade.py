@@ -76,7 +76,8 @@ def _blocks(directory: Path) -> list[str]:
     (directory / "mnt").mkdir()
     page = (ROOT / "docs" / "guides" / "upgrading.md").read_text(encoding="utf-8")
     page = page.replace("/mnt/backup", f"{directory}/mnt").replace("/var/lib/headwater-before", f"{directory}/before")
-    upgrade, rollback = _SHELL.findall(page)
+    page = page.replace("--data /var/lib/headwater", "--data data")
+    upgrade, rollback = [each for each in _SHELL.findall(page) if "before-upgrade" in each]
     assert "headwater backup" in upgrade and "headwater restore" in rollback
     return [upgrade, rollback]
 
