@@ -128,7 +128,7 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
         ({"zzz": "5"}, "option zzz: .* there are url, user, password"),
         ({"log": ""}, "option log: expected names or patterns of logs"),
         ({"log": "a,,b"}, "option log: expected names or patterns of logs"),
-        ({"log": "a b"}, "option log: 'a b' does not fit"),
+        ({"log": "a b"}, "option log: 'a b' does not match"),
         ({"log": "a,a"}, "option log: a log is named twice in 'a,a'"),
         ({"partitions": "1,x"}, "option partitions: expected numbers from 0 to 1023 .* got '1,x'"),
         (

@@ -295,7 +295,7 @@ def test_a_dry_run_says_the_plan_and_starts_nothing(paint: click.Command, painte
         (["--conf", "a=b"], 1, "must start with `spark.`, got 'a'"),
         (["--user", "ann"], 2, "--user and --password must be given together"),
         (["--query", "colour=red", "--dry-run"], 1, "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all"),
-        (["--from", "a log", "--dry-run"], 1, "--from: 'a log' does not fit"),
+        (["--from", "a log", "--dry-run"], 1, "--from: 'a log' does not match"),
     ],
 )
 def test_what_does_not_fit_is_told_before_spark_starts(

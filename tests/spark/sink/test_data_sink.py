@@ -171,7 +171,7 @@ def test_overwriting_a_log_is_refused(spark: SparkSession, save: Save) -> None:
     [
         (["'T' as type", "'x' as data", "array('a') as tag"],
          "column tag: a log has no such column; did you mean tags?"),
-        (["'T' as type"], "columns: there is no column data; the frame has type"),
+        (["'T' as type"], "columns: there is no column data; the columns are type"),
         (["'T' as type", "struct(1 as a) as data"], "column data: expected binary or string, got struct<a:int>; "
          "convert it with to_json"),
         (["'T' as type", "'x' as data", "'a,b' as tags"], "column tags: expected array<string>, got string"),
