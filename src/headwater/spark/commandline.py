@@ -256,9 +256,7 @@ def _quiet(settings: dict[str, str], master: str | None) -> dict[str, str]:
     if master is not None and master.startswith(CONNECT):  # its server is running, and does not accept such settings
         return settings
     quiet = {"spark.ui.showConsoleProgress": "false"}
-    if (
-        "PYSPARK_GATEWAY_PORT" not in os.environ
-    ):  # otherwise spark-submit has started Java, which logs as its user wants
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # otherwise spark-submit has started Java, and configured its logs
         quiet.update(logging_by(QUIET))
     return {**quiet, **settings}
 
