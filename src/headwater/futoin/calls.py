@@ -182,9 +182,8 @@ async def reply_to(
     message = await decoded(host, body)
     if isinstance(message, Reply):
         return message
-    if (
-        message.size > interface.MESSAGE_BYTES_MAX
-    ):  # a long message is scanned several times, and each scan is a step of its own
+    if message.size > interface.MESSAGE_BYTES_MAX:
+        # a long message is scanned several times, and each scan is a step of its own
         await asyncio.sleep(0)
     return await answer(host, handlers, log_name, channel, claim, message)
 

@@ -247,9 +247,8 @@ class Endpoint:
                 self._put_back(item)
             except _Stopped:
                 return
-            except (
-                Exception
-            ):  # after an internal error, or when the log closes, nothing is lost, because the cursor did not move
+            except Exception:
+                # after an internal error, or when the log closes, nothing is lost, because the cursor did not move
                 _logger.exception("delivery to %s failed", self.uri)
                 self._put_back(item)
                 self._start_over()
