@@ -59,10 +59,19 @@ def python_of(checkout: Path) -> Path:
     return python
 
 
+_ASKED = """
+import headwater
+try:
+    from headwater.speedups import BUILD
+except ImportError:  # versions before 0.2
+    BUILD = ""
+print(headwater.__version__, BUILD, sep=", ")
+"""
+
+
 def version_of(python: Path) -> str:
     """The version and the build that an interpreter has of Headwater, and the commit of its checkout."""
-    asked = "import headwater, headwater.speedups as s; print(headwater.__version__, getattr(s, 'BUILD', ''), sep=', ')"
-    version = subprocess.run([str(python), "-c", asked], capture_output=True, text=True, check=True).stdout.strip()
+    version = subprocess.run([str(python), "-c", _ASKED], capture_output=True, text=True, check=True).stdout.strip()
     git = ["git", "-C", str(python.parent), "describe", "--always", "--dirty", "--abbrev=12"]
     return f"{version}, commit {subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()}"
 
