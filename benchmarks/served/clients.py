@@ -1,5 +1,8 @@
 """The clients of a row: up to 8 processes, and threads in them beyond. Each client is connected to every contender.
 
+A contender of another checkout has clients of that checkout, in processes of their own: another version's client may
+fall back to a slower format.
+
 One contender at a time is used, for a slice of time. What a client sends is made before the slice, as far as the slices
 before it tell how much that is.
 """
@@ -8,23 +11,50 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import multiprocessing
 import os
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import NamedTuple
 
 from ..measure import Sample, WrongAnswer, cpu_seconds, percentile_ms
 from ..stores.served import Server
 from .rows import ROWS, Row, Source
 
 PROCESSES_MAX = 8
-Endpoints = Mapping[str, tuple[type[Server], str]]
-"""By contender: what connects to it, and its URL."""
+_ROOT = Path(__file__).parents[2]
+_PROGRAM = "import sys; from benchmarks.served.clients import serve; serve(int(sys.argv[1]))"
+
+
+class Endpoint(NamedTuple):
+    """A server to connect to."""
+
+    kind: type[Server]
+    """What connects to it."""
+    url: str
+    python: Path = Path(sys.executable)
+    """The interpreter of its clients."""
+
+
+Endpoints = Mapping[str, Endpoint]
+"""By contender."""
+
+
+class _Work(NamedTuple):
+    """What one process of clients does."""
+
+    row: str
+    endpoints: Endpoints
+    total: int
+    numbers: Collection[int]
+    cores: Collection[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,29 +92,37 @@ class Clients:
     """The clients of one row, connected. `first` numbers them: each number has events of its own."""
 
     def __init__(self, row: Row, endpoints: Endpoints, total: int, first: int, cores: Collection[int] = ()) -> None:
-        context = multiprocessing.get_context("spawn")
         self._steps = dict.fromkeys(endpoints, 0)
-        self._pipes: list[Connection] = []
-        self._processes = []
-        for offset in range(min(row.clients, PROCESSES_MAX)):
-            numbers = range(first + offset, first + row.clients, PROCESSES_MAX)
-            ours, theirs = context.Pipe()
-            arguments = theirs, row.name, endpoints, total, numbers, cores
-            self._processes.append(context.Process(target=_process, args=arguments, daemon=True))
-            self._processes[-1].start()
-            theirs.close()
-            self._pipes.append(ours)
+        self._pipes: dict[Path, list[Connection]] = {}
+        self._pythons = {name: endpoint.python for name, endpoint in endpoints.items()}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        for python in dict.fromkeys(self._pythons.values()):
+            chosen = {name: endpoint for name, endpoint in endpoints.items() if endpoint.python == python}
+            self._pipes[python] = []
+            for offset in range(min(row.clients, PROCESSES_MAX)):
+                numbers = range(first + offset, first + row.clients, PROCESSES_MAX)
+                self._pipes[python].append(self._started(python, _Work(row.name, chosen, total, numbers, cores)))
+
+    def _started(self, python: Path, work: _Work) -> Connection:
+        ours, theirs = Pipe()
+        with theirs:
+            command = [str(python), "-c", _PROGRAM, str(theirs.fileno())]
+            self._processes.append(subprocess.Popen(command, cwd=_ROOT, pass_fds=[theirs.fileno()]))
+        ours.send(work)
+        return ours
 
     def __enter__(self) -> Clients:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        for pipe in self._pipes:
-            pipe.close()
+        for pipes in self._pipes.values():
+            for pipe in pipes:
+                pipe.close()
         for process in self._processes:
-            process.join(10)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(10)
             process.kill()
-            process.join()
+            process.wait()
 
     def steps(self, contender: str) -> int:
         """How many steps all slices of a contender had."""
@@ -102,10 +140,11 @@ class Clients:
         return Sample(done.units / (done.ended_at - began), server_us, p50, p99, client_us)
 
     def _ask(self, order: Order) -> list[Done]:
-        for pipe in self._pipes:
+        pipes = self._pipes[self._pythons[order.contender]]
+        for pipe in pipes:
             with contextlib.suppress(BrokenPipeError):  # what it had to say is read below
                 pipe.send(order)
-        return [_received(pipe) for pipe in self._pipes]
+        return [_received(pipe) for pipe in pipes]
 
 
 def _received(pipe: Connection) -> Done:
@@ -118,13 +157,13 @@ def _received(pipe: Connection) -> Done:
     return done
 
 
-def _process(
-    pipe: Connection, row: str, endpoints: Endpoints, total: int, numbers: Collection[int], cores: Collection[int]
-) -> None:
-    """Do what is ordered until the pipe is closed."""
-    if cores:
-        os.sched_setaffinity(0, cores)
-    clients = [_Client(ROWS[row], endpoints, Source(total, number)) for number in numbers]
+def serve(fd: int) -> None:
+    """The clients of one process: do what is ordered over that descriptor until it is closed."""
+    pipe = Connection(fd)
+    work: _Work = pipe.recv()
+    if work.cores:
+        os.sched_setaffinity(0, work.cores)
+    clients = [_Client(ROWS[work.row], work.endpoints, Source(work.total, number)) for number in work.numbers]
     with contextlib.suppress(EOFError):
         while True:
             order: Order = pipe.recv()
@@ -151,7 +190,7 @@ class _Client:
 
     def _run(self) -> None:
         try:
-            self._remotes = {name: kind.connect(url) for name, (kind, url) in self._endpoints.items()}
+            self._remotes = {name: at.kind.connect(at.url) for name, at in self._endpoints.items()}
             while True:
                 order = self.orders.get()
                 self.done.put(self._prepare(order) if order.seconds is None else self._use(order, order.seconds))

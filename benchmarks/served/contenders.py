@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ..measure import expect
 from ..stores.headwater_server import HeadwaterServer
 from ..stores.served import Remote, Server
 from ..workload import Workload
-from .clients import Endpoints
+from .clients import Endpoint, Endpoints
 from .rows import BATCH, UMADB
 
 HEADWATER = "headwater over HTTP"
@@ -29,10 +30,11 @@ BESIDE = "headwater of the other checkout"
 
 @dataclass(frozen=True, slots=True)
 class Contender:
-    """What starts a server in a directory, and what connects to it."""
+    """What starts a server in a directory, what connects to it, and the interpreter of its clients."""
 
     start: Callable[[Path], Server]
     kind: type[Server] = HeadwaterServer
+    python: Path = Path(sys.executable)
 
 
 def contenders(*, has_same: bool, has_pure: bool, beside: Path | None) -> dict[str, Contender]:
@@ -43,7 +45,7 @@ def contenders(*, has_same: bool, has_pure: bool, beside: Path | None) -> dict[s
     if has_pure:
         found[PURE] = Contender(partial(HeadwaterServer, environment={VARIABLE: "1"}))
     if beside is not None:
-        found[BESIDE] = Contender(partial(HeadwaterServer, python=beside))
+        found[BESIDE] = Contender(partial(HeadwaterServer, python=beside), python=beside)
     if find_spec("umadb") is not None:
         from ..stores.umadb_server import UmadbServer
 
@@ -65,7 +67,7 @@ try:
     from headwater.speedups import BUILD
 except ImportError:  # versions before 0.2
     BUILD = ""
-print(headwater.__version__, BUILD, sep=", ")
+print(", ".join(filter(None, (headwater.__version__, BUILD))))
 """
 
 
@@ -80,7 +82,7 @@ class Servers:
     """Those that run. Closing stops them."""
 
     def __init__(self, directory: Path, chosen: dict[str, Contender]) -> None:
-        self._kinds = {name: contender.kind for name, contender in chosen.items()}
+        self._chosen = chosen
         self._servers: dict[str, Server] = {}
         try:
             for number, (name, contender) in enumerate(chosen.items()):
@@ -95,7 +97,8 @@ class Servers:
     @property
     def endpoints(self) -> Endpoints:
         """For clients in other processes."""
-        return {name: (self._kinds[name], server.url) for name, server in self._servers.items()}
+        each = self._servers.items()
+        return {name: Endpoint(self._chosen[name].kind, server.url, self._chosen[name].python) for name, server in each}
 
     def pid(self, name: str) -> int:
         """The process of a server."""
@@ -130,7 +133,7 @@ class Servers:
                 os.sched_setaffinity(int(task), cores)
 
     def _connect(self, name: str) -> Remote:
-        return self._kinds[name].connect(self._servers[name].url)
+        return self._chosen[name].kind.connect(self._servers[name].url)
 
     def close(self) -> None:
         """Stop them."""

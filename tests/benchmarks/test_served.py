@@ -39,6 +39,22 @@ def test_every_row_is_answered_by_every_contender(tmp_path: Path) -> None:
     assert not list((tmp_path / "files").iterdir()), "everything that was made for the run is gone"
 
 
+def test_another_checkouts_server_is_used_by_its_own_client(tmp_path: Path) -> None:
+    """The client of another version may fall back to a slower format with it."""
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    (programs / "python").write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/calls\nexec {sys.executable} "$@"\n')
+    (programs / "python").chmod(0o755)
+    (programs / "headwater").write_text("from headwater.cli.main import main\nmain()\n")
+    sizes = f"head --events 1000 --slices {SLICES} --slice-s 0.02 --beside {tmp_path} --directory {tmp_path}/files"
+    arguments = [sys.executable, "-m", "benchmarks.served", *sizes.split()]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr or done.stdout
+    calls = (tmp_path / "calls").read_text()
+    assert "headwater serve" in calls
+    assert "benchmarks.served.clients" in calls
+
+
 def test_a_checkout_without_an_environment_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"expected .*/\.venv/bin/python, got no such program: `make setup`"):
         python_of(tmp_path)
