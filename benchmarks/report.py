@@ -22,7 +22,7 @@ COLUMNS = (
     "client CPU us",
     "headwater is",
     "its CPU is",
-    "aim",
+    "target",
 )
 _MARK = "<!-- results"
 
@@ -44,7 +44,7 @@ def terminal_view(answer: Answer) -> Group:
     for outcome in answer.outcomes:
         table = Table(*COLUMNS, title=_heading(outcome), title_justify="left")
         for column in table.columns:
-            column.justify = "left" if column.header in ("contender", "aim") else "right"
+            column.justify = "left" if column.header in ("contender", "target") else "right"
         for row in _rows(outcome):
             table.add_row(*row)
         tables.append(table)

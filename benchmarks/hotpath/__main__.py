@@ -32,7 +32,7 @@ def main(names: Sequence[str], events: int, directory: Path | None) -> None:
     console = Console(highlight=False, width=120)
     for name, value in {**machine.describe(parent), "events": f"{events:,}"}.items():
         console.print(f"[bold]{name}[/]: {value}")
-    table = Table("row", "work", "CPU us, least", "lower quartile", "per second, most", "aim", "")
+    table = Table("row", "work", "CPU us, least", "lower quartile", "per second, most", "target", "")
     with console.status("") as status:
         for row in [ROWS[name] for name in names or ROWS]:
             status.update(row.what)

@@ -1,4 +1,4 @@
-"""How many events a second do 1, 8 and 64 FutoIn clients add, one by one, each waiting for its answer?
+"""How many events a second do 1, 8 and 64 FutoIn clients add, one at a time, each waiting for its answer?
 
 Every client is a WebSocket of its own and sends its password with each message; the clients are one process, beside the
 server. Both servers have each event on the disk before they answer.

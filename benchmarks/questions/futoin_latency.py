@@ -1,4 +1,4 @@
-"""How long does it take from the start of an event's addition until it is pushed, at 25 events a second?
+"""How long after the start of its addition is an event pushed, at 25 events a second?
 
 Adder and consumer are two WebSockets of one process, so that one clock measures both ends.
 """

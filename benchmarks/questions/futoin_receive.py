@@ -1,4 +1,4 @@
-"""How many events a second does a reliable FutoIn consumer with a backlog poll, and how many are pushed to it?
+"""How many events of a backlog does a reliable FutoIn consumer receive per second, by polling and by pushes?
 
 One WebSocket; the reference gives pages and groups of 100 events, which is its default, and Headwater of 1000.
 """

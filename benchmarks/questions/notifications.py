@@ -1,4 +1,4 @@
-"""How soon do webhooks get O-Cloud notifications, how many a second, and how do slow and dead ones affect the others?
+"""How soon and at what rate do webhooks receive notifications, and do slow or dead webhooks affect the others?
 
 Latency is from sending an event to the server to its arrival at a subscriber. The server stores every event durably
 before it answers. Publishers and subscribers share one process, on the same cores as the server. Every event must

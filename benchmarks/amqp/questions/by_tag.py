@@ -1,4 +1,4 @@
-"""How long does a receiver that attaches for one tag wait for the 10 events that have it, of a million?
+"""How long does a receiver that attaches for one tag wait for its 10 events in a log of a million?
 
 From the attach, with the query of our own as its source filter and from the beginning on, to the tenth message, on a
 connection that is open already. The client is Headwater's own; one in a hundred of the accounts is asked for.

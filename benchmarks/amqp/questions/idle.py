@@ -1,4 +1,4 @@
-"""What does an idle connection take in memory, with 5,000 of them open?
+"""How much memory does an idle connection use while 5,000 are open?
 
 Connected, logged in, with an open session, and nothing but heartbeats: all are still open in the end. Anonymous memory
 of a fresh server's process, with them less without; what the kernel takes for a connection comes on top.

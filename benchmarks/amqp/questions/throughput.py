@@ -1,4 +1,4 @@
-"""How many durable messages a second go in and out over 1 and 100 connections, and what does one cost the server?
+"""How many durable messages a second does the server accept and deliver over 1 and 100 connections, at what CPU cost?
 
 In: senders with up to 1000 messages in flight each. Unsettled, each message is accepted after it is durable; settled,
 an unsettled last one over a second link proves that the server took them all. Out: receivers with a credit of 1000 (of

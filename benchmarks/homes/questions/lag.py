@@ -1,4 +1,4 @@
-"""How far is a replica behind: when does a subscriber there receive an event that the primary has acknowledged?
+"""How far behind is a replica: when does its subscriber receive an event that the primary has acknowledged?
 
 Single appends at an even pace, over HTTP, by one client; a subscription with Server-Sent Events at the replica. Zero
 where the subscriber was quicker than the answer.

@@ -1,4 +1,4 @@
-"""How much CPU time for each append do three replicas that are scanned over Arrow Flight cost the primary's process?
+"""How much CPU time per append does the primary use while three replicas are scanned over Arrow Flight?
 
 Single appends at an even pace, over HTTP, while each replica is read from the first event to the last, again and
 again, by a process of its own; and the same while nobody reads. All of it is on the same cores, so that what is

@@ -1,4 +1,4 @@
-"""What does a synchronous standby cost, depending on what each commit waits for?
+"""How much does a synchronous standby cost, depending on what each commit waits for?
 
 A second PostgreSQL server on this machine follows the first one. `local` waits for no standby, `remote_write` until it
 has what was written in memory, `on` until that is on its disk, `remote_apply` until a reader there would see it.

@@ -1,4 +1,4 @@
-"""What does it cost to read in 2 to 8 pieces, and from logs of 1 to 8 partitions?
+"""How fast are reads in 2 to 8 pieces, and of logs with 1 to 8 partitions?
 
 The same aggregate over all columns. A log in more splits is the same work in more tasks, two at a time. In the logs of
 several partitions an account's events share one, so that every frame has events of all of them; read partition by
