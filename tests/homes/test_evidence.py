@@ -227,7 +227,7 @@ def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primar
     with psycopg.connect(elsewhere.url, autocommit=True) as connection:
         connection.execute("DELETE FROM headwater.server WHERE name = %s", (of_one,))  # the dump has that it ran
     assert "its copy is ignored" in command("home", "forget", of_one, "--home", elsewhere.url)
-    eventually(lambda: two.says("no copy is known that has all of term"))  # it was the last primary
+    eventually(lambda: two.says("no known copy contains all of term"))  # it was the last primary
     assert not two.is_primary()
     eventually(lambda: servers(elsewhere.url)[two.url]["lag_s"] is not None)
     eventually(lambda: "accepted; a server takes over" in accept_loss(elsewhere.url))
@@ -321,7 +321,7 @@ def test_a_home_that_went_on_is_not_refilled_and_what_is_given_up_can_be_importe
     three = started(closing, lacking, tmp_path / "c")
     three.comes()
     assert three.append(50) == 6
-    assert "has the lease of this home" in refill(lacking, tmp_path / "a", expected=4)
+    assert "holds the lease of this home" in refill(lacking, tmp_path / "a", expected=4)
     one = started(closing, lacking, tmp_path / "a")
     eventually(lambda: any(each["ahead"] for each in status(lacking)["members"]))
     assert "another process" in refill(lacking, tmp_path / "a", expected=4)

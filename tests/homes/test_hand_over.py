@@ -65,7 +65,7 @@ def test_a_server_that_is_not_fit_is_refused_with_the_reason(join: Join, url: st
     eventually(first.is_primary)
     second = join("b")
     eventually(lambda: is_fit(url, second))
-    assert "no server nobody runs; running: " in hand_over(tmp_path / "a", url, "nobody", expected=4)
+    assert "server nobody is not running; running servers: " in hand_over(tmp_path / "a", url, "nobody", expected=4)
     assert "is a replica; run this beside the primary" in hand_over(tmp_path / "b", url, name_of(second), expected=4)
     second.process.send_signal(signal.SIGSTOP)
     assert f"it does not answer at {second.url}" in hand_over(tmp_path / "a", url, name_of(second), expected=4)
@@ -105,7 +105,7 @@ def test_a_home_of_the_version_before_is_handed_over_and_upgraded_under_its_serv
     second = join("b")
     assert first.append(0) == 1
     eventually(lambda: is_fit(url, second))
-    assert "run headwater home upgrade when all servers are new" in command("home", "check", "--home", url)
+    assert "run headwater home upgrade when all servers are upgraded" in command("home", "check", "--home", url)
     assert hand_over(tmp_path / "a", url, name_of(second)) == f"{name_of(second)} is the primary, term 2\n"
     eventually(lambda: appended(second, 1) == 2)
     eventually(lambda: servers(url)[first.url]["role"] == "following")

@@ -654,7 +654,7 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
             assert "NOT SAFE: fix the problems above" in checked
             assert "note: synchronous_commit is off: servers set it to on for their own sessions" in checked
             refused = command(*SERVE, "--home", url, "--data", "unused", expected=4)
-            assert "fsync is off, so a crash of the machine can lose all: set it to on" in refused
+            assert "fsync is off, so a machine crash can lose all data; set it to on" in refused
         finally:
             connection.execute("ALTER SYSTEM RESET fsync")
             connection.execute("ALTER ROLE headwater RESET synchronous_commit")

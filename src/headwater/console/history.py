@@ -78,7 +78,9 @@ def _values(host: ConsoleHost, user: User, name: str, step_s: int, now: float) -
     host.guard.authorize(user, right, log)
     found = host.live.series.values(what, of if slash else None, step_s, now)
     if found is None:
-        raise InvalidParameter("series", f"{show(name)} given; without this parameter, the answer lists the series")
+        raise InvalidParameter(
+            "series", f"there is no series {show(name)}; without this parameter, the answer lists the series"
+        )
     return found
 
 

@@ -311,7 +311,7 @@ class Exchange:
     def check_unanswered(self, problem: str) -> None:
         """Raises BrokenOff if an answer has begun: it is broken off, so that it does not look complete."""
         if self.has_started:
-            raise BrokenOff(f"the answer was cut off: {problem}")
+            raise BrokenOff(f"the answer was interrupted: {problem}")
 
     async def start(
         self,

@@ -286,7 +286,7 @@ LINK = EntityType(
         ),
         _time(
             "waitsSince",
-            "since when it has been waiting, at the earliest: the last message, or the last outcome for `outcomes`",
+            "earliest time when it may have started to wait: the last message, or the last outcome for `outcomes`",
         ),
         _flag("isAttached", "whether both sides are attached"),
         _number(
@@ -359,7 +359,7 @@ READER = EntityType(
             "waitsFor",
             "what the next event waits for: `reading` (the peer does not read), `answers` (to FutoIn pushes), `events`",
         ),
-        _time("waitsSince", "since when it has been waiting"),
+        _time("waitsSince", "when it started to wait"),
     ),
 )
 REFUSAL = EntityType(
@@ -469,7 +469,7 @@ TOKEN = EntityType(
             is_initial=True, is_removable=True,
         ),
         _time("createdAt", "when it was created; null if unknown"),
-        _time("expiresAt", "when it and its logins end; null: never"),
+        _time("expiresAt", "when it and its logins expire; null: never"),
         _flag("isOver", "whether it has expired"),
         _text("origin", "`data directory`, or `configuration`: read-only"),
     ),

@@ -122,7 +122,7 @@ async def perform(host: ManagementHost, exchange: Exchange) -> None:
     operation = exchange.arguments[2]
     if operation in OF_ENTITIES:
         method = next(method for method, each in _METHODS.items() if each == operation)
-        raise InvalidParameter("operation", f"{operation} is {method} of the entity itself")
+        raise InvalidParameter("operation", f"for {operation}, send {method} to the entity itself")
     answer = await host.management.do(_request(user, operation, type, name, await wire.given_object(exchange)))
     await _answer(exchange, answer)
 

@@ -64,15 +64,15 @@ def types_of(exchange: Exchange) -> tuple[frozenset[str] | None, int | None]:
     count = whole_number(given, "count")
     if "types" not in given:
         if count is not None:
-            raise InvalidParameter("count", "applies to entities; give their types too")
+            raise InvalidParameter("count", "applies only to entities; specify their types too")
         return None, None
     by_word = {**{each.word: name for name, each in TYPES.items()}, **dict.fromkeys(TYPES)}
     words = given["types"].split(",")
     if len(words) > len(TYPES):
-        raise InvalidParameter("types", f"{len(words)} types given, at most {len(TYPES)} are allowed")
+        raise InvalidParameter("types", f"expected at most {len(TYPES)} types, got {len(words)}")
     for word in words:
         if word not in by_word:
-            raise InvalidParameter("types", f"there is no {show(word)}; there are {', '.join(TYPES)}")
+            raise InvalidParameter("types", f"there is no type {show(word)}; the types are {', '.join(TYPES)}")
     return frozenset(by_word[word] or word for word in words), count
 
 

@@ -696,10 +696,10 @@ class ServerRun:
         has_users = tokens is not None or bool(directory.current().by_name)
         if not has_users and not directory.never_had_any:
             raise InvalidConfiguration(
-                f"{config.data} had users, but has none now, so every request would be allowed. Add a "
-                f"user (headwater user add NAME --grant all:* --data {config.data}), name the configuration that has "
-                f"them (--config FILE), or allow requests without credentials (headwater user allow-everybody --data "
-                f"{config.data})",
+                f"{config.data} had users but no longer contains any, so every request would be allowed. Add a "
+                f"user (headwater user add NAME --grant all:* --data {config.data}), pass the configuration that "
+                f"defines them (--config FILE), or allow requests without credentials (headwater user "
+                f"allow-everybody --data {config.data})",
                 "users",
             )
         if not has_users and (allowed := store.state.get(*EVERYBODY)) is not None:
@@ -713,7 +713,7 @@ class ServerRun:
             )
         if ANY_ORIGIN in config.http.origins and not has_users:
             raise InvalidConfiguration(
-                "* given, but no user is configured, so every web page could do everything; list the origins, or "
+                "* allows every web page to do everything, because no user is configured; list the origins, or "
                 "add a user (headwater user add NAME --grant all:*)",
                 "http.origins",
             )

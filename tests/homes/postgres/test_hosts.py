@@ -57,7 +57,7 @@ def test_of_two_that_took_writes_one_that_falls_silent_still_counts_until_it_say
         primary.pause()
         assert hosts.look() == [one, two] and hosts.silent == [one]
         assert later.look() == [two] and later.silent == [one], "who saw no two knows of one"
-        assert f"{one} did not answer, so it is not known" in str(unknown_hosts(later.silent))
+        assert f"{one} did not answer, so it is unknown" in str(unknown_hosts(later.silent))
         assert hosts.look() == [one, two], "time proves nothing"
         primary.go_on()
         primary.kill()

@@ -113,7 +113,7 @@ _FIRST = (
     _text("eventType", "the notification type"),
     Attribute.timestamp("time", "when it happened, by the server's clock"),
 )
-_LAST = (_perhaps(_number(LOST, "how many notifications this slow listener lost just before this one")),)
+_LAST = (_perhaps(_number(LOST, "number of notifications that this slow listener lost just before this one")),)
 _LOG = _text("log", "the log")
 _COUNT = _number("count", "occurrences in that second")
 _INTERVAL = _number("intervalMs", "the counting interval, about 1,000 ms")
@@ -241,7 +241,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
             "Something blocked the event loop, and so all clients, for over 100 ms of CPU time. At most once a second.",
-            _number("heldMs", "how long the event loop was blocked, at least"),
+            _number("heldMs", "minimum time that the event loop was blocked"),
             _text("room", "the part of the server that blocked it (`amqp`, `dcb`, ...), or `unknown`"),
             _text("kind", "what that part did, such as a method and route, or `receiver of orders`"),
             _perhaps(_text("where", "the running line of code")),
@@ -451,7 +451,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A log refused appends in this second: overload, full disk, duplicate id.",
             _LOG,
             _COUNT,
-            _number("duplicates", "how many had a duplicate id"),
+            _number("duplicates", "number of them with a duplicate id"),
             _INTERVAL,
         ),
         _entry(
@@ -543,7 +543,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "An endpoint was suspended for longer than `cne.forget_after_ms`; its subscriptions were deleted.",
             *_WEBHOOK,
             _number("subscriptions", "deleted subscriptions"),
-            _number("missed", "the log's events after the last processed one"),
+            _number("missed", "number of events in the log after the last processed one"),
         ),
         _entry(
             NotificationType.AUTHENTICATION_FAILED,

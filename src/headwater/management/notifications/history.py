@@ -84,17 +84,19 @@ class History:
             except Closed:
                 return False
             except InvalidInput as error:  # the log was changed, and now accepts only smaller events
-                _logger.error("a notification cannot be stored: %s", error)
+                _logger.error("cannot store a notification: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
                 if self._is_stopping.wait(self._retry_s):
-                    _logger.info("%d notifications are not stored, since the server stops: %s", len(events), error)
+                    _logger.info(
+                        "%d notifications were not stored because the server is stopping: %s", len(events), error
+                    )
                     return False
                 if not is_reported:  # a server of a home that starts or ends its turn is not worth a warning
                     is_reported = True
-                    _logger.error("notifications cannot be stored at present: %s", error)
+                    _logger.error("cannot store notifications; retrying: %s", error)
             except Exception:  # regardless of the error, the next notifications must have their turn
-                _logger.exception("%d notifications cannot be stored", len(events))
+                _logger.exception("cannot store %d notifications", len(events))
                 return True
 
 

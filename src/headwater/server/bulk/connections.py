@@ -154,7 +154,7 @@ class Connections:
                 time.sleep(max(PAUSE_S, PAUSES * (time.thread_time() - began)))
                 pause_s = 0.0 if has_come or has_ended else LOOK_S  # it may be accepted just after the check
         except BaseException:
-            logger.exception("Arrow Flight connections cannot be watched")
+            logger.exception("watching the Arrow Flight connections failed")
             for its in (*self._here, *(each.socket for each in self._known.values())):
                 its.uncut()
 

@@ -136,7 +136,7 @@ class Answering:
                 length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
                 if length > REQUEST_BYTES_MAX:
                     logger.error(
-                        "the bulk process sent a request of %d bytes, which is too large; it is disconnected", length
+                        "the bulk process sent a request of %d bytes, which is too large; disconnecting it", length
                     )
                     return
                 body = await reader.readexactly(length)

@@ -43,7 +43,9 @@ class BulkPlane:
         if not config.flight.enabled:
             return None
         if config.storage == "memory":
-            logger.info("no Arrow Flight", extra=fields(reason="it reads logs on disk, but storage is memory"))
+            logger.info(
+                "Arrow Flight is disabled", extra=fields(reason="it requires logs on disk, but storage is memory")
+            )
             return None
         reservation = (reserve or Reservation)(config.host, config.flight.port, "--flight-port")
         return cls(config, reservation, is_for_more=reserve is not None)

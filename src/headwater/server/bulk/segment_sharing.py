@@ -128,7 +128,7 @@ class Lending:
             ) as error:  # the client reads over Flight instead, and gets the error that way
                 logger.debug("segments are not shared: %s", error)
             except Exception:
-                logger.exception("segments could not be shared")
+                logger.exception("sharing segments failed")
             finally:
                 self._places.release()
 

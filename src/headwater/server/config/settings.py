@@ -124,7 +124,7 @@ class Memory:
     peers: int | None = setting(
         None,
         byte_count(16 * MIB, 2**50),
-        "memory for data of peers (default: a quarter of the cgroup's or machine's)",
+        "memory for data of peers (default: a quarter of the memory of the cgroup or machine)",
     )
     """Memory for requests, unread answers and waiting appends. Default: a quarter of the memory of the cgroup or
     machine, at least 64 MiB. [How it is divided](limits.md#memory).
@@ -225,7 +225,9 @@ class Replica:
     """How long a replica serves reads, and accepts removed users, without contact with its home; after that it
     answers 503.
     """
-    forward: bool = setting(True, boolean, "a replica forwards to the primary what only the primary can do")
+    forward: bool = setting(
+        True, boolean, "forward requests that only the primary can handle from a replica to the primary"
+    )
     """Whether a replica forwards requests that only the primary can handle: [HTTP requests and
     WebSockets](../guides/high-availability.md#forwarding), and [AMQP
     connections](../guides/high-availability.md#amqp). `false`: it answers 421, or `amqp:connection:redirect`, with

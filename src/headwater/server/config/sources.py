@@ -57,16 +57,16 @@ def load(
     config = _build(given)
     if (config.tls.certificate is None) != (config.tls.key is None):
         missing = "tls.key" if config.tls.key is None else "tls.certificate"
-        raise InvalidConfiguration("not set, but TLS needs both tls.certificate and tls.key", missing)
+        raise InvalidConfiguration("not set, but TLS requires both tls.certificate and tls.key", missing)
     if config.tls.client_ca is not None and config.tls.key is None:
-        raise InvalidConfiguration("client certificates need TLS: set tls.certificate and tls.key", "tls.client_ca")
+        raise InvalidConfiguration("client certificates require TLS: set tls.certificate and tls.key", "tls.client_ca")
     if config.cne.client_certificates and config.tls.client_ca is None:
         raise InvalidConfiguration(
             "client certificates cannot be verified: set tls.client_ca", "cne.client_certificates"
         )
     if (config.cne.webhook_certificate is None) != (config.cne.webhook_key is None):
         missing = "cne.webhook_key" if config.cne.webhook_key is None else "cne.webhook_certificate"
-        raise InvalidConfiguration("not set, but webhooks need both the certificate and its key", missing)
+        raise InvalidConfiguration("not set, but webhooks require both the certificate and its key", missing)
     return config
 
 

@@ -322,7 +322,7 @@ class WebSocketProtocol(PeerConnection):
             is_known = self.share.owner not in (None, self.share.account.strangers)
             if not is_known or self._fragments > FRAGMENTS_MAX:
                 most = FRAGMENTS_MAX if is_known else STRANGER_FRAGMENTS_MAX
-                self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message comes in at most {most} fragments")
+                self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message can have at most {most} fragments")
                 return False
         size = payload + len(self._message)
         if size <= UNCOUNTED_BYTES or size > MESSAGE_BYTES_MAX:  # the library refuses larger ones
@@ -332,7 +332,7 @@ class WebSocketProtocol(PeerConnection):
             self._taken += more
             return True
         if size > (most := largest_within(self.share.largest)):
-            reason = f"the message has {size} bytes, and there can be memory for {most}"
+            reason = f"the message has {size} bytes, but there is memory for at most {most}"
             self._fail(CloseCode.MESSAGE_TOO_BIG, reason)
         else:
             self._fail(CloseCode.TRY_AGAIN_LATER, f"there is currently not enough memory for a message of {size} bytes")
@@ -480,7 +480,7 @@ class WebSocketProtocol(PeerConnection):
         elif self._holds_reading and not self.is_full:
             self._patience.set(PING_TIMEOUT_S)  # we caused the pause, because we do not read the answer
         else:
-            self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
+            self._library.send_close(CloseCode.INTERNAL_ERROR, "no pong was received in time")
             self._write_out()
             self.transport.abort()  # it need not read the data that has not been sent yet
 

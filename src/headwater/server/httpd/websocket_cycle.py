@@ -132,7 +132,7 @@ class WebSocketCycle:
             code = CloseCode.INTERNAL_ERROR
         else:
             if self.phase in (Phase.ASKED, Phase.ANSWERING):
-                logger.error("the application ended without an answer to a WebSocket")
+                logger.error("the application returned without accepting or closing a WebSocket")
         for message in (self._taken, *self._messages):
             self._give_back(message)
         self._messages.clear()
@@ -173,7 +173,7 @@ class WebSocketCycle:
             case Phase.OVER if self._has_closed:
                 raise RuntimeError(f"{kind} after the application closed the WebSocket")
             case Phase.OVER:
-                raise Left("the peer has left")
+                raise Left("the peer has disconnected")
 
     def refuse(self, status: int, fields: Fields, body: bytes) -> None:
         """Answer the WebSocket request in HTTP."""
@@ -239,5 +239,5 @@ def _written(fields: Sequence[Any]) -> Fields:
     written = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
     for field in written:
         if any(_UNWRITABLE.search(part) for part in field):
-            raise RuntimeError(f"not a valid header field: {field!r}")
+            raise RuntimeError(f"invalid header field: {field!r}")
     return written

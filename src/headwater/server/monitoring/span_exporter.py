@@ -152,7 +152,7 @@ class ExportedSpans(Spans):
             async with asyncio.timeout(self._stop_s_max):
                 await is_done.wait()
         except TimeoutError:
-            logger.warning("the span collector does not answer: the last spans are lost")
+            logger.warning("the span collector does not respond; the last spans are lost")
 
 
 class Call(CallSpan):

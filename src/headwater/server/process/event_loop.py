@@ -188,7 +188,7 @@ class BoundListener(asyncio.AbstractServer):
             self._open_some()
 
     def _wait(self, error: OSError) -> None:
-        logger.warning("no connection can be accepted for %s s: %s", NO_ROOM_PAUSE_S, error)
+        logger.warning("accepting no connections for %s s: %s", NO_ROOM_PAUSE_S, error)
         self._rest()
         self._pause = self._loop.call_later(NO_ROOM_PAUSE_S, self._read)
 

@@ -53,4 +53,4 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
                 sending.sendto(message.encode(), address)
         except OSError as error:
-            logger.warning("systemd cannot be notified of %s: %s: %s", message, self._address, error)
+            logger.warning("cannot notify systemd of %s: %s: %s", message, self._address, error)

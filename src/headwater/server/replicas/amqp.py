@@ -29,7 +29,7 @@ from .forwarded_connection import ForwardedConnections
 from .origin_header import Origins
 from .origin_reception import OriginReception
 
-ONE_HOP = "another server forwarded this connection, but this one is not the primary: connect again"
+ONE_HOP = "another server forwarded this connection, but this server is not the primary; reconnect"
 
 
 class ReplicaReception(OriginReception):
@@ -70,7 +70,7 @@ class ReplicaReception(OriginReception):
                 return Welcome(both.client, ends_tls=False, unopened=both.end)
             except (OSError, UnicodeError) as error:
                 self.forwarded.statistics.failed += 1
-                why = str(error) or "it did not accept in time"
+                why = str(error) or "it did not respond in time"
                 fault = ConnectionFault(CONNECTION_FORCED, f"this replica cannot reach the primary at {url}: {why}")
         return Welcome(lambda: self.transport(fault=fault))
 

@@ -228,7 +228,7 @@ class Membership:
     def lost(self, error: Exception) -> None:
         """Appending or following failed for that reason: see `storage.home.replicated_log.Homed`."""
         if isinstance(error, CopyOutlived):
-            logger.warning("%s; the copy is reopened", error)
+            logger.warning("%s; reopening the copy", error)
             self._is_to_reopen = True  # works before and during `turn`
         else:
             self.driver.lost(error)
@@ -266,7 +266,7 @@ class Membership:
             async with asyncio.timeout(FLUSH_S):
                 await asyncio.to_thread(store.state.flush)
         except (EventLogError, TimeoutError) as error:
-            logger.warning("positions that were not durable are lost: %s", error or "the home does not answer")
+            logger.warning("positions that were not yet durable are lost: %s", error or "the home does not answer")
         self.over()
         if stops:
             await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
@@ -332,7 +332,7 @@ class Membership:
                     self.driver.give_back(term)
                     logger.info("released the lease of this server's previous process", extra=fields(term=term.number))
         except StorageUnavailable as error:  # the process lives, or the home failed, which is reported soon
-            logger.info("cannot release the lease of an earlier process: %s", error)
+            logger.info("cannot release the lease of this server's previous process: %s", error)
 
     def _report(self) -> ServerReport:
         """The present state of this server."""
@@ -394,7 +394,9 @@ class Membership:
         if problems == [STANDBY]:  # it may be promoted
             raise HomeUnavailable(STANDBY)
         if problems:
-            raise StorageUnavailable(f"the home violates its guarantees: {'; '.join(problems)}")
+            raise StorageUnavailable(
+                f"the database does not provide the guarantees that a home requires: {'; '.join(problems)}"
+            )
 
 
 def advertised(config: Config) -> Mapping[str, str]:

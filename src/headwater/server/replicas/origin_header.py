@@ -74,11 +74,11 @@ def bytes_after(fixed: bytes) -> int:
     """The number of bytes after the first `FIXED.size`. Raises OriginRefused before any of them is read."""
     signature, command, code, length = FIXED.unpack(fixed)
     if signature != SIGNATURE:
-        raise OriginRefused("it begins like a PROXY header, and is none")
+        raise OriginRefused("expected a PROXY header, got another signature")
     if command != PROXY or code not in TCP:
-        raise OriginRefused(f"PROXY header with command {command:#04x} and family {code:#04x}, without a proof")
+        raise OriginRefused(f"unsigned PROXY header with command {command:#04x} and family {code:#04x}")
     if length != 2 * _ADDRESS_BYTES[code] + _PORTS.size + _PROOF.size + MAC_BYTES:
-        raise OriginRefused(f"PROXY header of {length} bytes, without a proof")
+        raise OriginRefused(f"unsigned PROXY header of {length} bytes")
     return int(length)
 
 
@@ -98,9 +98,9 @@ class Origins:
         proven, mac = header[:-MAC_BYTES], header[-MAC_BYTES:]
         kind, length, sent_ms, nonce = _PROOF.unpack(proven[-_PROOF.size :])
         if (kind, length) != (PROOF, _PROOF_BYTES):
-            raise OriginRefused("PROXY header without a proof")
+            raise OriginRefused("unsigned PROXY header")
         if not any([hmac.compare_digest(mac, _mac(key, proven)) for key in self._secret.known]):
-            raise OriginRefused("PROXY header with a proof by another secret than the home's")
+            raise OriginRefused("PROXY header signed with a secret other than the home's")
         self._use(nonce, sent_ms)
         return _origin(proven)
 
@@ -109,7 +109,7 @@ class Origins:
         if abs(now_ms - sent_ms) > TIME_OFF_MS_MAX:
             raise OriginRefused(f"PROXY header with a time that is {sent_ms - now_ms:+d} ms off the home's")
         if sent_ms <= self._after_ms or nonce in self._seen:
-            raise OriginRefused("PROXY header that is a copy, or was sent before this server listened")
+            raise OriginRefused("PROXY header that was repeated, or was sent before this server started to listen")
         self._seen[nonce] = sent_ms
         while (oldest_ms := self._seen[oldest := next(iter(self._seen))]) < now_ms - TIME_OFF_MS_MAX:
             del self._seen[oldest]

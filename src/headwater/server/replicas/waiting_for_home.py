@@ -19,7 +19,9 @@ LOOK_S = 1.0
 """The hosts are asked so often."""
 TELL_S = 300.0
 """The log says so often that the server waits."""
-_REMEDY = "start the database, promote its standby, or mend the address (--home); the server starts then by itself"
+_REMEDY = (
+    "start the database, promote its standby, or correct the address (--home); the server then starts automatically"
+)
 
 
 class WaitingForHome:
@@ -28,12 +30,12 @@ class WaitingForHome:
     def __init__(self, config: Config, waiting: SharedBytes) -> None:
         """As for `Membership`."""
         self._config, self._waiting = config, waiting
-        self._why = "its hosts are being asked"
+        self._why = "its hosts are being checked"
         self._told_at = float("-inf")
 
     def why(self) -> str:
         """Why this server does not serve."""
-        return f"no host of the home takes writes: {self._why}"
+        return f"no host of the home accepts writes: {self._why}"
 
     async def join(self, stop: asyncio.Event) -> Membership | None:
         """The place of this server in its home; None: it is to stop. Raises as `Membership`."""
@@ -57,4 +59,4 @@ class WaitingForHome:
         self._why = states
         if time.monotonic() > self._told_at + TELL_S:
             self._told_at = time.monotonic()
-            logger.warning("no host of the home takes writes, so this server waits: %s; %s", states, _REMEDY)
+            logger.warning("no host of the home accepts writes, so this server is waiting: %s; %s", states, _REMEDY)

@@ -44,7 +44,7 @@ def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) 
             elif given:
                 _impose(store, name, given)
         except (StorageCorrupted, WrittenByNewer) as error:
-            logger.error("log cannot be used", extra=fields(log=name, problem=error))
+            logger.error("cannot use the log", extra=fields(log=name, problem=error))
 
 
 def seed_home(store: LogStore, logs: Configured) -> None:

@@ -23,7 +23,7 @@ def warn_of_misfit(setting: str, allowed: int, memory: MemoryAccount) -> None:
     """Log a warning if a setting allows bodies or events of a size for which there can never be memory."""
     if memory_of(allowed) > memory.largest:
         logger.warning(
-            "a setting allows more memory than memory.peers",
+            "the limit in a setting is larger than memory.peers",
             extra=fields(
                 setting=setting,
                 allowed=show_bytes(allowed),

@@ -30,5 +30,5 @@ def raise_open_files(config: Config) -> int:
     needed = (2 if forwards else 1) * connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         advice = "raise the limit (LimitNOFILE, ulimit -Hn), or lower http.connections_max and amqp.connections_max"
-        logger.warning("the limit of open files is too low", extra=fields(allowed=soft, needed=needed, advice=advice))
+        logger.warning("the limit on open files is too low", extra=fields(allowed=soft, needed=needed, advice=advice))
     return soft

@@ -53,7 +53,7 @@ class Ports:
         """
         bind = listen if bound is None else bound.listen
         if config.amqp.read_port is not None and config.home is None:
-            raise InvalidConfiguration("it requires a home, which is not set", "amqp.read_port")
+            raise InvalidConfiguration("requires `home`, which is not set", "amqp.read_port")
         self.certificates = certificates(config.tls)
         self.tls: ssl.SSLContext | None = None if self.certificates is None else self.certificates.context
         self.http = bind(config.host, config.http.port, "--http-port")

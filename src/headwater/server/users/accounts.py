@@ -145,7 +145,7 @@ def read_grant(text: str) -> Grant:
         allowed = f"RIGHTS:PATTERN with RIGHTS from {', '.join(Right)} (or all), like read,append:orders-*"
         raise InvalidInput(f"expected {allowed}, got {show(text)}", "grants")
     if Right.METRICS in rights and names != "all" and logs != "*":
-        raise InvalidInput(f"expected metrics:*, got {show(text)}: metrics cover the whole server", "grants")
+        raise InvalidInput(f"expected metrics:*, got {show(text)}, because metrics cover the whole server", "grants")
     return Grant(logs, frozenset(map(Right, rights)))
 
 
@@ -349,7 +349,7 @@ def _checked_password_hash(value: object) -> str | None:
     cost_log2, block, lanes = (int(number) for number in match.groups()[:3]) if match else (0, 0, 0)
     is_affordable = 1 <= cost_log2 <= _COST_LOG2_MAX and 1 <= block <= _BLOCK_MAX and 1 <= lanes <= _LANES_MAX
     if match is None or not is_affordable or 1 in (len(match[4]) % 4, len(match[5]) % 4):
-        problem = "not a hash from `headwater user add NAME --print` ($scrypt$ln=...,r=...,p=...$SALT$HASH)"
+        problem = "expected a hash from `headwater user add NAME --print` ($scrypt$ln=...,r=...,p=...$SALT$HASH)"
         raise InvalidInput(problem, "password")
     assert isinstance(value, str)
     return value
@@ -357,7 +357,7 @@ def _checked_password_hash(value: object) -> str | None:
 
 def _checked_token_hash(value: str) -> str:
     if not _TOKEN_HASH.fullmatch(value):
-        raise InvalidInput("not a hash from `headwater user add NAME --token --print` (sha256:...)", "tokens")
+        raise InvalidInput("expected a hash from `headwater user add NAME --token --print` (sha256:...)", "tokens")
     return value
 
 

@@ -144,7 +144,7 @@ class Forwarder:
             return
         except NotSent as error:
             self.counts.not_sent += 1
-            detail = f"the request was not sent to the primary, and never will be ({error}); try again"
+            detail = f"the request was not sent to the primary ({error}); try again"
             await _refuse(scope, receive, send, Unready(detail))
 
     def retire(self) -> None:
@@ -236,11 +236,11 @@ class Forwarder:
                     await send({"type": "http.response.body", "body": piece, "more_body": not call.is_over})
         except HopLost as error:
             self.counts.broken_off += 1
-            raise BrokenOff(f"the answer of the primary broke off: {error}") from None
+            raise BrokenOff(f"the response of the primary was interrupted: {error}") from None
 
     async def _refuse_lost(self, scope: Scope, receive: Receive, send: Send, error: HopLost) -> None:
         """Refuse a request whose connection ended before the answer."""
-        logger.info("%s %s: no answer of the primary: %s", scope["method"], scope["path"], error)
+        logger.info("%s %s: no response from the primary: %s", scope["method"], scope["path"], error)
         if looks(scope):
             await _refuse(scope, receive, send, Unready(f"the primary did not answer ({error}); try again"))
             return
@@ -326,14 +326,14 @@ async def _send_rest(call: _Call, scope: Scope, receive: Receive) -> None:
             if expects_continue(scope) and not await call.connection.is_asked_to_go_on():
                 return
             if not await _send_body(call, scope, receive):
-                call.connection.fail(ClientLeft("the client left within its request"))
+                call.connection.fail(ClientLeft("the client disconnected during its request"))
                 return
         while (await receive())["type"] != "http.disconnect":
             pass
     except ConnectionError:  # waiting for the answer raises the same error
         return
     if not call.is_over:
-        call.connection.fail(ClientLeft("the client left before its answer"))
+        call.connection.fail(ClientLeft("the client disconnected before the response"))
 
 
 async def _send_body(call: _Call, scope: Scope, receive: Receive) -> bool:
@@ -358,7 +358,7 @@ async def _watch_client(call: _Call, receive: Receive) -> None:
     while (await receive())["type"] != "websocket.disconnect":
         pass
     if not call.is_over:
-        call.connection.fail(ClientLeft("the client left before its answer"))
+        call.connection.fail(ClientLeft("the client disconnected before the response"))
 
 
 @contextmanager

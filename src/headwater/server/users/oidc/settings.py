@@ -93,14 +93,14 @@ class Oidc:
     service cannot be used here.
     """
     keys_url: str | None = setting(
-        None, _url, "URL of the issuer's keys (JWKS), if its discovery document does not have it"
+        None, _url, "URL of the issuer's keys (JWKS), if it is not in the discovery document"
     )
     """URL of the issuer's keys (JWKS). Default: the URL in its discovery document."""
-    user_claim: str = setting("sub", text, "claim with the user name")
+    user_claim: str = setting("sub", text, "claim that contains the user name")
     """Claim with the user's name: `sub`, or a claim such as `preferred_username` or `azp` if `sub` is not a valid
     user name.
     """
-    rights_claim: str = setting("headwater", text, "claim with the user's grants or roles")
+    rights_claim: str = setting("headwater", text, "claim that contains the user's grants or roles")
     """Claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
     `realm_access.roles` is the claim `roles` in `realm_access`, unless there is a claim with that whole name.
     """
@@ -109,7 +109,9 @@ class Oidc:
     the claim are roles, and unknown roles are ignored; otherwise they are grants.
     """
     algorithms: tuple[str, ...] = setting(
-        ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"accepted signature algorithms, from {', '.join(ALGORITHMS)}"
+        ("RS256", "PS256", "ES256", "EdDSA"),
+        algorithms,
+        f"accepted signature algorithms, a subset of {', '.join(ALGORITHMS)}",
     )
     leeway_ms: int = setting(30_000, duration_ms(0, 300_000), "tolerated clock difference for exp, nbf and iat")
     keys_age_ms: int = setting(

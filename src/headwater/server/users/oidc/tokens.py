@@ -95,7 +95,7 @@ class TokenLogins:
             if credentials.name not in ("", user.name):
                 raise WrongToken(f"it belongs to user {user.name}, but was given as the password of another user")
         except WrongToken as refused:
-            logger.warning("a token was refused", extra=fields(problem=cut(str(refused), 200)))
+            logger.warning("token refused", extra=fields(problem=cut(str(refused), 200)))
             return None
         self._remember(_digest(credentials.secret), user)
         return user
@@ -120,7 +120,7 @@ class TokenLogins:
         import jwt
 
         if len(token) > TOKEN_BYTES_MAX:
-            raise WrongToken(f"{len(token)} bytes given, at most {TOKEN_BYTES_MAX} are allowed")
+            raise WrongToken(f"expected at most {TOKEN_BYTES_MAX} bytes, got {len(token)}")
         try:
             header = jwt.get_unverified_header(token)
             algorithm, kid = header.get("alg"), header.get("kid")
@@ -152,7 +152,7 @@ class TokenLogins:
         name = claims.get(self._settings.user_claim)
         if not isinstance(name, str) or not USER_NAME.fullmatch(name):
             problem = f"claim {self._settings.user_claim}: expected {USER_NAME.pattern}, got {cut(repr(name))}"
-            raise WrongToken(f"{problem}; oidc.user_claim can name another claim")
+            raise WrongToken(f"{problem}; to use another claim, set oidc.user_claim")
         expires_at = float(claims["exp"]) + self._settings.leeway_ms / 1000
         return User(name, self._grants(claims), expires_at)
 
@@ -167,7 +167,7 @@ class TokenLogins:
                 try:
                     found.append(read_grant(each))
                 except InvalidInput as error:
-                    logger.warning("ignored a grant of a token", extra=fields(problem=error))
+                    logger.warning("ignoring an invalid grant in a token", extra=fields(problem=error))
         return tuple(dict.fromkeys(found))
 
     def _remember(self, digest: bytes, user: User) -> None:
