@@ -1,4 +1,4 @@
-"""The front end of the console: its routes and pages; a page's login, user and rights.
+"""The front end of the console: its routes and pages; and a page's login, user and rights.
 
 | request | |
 | --- | --- |
@@ -79,9 +79,9 @@ class ConsoleOut(Struct):
     read_only: bool
     lag_events: int
     lag_ms: int
-    """From how far behind a consumer lags; 0 means no bound."""
+    """The lag above which a consumer is reported as lagging; 0 means no bound."""
     ports: dict[str, int]
-    """Other ports of the server: `amqp`, and `flight` where it is served."""
+    """Other ports of the server: `amqp`, and `flight` if it is served."""
 
 
 class WhoOut(Struct, omit_defaults=True):

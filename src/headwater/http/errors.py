@@ -14,12 +14,12 @@ HttpError
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         the rest is not read
 ├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot mark its end
-├── NumberNotHereYet     the event that a read waits for is not here yet
+├── NumberNotHereYet     the event that a read waits for has not arrived yet
 ├── AskPrimary           a replica has no such log
 ├── Stopping             the server takes no new requests
 └── Unready              the server is starting, stopping or full
 
-Disconnected             the client went away, or asked for no body: there is no answer to send
+Disconnected             the client disconnected, or requested no body: there is no answer to send
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNREADY_RETRY: Header = (b"retry-after", b"5")
 
 
 class BrokenOff(RuntimeError):
-    """An answer ends before it is complete, for a reason that can no longer be sent. The connection ends with it."""
+    """An answer ends before it is complete, and the reason can no longer be sent. The connection is closed."""
 
 
 class Disconnected(Exception):

@@ -1,7 +1,7 @@
 """The manageable entity types, as data: attributes and operations.
 
-`tests.docs.entities` makes the tables of docs/reference/management.md of it. `ports.Entities` lists the entities and
-performs the operations.
+`tests.docs.entities` generates the tables of docs/reference/management.md from it. `ports.Entities` lists the entities
+and performs the operations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NODE_TYPE = "org.amqp.management"
 SELF = "self"
 CREATE, READ, UPDATE, DELETE = "CREATE", "READ", "UPDATE", "DELETE"
 DROPS_AT_MOST = "drops_at_most"
-"""The argument of operations that may drop events: the most they may drop. Without it they may drop none."""
+"""The argument of operations that may drop events: the maximum number to drop. Without it, they may drop none."""
 
 
 @dataclass(frozen=True, slots=True)

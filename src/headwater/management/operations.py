@@ -51,7 +51,9 @@ _OF_NAMES = frozenset(attribute.name for attribute in COMMON)
 LOOKED_AT_MAX = 100_000
 """The maximum number of entities that the filter of one QUERY examines."""
 TURNS = 4
-"""The maximum number of concurrent operations of all peers. They use threads that others need too. Users take turns."""
+"""The maximum number of concurrent operations of all peers. They use threads that are shared with other work. Users
+take turns.
+"""
 OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
 
 
@@ -308,7 +310,7 @@ class Management:
         return _answered(Status.OK, {type.name: [] for type in self._asked_for(request)})
 
     async def _get_nodes(self, request: Request) -> Answer:
-        """3.4.6: this node knows no other."""
+        """3.4.6: this node has no other nodes."""
         return _answered(Status.OK, [])
 
     async def _get_events(self, request: Request) -> Answer:

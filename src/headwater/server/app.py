@@ -104,9 +104,11 @@ logger = logging.getLogger("headwater.server")
 STREAMS_END_S = 2.0
 """How long subscriptions have to end."""
 SWITCH_INTERVAL_S = 0.0005
-"""How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
+"""How long a thread may hold the interpreter while another thread waits for it: the event loop shares it with the
+committer.
+"""
 GC_THRESHOLDS = (5_000, 20, 1_000)
-"""How many new objects one collection examines, while all threads wait. Each may be a tuple of a hundred. The
+"""How many new objects one collection examines while all threads wait. Each may be a tuple of a hundred. The
 thresholds count objects, not bytes, and the oldest generation is collected after half an hour or more. So objects that
 hold many bytes form no cycles: connections, requests and responses are freed when they end. """
 

@@ -1,6 +1,6 @@
 """Every notification type: when it is emitted, its attributes in order, and who may see it.
 
-`tests.docs.events` makes their reference of it, docs/reference/events.md.
+`tests.docs.events` generates docs/reference/events.md from it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Scope(StrEnum):
     """What a type is about, which decides who may see it."""
 
     LOG = "log"
-    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (the
-    address names no log, say) it is about the server.
+    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (for
+    example, because the address names no log) it is about the server.
     """
     PEER = "peer"
     """A peer of the server, by name and address: visible to its user, and with the right to manage the server."""
@@ -56,7 +56,8 @@ class Entry:
 
 
 def may_see(user: User, notification: Notification) -> bool:
-    """Whether a user may see it: events of a log need the right to read it, those of the server the right to manage it.
+    """Whether a user may see it: events of a log require the right to read it; events of the server require the right
+    to manage it.
 
     Users may always see what their own peers do.
     """

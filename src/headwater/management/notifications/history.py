@@ -1,7 +1,7 @@
 """Keeps notifications in a log, so that the server's history can be read and queried like any other.
 
-Each notification is one event: its type is the notification's, its data all attributes as JSON, its tags the usual
-search keys (`log:orders`, `consumer:spark/archiver`, `user:alice`). Appends to this log cause no notifications.
+Each notification is one event: its type is the notification's; its data is all attributes as JSON; its tags are the
+usual search keys (`log:orders`, `consumer:spark/archiver`, `user:alice`). Appends to this log cause no notifications.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class History:
         self._thread = self._threads.start("history", self._run, self._is_stopping)
 
     def close(self) -> None:
-        """Append the notifications that have been emitted so far, and end. After some seconds, give up on the rest."""
+        """Append the notifications that have been emitted so far, and end. After a few seconds, drop the rest."""
         self._is_stopping.set()
         self._awake.set()
         if self._thread is not None:
@@ -92,11 +92,11 @@ class History:
                         "%d notifications were not stored because the server is stopping: %s", len(events), error
                     )
                     return False
-                if not is_reported:  # a server of a home that starts or ends its turn is not worth a warning
+                if not is_reported:  # a server of a home that has just started or ended its turn needs no warning
                     is_reported = True
                     _logger.error("cannot store notifications; retrying: %s", error)
-            except Exception:  # regardless of the error, the next notifications must have their turn
-                _logger.exception("cannot store %d notifications", len(events))
+            except Exception:  # regardless of the error, continue with the next notifications
+                _logger.exception("cannot store notifications; dropped %d", len(events))
                 return True
 
 

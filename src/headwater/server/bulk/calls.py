@@ -185,7 +185,7 @@ class BulkCalls:
         self._streams.clear()
 
     async def act(self, user: str, name: str, body: bytes) -> bytes:
-        """The answer of the action to that user, with current rights.
+        """Perform the action for that user, with current rights. Returns the answer.
 
         Raises InvalidInput, Forbidden, LogNotFound, and the errors of its handler.
         """
@@ -275,7 +275,7 @@ class Work(Enum):
     """Kinds of blocking calls. Each kind has its own threads, so that slow calls do not delay others."""
 
     OPEN = 2
-    """For logs that are not open yet, because the first opening after a crash may take long."""
+    """For logs that are not open yet, because the first opening after a crash may take a long time."""
     ASK = 8
     APPEND = 16
     COMMIT = 4

@@ -100,7 +100,7 @@ class Link:
                 else:
                     future.set_exception(error)
         except (OSError, EOFError):
-            pass  # the server has gone
+            pass  # the server has disconnected
         except Exception:
             logger.exception("cannot parse the server's answer")
         finally:

@@ -36,7 +36,7 @@ class BulkPlane:
 
     @classmethod
     def reserved(cls, config: Config, reserve: Callable[[str, int, str], Reservation] | None = None) -> Self | None:
-        """The bulk plane, or None if it is disabled, or nothing is kept on disk. Raises CannotListen.
+        """The bulk plane; None if it is disabled, or if logs are not on disk. Raises CannotListen.
 
         `reserve` gets the port for several runs of the server.
         """

@@ -237,7 +237,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The effective configuration. `server.config.sources.load` makes it."""
+    """The effective configuration. Created by `server.config.sources.load`."""
 
     data: Path = setting(Path("headwater-data"), path, "data directory; created if missing")
     """Data directory; created if missing. Only one process can serve it."""
@@ -349,7 +349,7 @@ REMOVED: Mapping[str, RemovedSetting] = {
         RemovedSetting("limits.waiting_bytes_max", byte_count(MIB, 64 * GIB), None, "memory.peers"),
     )
 }
-"""Settings that the previous version had, by key. If one is given, the start logs a warning."""
+"""Removed settings of the previous version, by key. If one is given, the server logs a warning at start."""
 
 _EVER = 10**18
 LOG_READERS: Mapping[str, Reader[object]] = {

@@ -41,8 +41,8 @@ def load(
 ) -> Config:
     """The effective configuration.
 
-    `flags` are the given ones by key (`http.port`), `logs` the `--log NAME[:PARTITIONS]`. `file` must exist; without it
-    HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it exists.
+    `flags` are the given flags by key (`http.port`); `logs` are the values of `--log NAME[:PARTITIONS]`. `file` must
+    exist; without it HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it exists.
     Raises InvalidConfiguration.
     """
     given = _Given()

@@ -145,7 +145,7 @@ class Notifications:
             await asyncio.to_thread(self._availability.forget)
 
     async def start(self, store: LogStore) -> None:
-        """Begin to look."""
+        """Begin the checks."""
         settings = self._settings
         self.watch = watch = ConsumerWatch(
             self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms

@@ -137,7 +137,7 @@ class ExportedSpans(Spans):
         return Call(span)
 
     async def stop(self) -> None:
-        """Export the remaining spans, for some seconds at most. Later ones are not collected."""
+        """Export the remaining spans, for a few seconds at most. Later spans are not collected."""
         loop, is_done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:

@@ -42,7 +42,7 @@ class Tls:
 
 
 class CannotListen(EventLogError):
-    """An address cannot be listened on; the message says why and what to do."""
+    """Listening on an address failed; the message contains the reason and the remedy."""
 
 
 def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
@@ -253,7 +253,7 @@ def _cannot(path: Path, problem: str, flag: str) -> CannotListen:
 
 
 def watch_peer(connected: socket.socket) -> None:
-    """Let the system notice within seconds that the peer's machine is gone."""
+    """Let the system detect within seconds that the peer's machine is unreachable."""
     if connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

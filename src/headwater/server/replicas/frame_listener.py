@@ -25,7 +25,7 @@ SILENCE_S = 3 * ALIVE_S
 CONNECT_S = 2.0
 """The connection timeout: the longest that a dead host delays a takeover."""
 AGAIN_S = 1.0
-"""How long until a failed connection to the primary is retried."""
+"""The delay before a failed connection to the primary is retried."""
 KEY_BYTES_MAX, FRAME_BYTES_MAX = 64, 128 * 1024 * 1024
 
 

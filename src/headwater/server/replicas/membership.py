@@ -59,7 +59,7 @@ TURNS_OF_SIGNAL = 3
 PAUSE_S = 2.0
 """The pause after a failed start, before this server is a replica again."""
 LEAVING_S = 2.0
-"""How long a stopping server waits for the release of its lease. Without it others wait until it expires."""
+"""How long a stopping server waits for the release of its lease. Otherwise, other servers wait until it expires."""
 
 
 _TYPES = {
@@ -127,7 +127,7 @@ class Membership:
         self.reporting.start(threads)
 
     def standing_by(self) -> str | None:
-        """Why this server does not serve, if another one does."""
+        """Why this server is not the primary; None if it is."""
         if self.has_turn:
             return "the lease was not renewed in time" if self.has_lapsed() else None
         if self.driver.is_away:
@@ -170,7 +170,7 @@ class Membership:
         return standing.addresses.get(protocol)
 
     def look_at(self, store: Engine) -> None:
-        """The copy is open. A server without disk space takes no lease, unless no other server does.
+        """The copy is open. A server without disk space takes no lease, unless no other server takes it.
 
         A primary without disk space gives the lease up if a replica listens, since listeners have space and can take
         over.
@@ -391,7 +391,7 @@ class Membership:
                 problems.append(finding.text)
             else:
                 logger.warning("home", extra=fields(finding=finding.text))
-        if problems == [STANDBY]:  # it may be promoted
+        if problems == [STANDBY]:  # the standby may be promoted
             raise HomeUnavailable(STANDBY)
         if problems:
             raise StorageUnavailable(

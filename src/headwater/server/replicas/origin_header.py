@@ -15,10 +15,10 @@ secret they could claim any address and listen to the home. The proof contains a
 A copied header is useless: the primary refuses a nonce that it has seen, a time more than `TIME_OFF_MS_MAX` off, and a
 time before it began to listen, so that it need not remember earlier runs. The time is the home's, which servers
 learn from each renewal of the lease. An attacker who can modify packets could put other bytes after a genuine header,
-as into any connection. TLS and logins protect against that; an address does not.
+as with any connection. TLS and logins protect against that; an address does not.
 
 *Everything else is refused:* other TLVs, other families, and the LOCAL command of health checks. All clients of a proxy
-without a proof are refused, so its health checks must fail too.
+without a proof are refused, so its health checks fail, too.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Origins:
         self._seen: dict[bytes, int] = {}
         """Nonces, and the times of their headers."""
         self._after_ms = home_time_ms() - 1
-        """Headers of this time or earlier are refused, since it is unknown whether they were seen."""
+        """Headers of this time or earlier are refused because it is unknown whether they were seen."""
 
     def believe(self, header: bytes) -> Origin:
         """Verify a header, once, and return the client's address. See `bytes_after`. Raises OriginRefused."""

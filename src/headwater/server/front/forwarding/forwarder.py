@@ -9,7 +9,7 @@ request:
 | a reused one, before any answer to a GET, HEAD or OPTIONS | it is sent once more, on a new connection |
 | before the answer to a request without side effects | 503 |
 | before the answer to any other | 504 `outcome_unknown` |
-| within the answer, or the WebSocket | broken off there |
+| during the answer, or the WebSocket | it is interrupted there |
 
 A request ends in the same way when its server is no longer the primary, even if the connection stays open.
 """
@@ -121,7 +121,7 @@ class Forwarder:
     def takes(self, scope: Scope) -> bool:
         """Whether a request can be forwarded.
 
-        A request with a client certificate cannot, because it proves nothing to the primary. Neither can one whose end
+        A request with a client certificate cannot, because the primary cannot verify it. Neither can one whose end
         HTTP/1.0 could not show."""
         if "tls" in (scope.get("extensions") or {}) or scope.get("method") == "CONNECT":
             return False
@@ -354,7 +354,7 @@ async def _send_body(call: _Call, scope: Scope, receive: Receive) -> bool:
 
 
 async def _watch_client(call: _Call, receive: Receive) -> None:
-    """End a WebSocket request whose client leaves before the answer."""
+    """End a WebSocket request whose client disconnects before the answer."""
     while (await receive())["type"] != "websocket.disconnect":
         pass
     if not call.is_over:

@@ -1,7 +1,7 @@
 """The keys of an issuer (JWKS, RFC 7517): fetched on demand, kept, and refetched at a limited rate.
 
-Known keys stay valid until newer ones were fetched: an issuer that is down ends no login by a known key. An unknown key
-may be a new one, so it causes a fetch - at a limited rate, however many key names are made up.
+Known keys stay valid until newer ones were fetched: if the issuer is down, logins by known keys still work. An unknown
+key may be a new one, so it causes a fetch - at a limited rate, however many key names are made up.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class IssuerKeys:
         """Fetch the keys, unless they were fetched just now. Raises IssuerUnavailable if nothing newer can be known."""
         task = self._begin()
         if task is not None:
-            await asyncio.shield(task)  # a caller that leaves must not end the fetch of the others
+            await asyncio.shield(task)  # a caller that disconnects must not end the fetch of the others
         if self._problem is not None:
             raise IssuerUnavailable(REFRESH_S_MIN)
 

@@ -13,13 +13,13 @@ from ....formats.settings.declaration import Reader, duration_ms, setting, shown
 from ..accounts import read_grant
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Public-key signatures (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
+"""Public-key signatures (RFC 7518, 3.1; RFC 8037). Neither `none` nor HMAC, whose key would not be secret."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @shown_as("URL")
 def secure_url(value: object) -> str:
-    """Parses a URL whose answers cannot be altered on the way: https, or http on loopback."""
+    """Parses a URL whose responses cannot be altered in transit: https, or http on loopback."""
     given = text(value)
     try:
         parts = urlsplit(given)
@@ -82,11 +82,11 @@ _text: Reader[str | None] = text
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """Logins by tokens (JWT) of an OpenID Connect issuer, besides users with passwords."""
+    """Logins by tokens (JWT) of an OpenID Connect issuer, in addition to users with passwords."""
 
     issuer: str | None = setting(None, _url, "URL of the issuer whose tokens are accepted; requires the extra [oidc]")
-    """URL of the issuer whose [tokens log in](../guides/operations.md#tokens-of-an-issuer), as in their `iss`. Its
-    keys are found through `ISSUER/.well-known/openid-configuration`. Requires the extra `[oidc]`.
+    """URL of the issuer whose [tokens are accepted](../guides/operations.md#tokens-of-an-issuer), as in their `iss`.
+    Its keys are found through `ISSUER/.well-known/openid-configuration`. Requires the extra `[oidc]`.
     """
     audience: str | None = setting(None, _text, "required value of the aud claim; required with oidc.issuer")
     """The value that the claim `aud` of a token must equal or contain. Required, so that a token for another
@@ -102,7 +102,7 @@ class Oidc:
     """
     rights_claim: str = setting("headwater", text, "claim that contains the user's grants or roles")
     """Claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
-    `realm_access.roles` is the claim `roles` in `realm_access`, unless there is a claim with that whole name.
+    `realm_access.roles` is the claim `roles` in `realm_access`, unless a claim has that whole name.
     """
     roles: tuple[str, ...] = setting((), roles, "grants for values of oidc.rights_claim: ROLE=GRANT")
     """Grants of roles: `writers=read,append:orders-*`; repeat a role for each grant. If any role is set, values of

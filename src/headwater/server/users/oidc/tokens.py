@@ -27,7 +27,7 @@ from .settings import Oidc, roles_of
 logger = logging.getLogger("headwater.security")
 
 TOKEN_BYTES_MAX = 16 * 1024
-"""A longer one is refused unread."""
+"""Longer tokens are refused unread."""
 REMEMBERED_S = 60.0
 """How long a signature check is remembered: a key that the issuer drops is valid no longer than that."""
 REMEMBERED_MAX = 10_000
@@ -74,7 +74,7 @@ class TokenLogins:
     def concern(self, credentials: Credentials, names: Collection[str]) -> bool:
         """Whether the credentials are such a token: as a bearer token, or as the password of its user.
 
-        `names` are those of accounts, which have their own passwords.
+        `names` are the names of accounts, which have their own passwords.
         """
         secret = credentials.secret
         return secret.startswith("eyJ") and secret.count(".") == 2 and credentials.name not in names
