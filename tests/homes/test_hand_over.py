@@ -73,7 +73,7 @@ def test_a_server_that_is_not_fit_is_refused_with_the_reason(join: Join, url: st
     with closing(PostgresHome(url)) as home:
         fit = ServerReport("c.example:8080", {}, "following", 0, 0, 0.0, "", "0.2.0", 2)
         for report, why in (
-            (fit._replace(lag_events=3, lag_s=7.0), "it is 3 events behind, as of 7 s ago"),
+            (fit._replace(lag_events=3, lag_s=7.0), "it is 3 events behind, and last caught up 7 s ago"),
             (fit._replace(lag_events=None, lag_s=None), "its copy has not caught up with the home yet"),
             (fit._replace(ahead="orders ends with 7"), "its copy is ahead of the home: orders ends with 7"),
         ):

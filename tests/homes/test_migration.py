@@ -224,7 +224,7 @@ def test_an_empty_home_that_somebody_made_before_is_taken(url: str, single: Path
 def test_a_directory_that_a_server_has_or_that_has_none_does_not_move(url: str, single: Path, tmp_path: Path) -> None:
     with Engine(single), pytest.raises(StorageUnavailable, match=r"another process|in use"):
         origin_of(single)
-    with pytest.raises(StorageUnavailable, match="no data directory"):
+    with pytest.raises(StorageUnavailable, match="is not a data directory"):
         origin_of(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 
@@ -402,7 +402,8 @@ def test_no_copy_leaves_while_a_server_runs_or_the_home_lacks_something(url: str
     home.accept(0)
     granted = home.try_lease("b", {}, 1, 60.0)
     assert granted is not None
-    with pytest.raises(StorageUnavailable, match=r"b has the lease .* s more: stop it, or wait that long if it is st"):
+    held = r"b holds the lease of this home for another .* s: stop it, or wait that long if it is st"
+    with pytest.raises(StorageUnavailable, match=held):
         left(url, tmp_path / "a")
     home.close()
 

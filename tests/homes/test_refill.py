@@ -219,7 +219,9 @@ def test_a_home_that_goes_on_with_other_events_is_left_alone(ahead: Scene) -> No
     before = ahead.home.heads(), ahead.home.standing()[:6]
     with pytest.raises(StorageUnavailable) as refused:
         ahead.refill()
-    assert "log orders ends with 4 there, and only the copy has the 2 after 3, up to 5" in str(refused.value)
+    assert "log orders ends with 4 in the home, and only the copy contains the 2 entries after 3, up to 5" in str(
+        refused.value
+    )
     assert "headwater home accept-loss --data" in str(refused.value)
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
 
@@ -296,7 +298,7 @@ def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Pat
 def test_no_home_is_refilled_while_two_of_its_hosts_take_writes(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ahead.home.heads(), ahead.home.standing()[:6]
     monkeypatch.setattr(PostgresHome, "writable_hosts", lambda self: (["db-1:5432", "db-2:5432"], []))
-    with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 take writes"):
+    with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 accept writes"):
         ahead.refill()
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
 

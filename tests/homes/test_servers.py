@@ -687,7 +687,7 @@ def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgre
     [
         (("home", "status"), "home: it is not set; name the database with --home", 2),
         (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
-        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: it requires a home", 2),
+        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: requires `home`", 2),
         ((*SERVE, "--home", "nonsense"), "the address of the home", 4),
         ((*SERVE, "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: expected http=URL", 2),
         ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://"), "expected http=URL", 2),

@@ -145,7 +145,7 @@ def test_operations_of_the_node_are_performed_by_post(node: Served) -> None:
     assert node.http("POST", f"{path}/GET-MGMT-NODES").json == []
     assert node.http("POST", f"{path}/NOTHING").code == "operation_not_found"
     assert node.http("POST", "/management/log/orders/PURGE").status == 404
-    assert "GET of the entity" in node.http("POST", "/management/log/orders/READ").json["detail"]
+    assert "send GET to the entity" in node.http("POST", "/management/log/orders/READ").json["detail"]
     assert node.http("POST", f"{path}/GET-TYPES", {"entitytype": LOG_TYPE}).code == "invalid_request"
 
 

@@ -161,4 +161,5 @@ def _refuse_apart(found: Sequence[Surplus]) -> None:
 
 def _apart(found: Surplus) -> str:
     end = "is missing from the home" if found.home_head is None else f"ends with {found.home_head.number} in the home"
-    return f"log {found.name} {end}, and only the copy has the {found.size} after {found.after}, up to {found.last}"
+    more = f"the {found.size} entries after {found.after}, up to {found.last}"
+    return f"log {found.name} {end}, and only the copy contains {more}"

@@ -643,10 +643,10 @@ def test_the_statements_that_are_printed_make_a_home() -> None:
         ("postgresql://nobody@127.0.0.1:1/x", "PostgreSQL at 127.0.0.1, database x: .*refused"),
         ("nonsense", "the address of the home"),
         ("postgresql://{}/x?conect_timeout=3", r"unknown option \(did you mean connect_timeout\?\)"),
-        ("postgresql://u:pass?word=x@db/x?conect=3", "the address of the home cannot be read, postgresql://"),
-        ("postgresql://u:pass?hunter2=x", "the address of the home cannot be read, postgresql://"),
-        ("postgresql://u@{}/x?password=a&hunter2=x", "the address of the home cannot be read, postgresql://"),
-        ("host=db password=a?hunter2=x user", "the address of the home cannot be read, postgresql://"),
+        ("postgresql://u:pass?word=x@db/x?conect=3", "cannot parse the address of the home; expected postgresql://"),
+        ("postgresql://u:pass?hunter2=x", "cannot parse the address of the home; expected postgresql://"),
+        ("postgresql://u@{}/x?password=a&hunter2=x", "cannot parse the address of the home; expected postgresql://"),
+        ("host=db password=a?hunter2=x user", "cannot parse the address of the home; expected postgresql://"),
         ("postgresql://{}/none", 'database "none" does not exist'),
         ("postgresql://{}/template1", "this database contains no home; create one with headwater home init"),
     ],
@@ -662,7 +662,7 @@ def test_no_home_is_made_in_a_postgresql_that_is_too_old(monkeypatch: pytest.Mon
     monkeypatch.setattr(schema, "POSTGRES_MIN", 99)
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("DROP SCHEMA headwater CASCADE")
-        with pytest.raises(StorageUnavailable, match=r"PostgreSQL \d+ found; 99 to"):
+        with pytest.raises(StorageUnavailable, match=r"expected PostgreSQL 99 to \d+, got \d+"):
             make_tables(connection)
         assert connection.execute("SELECT to_regclass('headwater.home')").fetchone() == (None,)
 
@@ -671,7 +671,7 @@ def test_a_home_of_a_newer_version_is_refused() -> None:
     url = fresh_home()
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("UPDATE headwater.home SET version = version + 1")
-    with pytest.raises(StorageUnavailable, match=f"version {SCHEMA_VERSION + 1}.*use a newer headwater"):
+    with pytest.raises(StorageUnavailable, match=f"version {SCHEMA_VERSION + 1}.*use a newer version of headwater"):
         PostgresHome(url)
 
 

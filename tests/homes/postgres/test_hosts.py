@@ -38,7 +38,7 @@ def test_two_hosts_that_take_writes_are_found_and_those_that_do_not_are_left_out
         assert hosts.look() == [one]
         standby.promote()
         assert hosts.look() == [one, two]
-        assert f"{one} and {two} take writes" in str(both_write(hosts.look()))
+        assert f"{one} and {two} accept writes" in str(both_write(hosts.look()))
         primary.configure("default_transaction_read_only = on")
         primary.reload()
         eventually(lambda: hosts.look() == [two])

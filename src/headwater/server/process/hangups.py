@@ -33,8 +33,8 @@ class Hangups:
 
     @contextmanager
     def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
-        """Call this when a server runs on that loop. `certificates` is None if it has no TLS, so there is nothing to
-        reload.
+        """A context in which a server runs on that loop. `certificates` is None if it has no TLS, so there is nothing
+        to reload.
         """
         self._loop, self._certificates = loop, certificates
         try:
