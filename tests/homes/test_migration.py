@@ -158,7 +158,7 @@ def test_all_of_a_directory_is_counted_in_the_home(url: str, single: Path, monke
         return extent(self, key, after + 1)
 
     extent = PostgresHome.extent
-    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=r"has 4 events .* and has 3 events"):
+    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=r"contains 4 events .* but its home contains 3 events"):
         broken.setattr(PostgresHome, "extent", forgetful)
         moved(url, single)
     home = PostgresHome(url)
@@ -175,7 +175,7 @@ def test_a_move_that_is_killed_anywhere_is_repeated(url: str, single: Path, tmp_
         Engine(single)
     home = PostgresHome(url)
     assert not home.standing().is_vouched
-    with pytest.raises(StorageUnavailable, match="gives no lease"):
+    with pytest.raises(StorageUnavailable, match="grants no lease"):
         home.begin_term()
     home.close()
     assert moved(url, single).obstacle == ""
