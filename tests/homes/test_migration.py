@@ -158,7 +158,8 @@ def test_all_of_a_directory_is_counted_in_the_home(url: str, single: Path, monke
         return extent(self, key, after + 1)
 
     extent = PostgresHome.extent
-    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=r"contains 4 events .* but its home contains 3 events"):
+    differs = r"contains 4 events .* but its home contains 3 events"
+    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=differs):
         broken.setattr(PostgresHome, "extent", forgetful)
         moved(url, single)
     home = PostgresHome(url)
