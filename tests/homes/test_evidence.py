@@ -130,7 +130,7 @@ def test_a_promoted_standby_that_no_setting_named_is_not_believed_while_a_copy_i
     eventually(lambda: two.is_primary() or two.says("has not compared its copy"))
     assert not two.is_primary(), "events 6 to 10 were acknowledged, and their numbers would be given again"
     one = started(closing, url, tmp_path / "a")
-    eventually(lambda: "ends with 10, the home with 5" in status(url)["obstacle"])
+    eventually(lambda: "ends with 10, but the home ends with 5" in status(url)["obstacle"])
     assert not two.is_primary()
     eventually(lambda: len(reads_ahead(one)) == 10)  # they may be nowhere else
     assert one.process.poll() is None
@@ -194,7 +194,7 @@ def test_two_databases_that_take_writes_stop_all_servers(closing: ExitStack, pri
     assert one.append(0) == 1
     eventually(lambda: has_followed(standby, primary))
     standby.promote()
-    both = f"127.0.0.1:{primary.port} and 127.0.0.1:{standby.port} take writes"
+    both = f"127.0.0.1:{primary.port} and 127.0.0.1:{standby.port} accept writes"
     eventually(lambda: one.says(both))
     assert appended(one, 1) is None
     found = command("home", "check", "--home", url, expected=1)
@@ -227,7 +227,7 @@ def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primar
     with psycopg.connect(elsewhere.url, autocommit=True) as connection:
         connection.execute("DELETE FROM headwater.server WHERE name = %s", (of_one,))  # the dump has that it ran
     assert "its copy is ignored" in command("home", "forget", of_one, "--home", elsewhere.url)
-    eventually(lambda: two.says("no copy is known that has all of term"))  # it was the last primary
+    eventually(lambda: two.says("no known copy contains all of term"))  # it was the last primary
     assert not two.is_primary()
     eventually(lambda: servers(elsewhere.url)[two.url]["lag_s"] is not None)
     eventually(lambda: "accepted; a server takes over" in accept_loss(elsewhere.url))
@@ -321,14 +321,14 @@ def test_a_home_that_went_on_is_not_refilled_and_what_is_given_up_can_be_importe
     three = started(closing, lacking, tmp_path / "c")
     three.comes()
     assert three.append(50) == 6
-    assert "has the lease of this home" in refill(lacking, tmp_path / "a", expected=4)
+    assert "holds the lease of this home" in refill(lacking, tmp_path / "a", expected=4)
     one = started(closing, lacking, tmp_path / "a")
     eventually(lambda: any(each["ahead"] for each in status(lacking)["members"]))
     assert "another process" in refill(lacking, tmp_path / "a", expected=4)
     for each in (one, three):
         assert each.end(signal.SIGTERM) == 0
     refused = refill(lacking, tmp_path / "a", expected=4)
-    assert "log orders ends with 6 there, and only the copy has the 5 after 5, up to 10" in refused
+    assert "log orders ends with 6 in the home, and only the copy contains the 5 entries after 5, up to 10" in refused
     accept = ("home", "accept-loss", "--yes", "--home", lacking, "--home-lease-ms", LEASE_MS)
     assert "run this on its machine, with --data" in command(*accept, expected=1)
     target = tmp_path / "given-up"

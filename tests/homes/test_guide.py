@@ -83,7 +83,7 @@ def test_the_guide_can_be_done_as_it_is_told(ahead: Scene, place: Path, part: st
     assert [block.language for block in told] == ["sh", "text", "sh", "text", "sh", "text", "sh"]
     if part == "accept the loss":
         go_on(ahead)
-        ahead.home.mark("a copy of orders at a.example:8080 ends with 5, the home with 4")
+        ahead.home.mark("the copy of orders on a.example:8080 ends with 5, but the home ends with 4")
     ahead.copy.rename(place / DATA)
     done(ahead.url, place, told[:2] if part == "refill" else told[2:])
 

@@ -65,7 +65,7 @@ def test_a_server_that_is_not_fit_is_refused_with_the_reason(join: Join, url: st
     eventually(first.is_primary)
     second = join("b")
     eventually(lambda: is_fit(url, second))
-    assert "no server nobody runs; running: " in hand_over(tmp_path / "a", url, "nobody", expected=4)
+    assert "server nobody is not running; running servers: " in hand_over(tmp_path / "a", url, "nobody", expected=4)
     assert "is a replica; run this beside the primary" in hand_over(tmp_path / "b", url, name_of(second), expected=4)
     second.process.send_signal(signal.SIGSTOP)
     assert f"it does not answer at {second.url}" in hand_over(tmp_path / "a", url, name_of(second), expected=4)
@@ -73,7 +73,7 @@ def test_a_server_that_is_not_fit_is_refused_with_the_reason(join: Join, url: st
     with closing(PostgresHome(url)) as home:
         fit = ServerReport("c.example:8080", {}, "following", 0, 0, 0.0, "", "0.2.0", 2)
         for report, why in (
-            (fit._replace(lag_events=3, lag_s=7.0), "it is 3 events behind, as of 7 s ago"),
+            (fit._replace(lag_events=3, lag_s=7.0), "it is 3 events behind, and last caught up 7 s ago"),
             (fit._replace(lag_events=None, lag_s=None), "its copy has not caught up with the home yet"),
             (fit._replace(ahead="orders ends with 7"), "its copy is ahead of the home: orders ends with 7"),
         ):
@@ -105,7 +105,7 @@ def test_a_home_of_the_version_before_is_handed_over_and_upgraded_under_its_serv
     second = join("b")
     assert first.append(0) == 1
     eventually(lambda: is_fit(url, second))
-    assert "run headwater home upgrade when all servers are new" in command("home", "check", "--home", url)
+    assert "run headwater home upgrade when all servers are upgraded" in command("home", "check", "--home", url)
     assert hand_over(tmp_path / "a", url, name_of(second)) == f"{name_of(second)} is the primary, term 2\n"
     eventually(lambda: appended(second, 1) == 2)
     eventually(lambda: servers(url)[first.url]["role"] == "following")

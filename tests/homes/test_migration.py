@@ -158,7 +158,8 @@ def test_all_of_a_directory_is_counted_in_the_home(url: str, single: Path, monke
         return extent(self, key, after + 1)
 
     extent = PostgresHome.extent
-    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=r"has 4 events .* and has 3 events"):
+    differs = r"contains 4 events .* but its home contains 3 events"
+    with monkeypatch.context() as broken, pytest.raises(StorageUnavailable, match=differs):
         broken.setattr(PostgresHome, "extent", forgetful)
         moved(url, single)
     home = PostgresHome(url)
@@ -175,7 +176,7 @@ def test_a_move_that_is_killed_anywhere_is_repeated(url: str, single: Path, tmp_
         Engine(single)
     home = PostgresHome(url)
     assert not home.standing().is_vouched
-    with pytest.raises(StorageUnavailable, match="gives no lease"):
+    with pytest.raises(StorageUnavailable, match="grants no lease"):
         home.begin_term()
     home.close()
     assert moved(url, single).obstacle == ""
@@ -200,7 +201,7 @@ def test_a_home_that_is_not_empty_is_left_alone(url: str, single: Path, tmp_path
     add(other.orders, 1)
     other.close()
     told = command("home", "init", "--from", str(single), "--home", url, expected=4)
-    assert "has a home already" in told and "it is not empty: name another database" in told
+    assert "already contains the home" in told and "which is not empty; use another database" in told
     assert not (single / COPY_NAME).exists()
     with Engine(single) as engine:
         assert engine.open("orders").head() == 5
@@ -224,7 +225,7 @@ def test_an_empty_home_that_somebody_made_before_is_taken(url: str, single: Path
 def test_a_directory_that_a_server_has_or_that_has_none_does_not_move(url: str, single: Path, tmp_path: Path) -> None:
     with Engine(single), pytest.raises(StorageUnavailable, match=r"another process|in use"):
         origin_of(single)
-    with pytest.raises(StorageUnavailable, match="no data directory"):
+    with pytest.raises(StorageUnavailable, match="is not a data directory"):
         origin_of(tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
 
@@ -353,7 +354,7 @@ def test_nobody_appends_in_a_home_that_has_ended(url: str, tmp_path: Path) -> No
     stale.begin_term()
     left(url, tmp_path / "a")
     home = PostgresHome(url)
-    with pytest.raises(StorageUnavailable, match=f"gives no lease: {ENDED}"):
+    with pytest.raises(StorageUnavailable, match=f"grants no lease: {ENDED}"):
         home.begin_term()
     with pytest.raises(StorageUnavailable, match=ENDED):
         refill(home, tmp_path / "b", "b")
@@ -397,12 +398,13 @@ def test_no_copy_leaves_while_a_server_runs_or_the_home_lacks_something(url: str
     shared(url, tmp_path)
     home = PostgresHome(url)
     home.mark("a copy is ahead")
-    with pytest.raises(StorageUnavailable, match="the home gives no lease: a copy is ahead"):
+    with pytest.raises(StorageUnavailable, match="the home grants no lease: a copy is ahead"):
         left(url, tmp_path / "a")
     home.accept(0)
     granted = home.try_lease("b", {}, 1, 60.0)
     assert granted is not None
-    with pytest.raises(StorageUnavailable, match=r"b has the lease .* s more: stop it, or wait that long if it is st"):
+    held = r"b holds the lease of this home for another .* s: stop it, or wait that long if it is st"
+    with pytest.raises(StorageUnavailable, match=held):
         left(url, tmp_path / "a")
     home.close()
 
@@ -416,7 +418,7 @@ def test_a_copy_that_lacks_what_the_home_has_does_not_leave(
             "UPDATE headwater.frame SET content = set_byte(content, 100, get_byte(content, 100) # 1) WHERE last = 5 "
             "AND log = (SELECT id FROM headwater.log WHERE key <> '$state')"
         )
-    with pytest.raises(StorageUnavailable, match="this copy lacks events of log orders"):
+    with pytest.raises(StorageUnavailable, match="this copy is missing events of log orders"):
         left(url, tmp_path / "b")
     home = PostgresHome(url)
     assert home.standing().is_vouched
@@ -426,7 +428,7 @@ def test_a_copy_that_lacks_what_the_home_has_does_not_leave(
 def test_another_copy_does_not_revive_a_home_that_has_ended(url: str, tmp_path: Path) -> None:
     shared(url, tmp_path)
     left(url, tmp_path / "a")
-    with pytest.raises(StorageUnavailable, match=f"{ENDED}.*; this is another copy"):
+    with pytest.raises(StorageUnavailable, match=f"{ENDED}.*; this is a different copy"):
         moved(url, tmp_path / "b")
 
 

@@ -219,7 +219,9 @@ def test_a_home_that_goes_on_with_other_events_is_left_alone(ahead: Scene) -> No
     before = ahead.home.heads(), ahead.home.standing()[:6]
     with pytest.raises(StorageUnavailable) as refused:
         ahead.refill()
-    assert "log orders ends with 4 there, and only the copy has the 2 after 3, up to 5" in str(refused.value)
+    assert "log orders ends with 4 in the home, and only the copy contains the 2 entries after 3, up to 5" in str(
+        refused.value
+    )
     assert "headwater home accept-loss --data" in str(refused.value)
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
 
@@ -281,22 +283,22 @@ def test_the_copy_of_the_last_primary_ends_what_another_copy_could_not_prove(
 
 def test_a_refill_is_refused_where_it_would_be_wrong(ahead: Scene, tmp_path: Path) -> None:
     ahead.home.tell_of(ServerReport("c", {}, "replica", 0, None, None, "", "1", 2))
-    with pytest.raises(StorageUnavailable, match="the server c runs: stop all servers"):
+    with pytest.raises(StorageUnavailable, match="server c is running; stop all servers"):
         ahead.refill()
     ahead.home.leave()
-    with pytest.raises(StorageUnavailable, match="is no copy of this home; name the data directory"):
+    with pytest.raises(StorageUnavailable, match="is not a copy of this home; pass the data directory"):
         ahead.refill("nothing")
     assert not (tmp_path / "nothing").exists()
     ahead.home.mark("gone")
     ahead.home.accept(0)
-    with pytest.raises(StorageUnavailable, match="the loss was accepted already"):
+    with pytest.raises(StorageUnavailable, match="the loss was already accepted"):
         ahead.refill()
 
 
 def test_no_home_is_refilled_while_two_of_its_hosts_take_writes(ahead: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     before = ahead.home.heads(), ahead.home.standing()[:6]
     monkeypatch.setattr(PostgresHome, "writable_hosts", lambda self: (["db-1:5432", "db-2:5432"], []))
-    with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 take writes"):
+    with pytest.raises(StorageUnavailable, match="db-1:5432 and db-2:5432 accept writes"):
         ahead.refill()
     assert (ahead.home.heads(), ahead.home.standing()[:6]) == before
 
@@ -313,7 +315,7 @@ def test_a_home_is_not_refilled_while_its_declaration_does_not_hold(scene: Scene
     scene.go_back(is_promoted=False)
     assert scene.home.standing().is_weakened
     for way in (scene.refill, scene.home.begin_term):
-        with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+        with pytest.raises(StorageUnavailable, match="commits no longer wait for every named standby"):
             way()
 
 

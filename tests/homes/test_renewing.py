@@ -103,7 +103,7 @@ def test_a_home_that_was_restored_elsewhere_gives_no_number_twice(
     first.close()
     replica = Replica(elsewhere.url, tmp_path / "b")
     try:
-        with pytest.raises(StorageUnavailable, match="no copy is known that has all of term 1"):
+        with pytest.raises(StorageUnavailable, match="no known copy contains all of term 1"):
             replica.take_over()
     finally:
         replica.close()

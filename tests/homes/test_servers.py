@@ -654,7 +654,7 @@ def test_a_home_is_made_and_checked_by_commands(url: str) -> None:
             assert "NOT SAFE: fix the problems above" in checked
             assert "note: synchronous_commit is off: servers set it to on for their own sessions" in checked
             refused = command(*SERVE, "--home", url, "--data", "unused", expected=4)
-            assert "fsync is off, so a crash of the machine can lose all: set it to on" in refused
+            assert "fsync is off, so a machine crash can lose all data; set it to on" in refused
         finally:
             connection.execute("ALTER SYSTEM RESET fsync")
             connection.execute("ALTER ROLE headwater RESET synchronous_commit")
@@ -687,7 +687,7 @@ def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgre
     [
         (("home", "status"), "home: it is not set; name the database with --home", 2),
         (("home", "status", "--home", "postgresql://x@127.0.0.1:1/y"), "PostgreSQL at 127.0.0.1, database y", 4),
-        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: it requires a home", 2),
+        ((*SERVE, "--amqp-read-port", "0"), "amqp.read_port: requires `home`", 2),
         ((*SERVE, "--home", "nonsense"), "the address of the home", 4),
         ((*SERVE, "--home", "postgresql:///x", "--advertise", "smtp=a"), "advertise: expected http=URL", 2),
         ((*SERVE, "--home", "postgresql:///x", "--advertise", "http=http://"), "expected http=URL", 2),

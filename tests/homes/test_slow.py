@@ -54,14 +54,14 @@ def test_a_network_that_is_too_slow_for_the_lease_is_told_with_a_longer_one(
     proxy.delay_s = HALF_S
     far = proxy.before(url)
     printed = command("home", "status", "--home", far, "--home-lease-ms", "3000")
-    assert "note: the home takes 1.2 s to answer, and a lease of 3 s needs an answer within 0.7 s: " in printed
+    assert "note: the home takes 1.2 s to answer, but a lease of 3 s requires an answer within 0.7 s; " in printed
     assert "set home_lease_ms to 7500 or more on all servers" in printed
     shown = json.loads(command("home", "status", "--home", far, "--home-lease-ms", "7500", "--json"))
     assert shown["slowness"] is None and shown["round_trip_s"] > 2 * HALF_S
     member = Member(far, tmp_path / "a", lease_ms="3000")
     try:
         log = tmp_path / "a.log"
-        eventually(lambda: "a lease of 3 s needs an answer within 0.7 s" in log.read_text(), log.read_text)
+        eventually(lambda: "a lease of 3 s requires an answer within 0.7 s" in log.read_text(), log.read_text)
     finally:
         member.close()
 

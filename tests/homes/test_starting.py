@@ -21,7 +21,7 @@ __all__ = ["closing", "primary"]
 
 def waits(member: Member, why: str) -> bool:
     """Whether it runs, and is not ready for that reason."""
-    return member.says("no host of the home takes writes: ") and why in member.unready()
+    return member.says("no host of the home accepts writes: ") and why in member.unready()
 
 
 def test_a_server_starts_when_the_database_does(closing: ExitStack, primary: Postgres, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_a_server_starts_when_the_database_does(closing: ExitStack, primary: Pos
     member.comes()
     assert member.append(0) == 1
     log = (tmp_path / "a.log").read_text()
-    assert log.count("start the database, promote its standby, or mend the address (--home)") == 1, log
+    assert log.count("start the database, promote its standby, or correct the address (--home)") == 1, log
     assert member.end(signal.SIGTERM) == 0
 
 
@@ -50,7 +50,7 @@ def test_a_server_starts_when_a_standby_is_promoted(closing: ExitStack, primary:
         started(closing, standby.url, tmp_path / "b"),
     ]
     for member in members:
-        eventually(lambda: waits(member, f"127.0.0.1:{standby.port} takes no writes"))  # noqa: B023 - called at once
+        eventually(lambda: waits(member, f"127.0.0.1:{standby.port} accepts no writes"))  # noqa: B023 - called at once
     standby.promote()
     eventually(lambda: any(member.is_primary() for member in members))
     assert next(member for member in members if member.is_primary()).append(1) == 2
@@ -78,7 +78,7 @@ def test_a_server_that_waits_ends_when_the_database_refuses_it(
     for number, member in enumerate(waiting):
         assert member.process.wait(60) == 4
         said.append((tmp_path / f"{number}.log").read_text())
-    assert "the home is of version 99" in said[0]
+    assert "the home has version 99" in said[0]
     assert 'database "nowhere" does not exist' in said[1]
     assert 'role "nobody" does not exist' in said[2]
 

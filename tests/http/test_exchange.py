@@ -115,7 +115,7 @@ def test_an_answer_that_has_begun_is_broken_off() -> None:
         await exchange.start(b"text/plain")
         await exchange.answer_problem(Problem.of_status(503, "no more"))
 
-    with pytest.raises(RuntimeError, match="the answer was cut off: no more"):
+    with pytest.raises(RuntimeError, match="the answer was interrupted: no more"):
         asked(fail)
 
 
@@ -156,7 +156,7 @@ def test_an_error_in_the_middle_of_an_answer_to_http_1_0_is_the_answer() -> None
     answer = asked(fail, version="1.0")
     assert (answer.status, answer.headers[b"content-type"]) == (500, b"application/problem+json")
     assert b"damaged" in answer.body and b"one" not in answer.body
-    with pytest.raises(RuntimeError, match="was cut off: damaged"):
+    with pytest.raises(RuntimeError, match="was interrupted: damaged"):
         asked(fail)
 
 

@@ -228,7 +228,7 @@ def test_a_call_is_repeated_once_where_a_kept_connection_ends_without_an_answer(
             assert len(peer.heads) == 3
         async with Peer().serving(begins) as peer, calling() as get:
             await get(f"http://127.0.0.1:{peer.port}/")
-            with pytest.raises(ConnectionError, match="within the answer"):
+            with pytest.raises(ConnectionError, match="during the answer"):
                 await get(f"http://127.0.0.1:{peer.port}/")
             assert len(peer.heads) == 2
 

@@ -113,11 +113,11 @@ def test_entities_of_some_types_are_answered_at_once_as_a_query_of_each_answers_
 @pytest.mark.parametrize(
     ("parameters", "where"),
     [
-        ({"types": "log,nothing"}, "there is no 'nothing'; there are org.amqp.management"),
-        ({"types": ""}, "there is no ''"),
-        ({"types": "log," * 100}, "101 types given, at most"),
+        ({"types": "log,nothing"}, "there is no type 'nothing'; the types are org.amqp.management"),
+        ({"types": ""}, "there is no type ''"),
+        ({"types": "log," * 100}, "types, got 101"),
         ({"types": "log", "count": "-1"}, "count"),
-        ({"count": 1}, "give their types"),
+        ({"count": 1}, "specify their types"),
     ],
 )
 def test_types_that_there_are_not_are_refused(node: Served, parameters: dict[str, str | int], where: str) -> None:
@@ -145,7 +145,7 @@ def test_operations_of_the_node_are_performed_by_post(node: Served) -> None:
     assert node.http("POST", f"{path}/GET-MGMT-NODES").json == []
     assert node.http("POST", f"{path}/NOTHING").code == "operation_not_found"
     assert node.http("POST", "/management/log/orders/PURGE").status == 404
-    assert "GET of the entity" in node.http("POST", "/management/log/orders/READ").json["detail"]
+    assert "send GET to the entity" in node.http("POST", "/management/log/orders/READ").json["detail"]
     assert node.http("POST", f"{path}/GET-TYPES", {"entitytype": LOG_TYPE}).code == "invalid_request"
 
 

@@ -76,7 +76,7 @@ def test_a_server_that_lost_its_users_does_not_start_until_it_is_told_to(tmp_pat
     for arguments in ((), ("--insecure",)):
         refused = headwater("serve", "--data", "d", "--http-port", "0", "--amqp-port", "0", *arguments, cwd=tmp_path)
         assert refused.returncode == 2
-        assert "d had users, but has none now" in refused.stderr
+        assert "d had users but no longer contains any" in refused.stderr
         assert "headwater user allow-everybody --data" in refused.stderr
     listed = headwater("user", "list", "--data", "d", cwd=tmp_path).stderr
     assert "no users left: every request is refused" in listed

@@ -16,7 +16,7 @@ from .rings import COARSE_S, FINE_S
 from .series import LOG_PEAKS, LOG_SERIES, SERVER_GAUGES, SERVER_PEAKS, SERVER_SERIES
 
 SERIES_ASKED_MAX = 32
-"""Series in one response: a day of each has 1,440 numbers."""
+"""The maximum number of series in one response: a day of each has 1,440 numbers."""
 
 
 class HistoryOut(Struct):
@@ -24,7 +24,7 @@ class HistoryOut(Struct):
 
     step_s: int
     newest_at: int
-    """When the newest step begins, in ms since 1970 UTC."""
+    """The beginning of the newest step, in ms since 1970 UTC."""
     series: dict[str, list[float | None]]
 
 
@@ -78,7 +78,9 @@ def _values(host: ConsoleHost, user: User, name: str, step_s: int, now: float) -
     host.guard.authorize(user, right, log)
     found = host.live.series.values(what, of if slash else None, step_s, now)
     if found is None:
-        raise InvalidParameter("series", f"{show(name)} given; without this parameter, the answer lists the series")
+        raise InvalidParameter(
+            "series", f"there is no series {show(name)}; without this parameter, the answer lists the series"
+        )
     return found
 
 

@@ -1,5 +1,5 @@
 """How far behind consumers were recently: two series for each of a limited number of consumers. Consumers that are no
-longer measured are dropped first, because they no longer exist, or others are further behind."""
+longer measured are dropped first: they no longer exist, or others are further behind."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ CONSUMERS_MAX = 100
 
 
 class LagSeries:
-    """The series of consumers, by name: `LOG/OWNER/COMPONENT`; for others than registered ones, their kind, a colon,
-    and a name that begins with the log and a slash. Everything on one event loop.
+    """The series of consumers, by name: `LOG/OWNER/COMPONENT`; for consumers that are not registered, the kind, a
+    colon, and a name that begins with the log and a slash. Everything on one event loop.
     """
 
     def __init__(self, consumers_max: int = CONSUMERS_MAX) -> None:

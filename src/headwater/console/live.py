@@ -116,7 +116,7 @@ class Live:
 
     @property
     def next(self) -> asyncio.Future[None]:
-        """Completed at the next measurement. All waiters share it, and must not cancel it."""
+        """A future that is completed at the next measurement. All waiters share it, and must not cancel it."""
         if self._measured is None or self._measured.done():
             self._measured = asyncio.get_running_loop().create_future()
         return self._measured

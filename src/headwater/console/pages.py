@@ -63,7 +63,7 @@ PAGES = frozenset(
 )
 """First path segments that the page handles; the page chooses what to show."""
 PAGE_DEPTH_MAX = 3
-"""Segments of such an address: `logs/orders/storage`."""
+"""The maximum number of segments of such an address: `logs/orders/storage`."""
 PAGE_TYPE = b"text/html; charset=utf-8"
 _POLICY = "; ".join(
     (
@@ -207,7 +207,7 @@ async def file(host: object, exchange: Exchange) -> None:
 
 
 async def _packed_once() -> Static:
-    """All files. The first request compresses them in a thread, because that takes long."""
+    """All files. The first request compresses them in a thread, because that takes a long time."""
     return static() if static.cache_info().currsize else await asyncio.to_thread(static)
 
 

@@ -1,6 +1,6 @@
 """Recent measurements: rings in memory, of five seconds for an hour and of a minute for a day.
 
-Counters become rates per second. Missing measurements are NaN: a gap is a gap.
+Counters become rates per second. Missing measurements are NaN and are not interpolated.
 """
 
 from __future__ import annotations

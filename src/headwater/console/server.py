@@ -1,4 +1,4 @@
-"""The front end of the console: its routes and pages; a page's login, user and rights.
+"""The front end of the console: its routes and pages; and a page's login, user and rights.
 
 | request | |
 | --- | --- |
@@ -79,9 +79,9 @@ class ConsoleOut(Struct):
     read_only: bool
     lag_events: int
     lag_ms: int
-    """From how far behind a consumer lags; 0 means no bound."""
+    """The lag above which a consumer is reported as lagging; 0 means no bound."""
     ports: dict[str, int]
-    """Other ports of the server: `amqp`, and `flight` where it is served."""
+    """Other ports of the server: `amqp`, and `flight` if it is served."""
 
 
 class WhoOut(Struct, omit_defaults=True):
@@ -130,7 +130,7 @@ class Application(FrontEnd[ConsoleHost, Exchange]):
 async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
     """POST /console/session"""
     if field_of(exchange.scope) != NO_SECRET:
-        raise InvalidParameter(FIELD.decode(), "is missing; give 1")
+        raise InvalidParameter(FIELD.decode(), "missing; expected the value 1")
     credentials = _credentials(jsontext.decode(_decoder, await exchange.json_body()))
     if host.guard.is_open:
         await exchange.answer_json(200, _shown(host, ANYBODY, has_users=False), (_NO_STORE,))
@@ -176,10 +176,10 @@ def _credentials(given: LoginIn) -> Credentials:
     """Raises InvalidInput if neither or both are given, or a value is too long."""
     if given.token is not None:
         if given.name is not None or given.password is not None:
-            raise InvalidInput("give `name` and `password`, or `token`, not both", "token")
+            raise InvalidInput("expected `name` and `password`, or `token`, got both", "token")
         return Credentials("", _checked(given.token, SECRET_CHARS_MAX, "token"))
     if given.name is None or given.password is None:
-        raise InvalidInput("give `name` and `password`, or `token`", "name" if given.name is None else "password")
+        raise InvalidInput("expected `name` and `password`, or `token`", "name" if given.name is None else "password")
     name = _checked(given.name, NAME_CHARS_MAX, "name")
     return Credentials(name, _checked(given.password, SECRET_CHARS_MAX, "password"))
 

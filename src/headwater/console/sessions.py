@@ -34,7 +34,7 @@ class Session:
     ends: float
     used: float
     login_ends: float | None
-    """When the login itself ends, in s since 1970, if a token says so."""
+    """When the login itself expires, in s since 1970, if it is by a token that expires."""
 
 
 class Sessions:

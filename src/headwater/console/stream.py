@@ -1,4 +1,4 @@
-"""One console stream: each second the measurements, notifications as they occur, and the newest events of some logs.
+"""One console stream: the measurements of each second, notifications as they occur, and the newest events of some logs.
 
 Server-Sent Events (HTML standard, 9.2), of three kinds: `stats`, `happening`, `tail`. A slow reader skips data, and
 gets the number of skipped items; a reader that does not read at all is disconnected.
@@ -36,7 +36,7 @@ TAIL_S = 0.25
 TAIL_EVENTS, TAIL_DATA_BYTES = 50, 256
 """The maximum number of events of each log in one message, and the maximum number of data bytes of each event."""
 PIECE_BYTES_MAX = 64 * 1024
-"""The approximate size limit of a message of events. Tags count, too."""
+"""The approximate size limit of a message of events. Tags are included."""
 HAPPENINGS_MAX = 200
 """How many notifications may wait for one stream. The next one says how many were lost."""
 TAKE_S = 10.0
@@ -194,7 +194,7 @@ class _Stream:
         flow = self._host.turns.flow(self._user.name, self._exchange.peer)
         try:
             page = await self._host.turns.do(flow, read)
-        except EventLogError:  # closed or deleted meanwhile
+        except EventLogError:  # closed or deleted in the meantime
             self._lose(log)
             return None
         shown = _shortened(page.events)

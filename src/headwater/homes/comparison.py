@@ -36,13 +36,15 @@ def compare(copy: StoppedCopy) -> list[Compared]:
     heads, frames = copy.home.heads(), copy.frames()
     known = {each.key for each in frames.values()} | _deleted(copy)
     if lacking := [key for key, head in heads.items() if key not in known and head.crc]:
-        raise StorageUnavailable(f"the home has a log that this copy lacks ({lacking[0]})")
+        raise StorageUnavailable(f"the home contains a log that is missing from this copy ({lacking[0]})")
     compared = []
     for name, each in frames.items():
         head = heads.get(each.key)
         here, there = (each.head, each.last_crc), None if head is None else head[:2]
         if here != there:
-            raise _differs(name, f"ends with {each.head}", f"with {'nothing' if there is None else there[0]}")
+            raise _differs(
+                name, f"ends with event {each.head}", f"ends with {'nothing' if there is None else there[0]}"
+            )
         retained = copy.engine.state.journal.first if name == NAME else copy.engine.open(name).first_retained
         after = max(retained, _oldest(copy.home, each)) - 1
         mine, homes = _extent(each, after), copy.home.extent(each.key, after)
@@ -73,8 +75,8 @@ def _extent(frames: ReplicatedLog, after: int) -> Extent:
 
 
 def _differs(name: str, here: str, there: str) -> StorageUnavailable:
-    return StorageUnavailable(f"log {name} {here} in this copy, and {there} in its home")
+    return StorageUnavailable(f"log {name}: this copy {here}, but its home {there}")
 
 
 def _told(extent: Extent) -> str:
-    return f"has {extent.events} events in {extent.frames} frames of {extent.bytes} bytes"
+    return f"contains {extent.events} events in {extent.frames} frames ({extent.bytes} bytes)"

@@ -217,7 +217,7 @@ class Driver:
         elif isinstance(error, CopyBehind):
             self.failed(str(error))
         else:
-            self.copy_failed(f"the copy cannot be written: {error}")
+            self.copy_failed(f"cannot write to the copy: {error}")
 
     def copy_failed(self, why: str) -> None:
         """The copy cannot be written: this server takes no lease for `COPY_RETRY_S` after the last such call."""
@@ -291,7 +291,7 @@ class Driver:
                 if (why := both_write(found)) == told:
                     continue
                 if why is not None:
-                    logger.error("two databases take writes: %s", why)
+                    logger.error("two databases accept writes: %s", why)
                 self._events.put(events.OneHostWrites() if why is None else events.TwoHostsWrite(why))
                 told = why
 
@@ -358,7 +358,7 @@ class Driver:
                 self._ask(lambda: self.asked.release_lease(Term(*term)), events.LeaseReleased(term))
                 self._keep(None)
             case actions.MarkHome(log, copy_head, home_head):
-                text = f"a copy of {log} at {self._server} ends with {copy_head}, the home with {home_head}"
+                text = f"the copy of {log} on {self._server} ends with {copy_head}, but the home ends with {home_head}"
                 self._ask(lambda: self.asked.mark(text), events.Tick())
             case actions.Tell(what, why):
                 self._told(what, why)

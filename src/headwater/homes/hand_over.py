@@ -51,13 +51,13 @@ def obstacle_of(home: PostgresHome, name: str) -> str | None:
     running = [each.name for each in reports if each.runs]
     report = next((each for each in reports if each.name == name and each.runs), None)
     if report is None:
-        return f"no server {name} runs; running: {', '.join(running) or 'none'}"
+        return f"server {name} is not running; running servers: {', '.join(running) or 'none'}"
     if report.ahead:
         return f"its copy is ahead of the home: {report.ahead}"
     if report.lag_s is None:
         return "its copy has not caught up with the home yet"
     if report.lag_s > CAUGHT_UP_S:
-        return f"it is {report.lag_events} events behind, as of {report.lag_s:.0f} s ago"
+        return f"it is {report.lag_events} events behind, and last caught up {report.lag_s:.0f} s ago"
     return _unready(report)
 
 

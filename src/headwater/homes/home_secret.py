@@ -24,7 +24,7 @@ RENEWAL_MS = 30_000
 """How long the previous secret stays valid for forwarded requests and connections after a renewal. A replica learns the
 new secret only when it reads the home.
 """
-NO_SECRET = "this replica does not have the secret of its home yet"
+NO_SECRET = "this replica has not received the secret of its home yet"
 """Why it cannot forward."""
 FETCH_S = 1.0
 """A replica without the secret asks the home for it at most so often."""

@@ -56,7 +56,7 @@ def origin_of(directory: Path) -> Origin:
     Raises StorageUnavailable with the reason if it cannot move into a home; StorageCorrupted.
     """
     if not has_data(directory):
-        raise StorageUnavailable(f"{directory}: no data directory")
+        raise StorageUnavailable(f"{directory} is not a data directory")
     if (mark := read_mark(directory)) is None:
         with Engine(directory, maintains=False, scrub_ms=0) as engine:
             for name in engine.names():
@@ -65,7 +65,7 @@ def origin_of(directory: Path) -> Origin:
                     _check_chain(name, log.frames)
     meta = _journal(directory)
     if mark is not None and mark.home != meta.incarnation:
-        raise StorageUnavailable(f"{directory} is a copy of the home {mark.home}, and its journal is of another one")
+        raise StorageUnavailable(f"{directory} is a copy of home {mark.home}, but its journal belongs to another home")
     return Origin(HomeIdentity(meta.incarnation, meta.id_seed), mark is not None)
 
 
@@ -74,7 +74,7 @@ def move_in(home: PostgresHome, directory: Path, server: str, told: Progress = u
 
     Afterwards the directory is the first copy of the home. Raises StorageUnavailable, StorageCorrupted.
     """
-    with unserved(directory), refusing(directory, "the directory cannot be marked as a copy"):
+    with unserved(directory), refusing(directory, "cannot mark the directory as a copy"):
         if read_mark(directory) is None:
             mark_copy(directory, home.incarnation)
     with StoppedCopy(home, directory) as copy:
@@ -102,7 +102,7 @@ def _mark_of(copy: StoppedCopy, standing: LeaseStanding) -> tuple[str, bool]:
     if known.startswith(MOVING):
         seen = copy.witness.evidence()
         if not is_own and (known != MOVING or seen is None or seen.seen.number):
-            raise StorageUnavailable(f"{known}; this is another directory")
+            raise StorageUnavailable(f"{known}; this is a different directory")
         return f"{MOVING} (copy {copy.id})", True
     if known.startswith(REVIVING):
         return f"{REVIVING} (copy {copy.id})", (known == REVIVING or is_own) and has_newest(copy, standing)
@@ -139,15 +139,15 @@ def _begin_leaving(copy: StoppedCopy, server: str) -> None:
     standing, follower = copy.home.standing(), copy.engine.follower
     obstacle = standing.contradiction or "" if standing.went_back == LEAVING else standing.obstacle
     if obstacle:
-        raise StorageUnavailable(f"the home gives no lease: {obstacle}")
+        raise StorageUnavailable(f"the home grants no lease: {obstacle}")
     refuse_others(copy.home)
     assert follower is not None
     follower.follow(takes_over=True)  # without waiting for the index
     if follower.stuck:
         name, stuck = next(iter(follower.stuck.items()))
-        raise StorageUnavailable(f"this copy lacks events of log {name}: {stuck.why}")
+        raise StorageUnavailable(f"this copy is missing events of log {name}: {stuck.why}")
     if more := copy.surplus():
-        raise StorageUnavailable(f"this copy has more than its home, in log {more[0].name}: run headwater home refill")
+        raise StorageUnavailable(f"its home lacks events of this copy in log {more[0].name}; run headwater home refill")
     begin(copy, server, LEAVING, holds=True)
 
 
@@ -166,7 +166,7 @@ def _keep_beside_frames(copy: StoppedCopy) -> None:
     """Store data without frames in the home: postings of trimmed events, and batches whose commit has begun."""
     for name, frames in _logs(copy):
         log = copy.engine.open(name)
-        with refusing(log.directory, "the postings of trimmed events cannot be read"):
+        with refusing(log.directory, "cannot read the postings of trimmed events"):
             keep_history(frames, [file for file in log.index.files if file.path.parent.name == HISTORY])
         keep_begun(log, log.directory)
 
@@ -190,7 +190,7 @@ def _check_chain(name: str, frames: SegmentLog) -> None:
     for frame in frames.read(0):
         if crc and frame.previous_crc != crc:
             raise StorageUnavailable(
-                f"events before {frame.first} of log {name} were given up as damaged, and a home takes no log with a "
-                "hole: export it, delete it, and import it afterwards"
+                f"events before {frame.first} of log {name} were given up as damaged, and a home cannot store a log "
+                "with missing events: export the log, delete it, and import it afterwards"
             )
         crc = frame.crc

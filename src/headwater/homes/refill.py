@@ -58,7 +58,7 @@ def refill(home: PostgresHome, directory: Path, server: str) -> Refilled:
         if not found and not (is_stopped and (proves or standing.went_back == mark)):
             return Refilled([], standing.obstacle)
         if losses_to_heed(copy.engine.state, home) is not None:
-            raise StorageUnavailable("the loss was accepted already: all logs of the home have new incarnations")
+            raise StorageUnavailable("the loss was already accepted: all logs of the home have new incarnations")
         fill(copy, server, mark, found, proves=proves)
     return Refilled(found, home.standing().obstacle)
 
@@ -91,7 +91,9 @@ def fill(
         compared = copy.end(takes_over=proves)
         after()
     except (HeadMoved, NotPrimary):
-        raise StorageUnavailable("another server or command took the home meanwhile; run this again") from None
+        raise StorageUnavailable(
+            "another server or command took the lease of the home in the meantime; run this command again"
+        ) from None
     copy.close()
     if (evidence := copy.witness.evidence()) is not None:
         home.enter_member(Member(server, evidence, compared))
@@ -102,11 +104,15 @@ def refuse_others(home: PostgresHome) -> None:
     """Raise StorageUnavailable if another server may write to the home or runs."""
     standing = home.standing()
     if standing.is_vouched and standing.remaining_s:
-        problem = f"{standing.holder or 'a server'} has the lease of this home, for {standing.remaining_s:.1f} s more"
-        raise StorageUnavailable(f"{problem}: stop it, or wait that long if it is stopped, and run this again")
+        problem = (
+            f"{standing.holder or 'a server'} holds the lease of this home for another {standing.remaining_s:.1f} s"
+        )
+        raise StorageUnavailable(f"{problem}: stop it, or wait that long if it is stopped, then run this command again")
     for each in home.servers():
         if each.runs:  # it could record a comparison with the home as it is only after this
-            raise StorageUnavailable(f"the server {each.name} runs: stop all servers, and start them after this")
+            raise StorageUnavailable(
+                f"server {each.name} is running; stop all servers, and start them again after this command"
+            )
     if (why := both_write(home.writable_hosts()[0])) is not None:
         raise StorageUnavailable(why)
 
@@ -120,7 +126,7 @@ def begin(copy: StoppedCopy, server: str, mark: str, *, holds: bool) -> None:
     seen = 0 if evidence is None else max(evidence.seen, evidence.held).number
     granted = home.begin_marked(server, mark, max(seen, copy.newest_epoch()), losses_heeded(copy.engine.state))
     if granted is None:
-        raise StorageUnavailable("a server took the lease of this home just now: stop it, and run this again")
+        raise StorageUnavailable("a server has just taken the lease of this home; stop it, and run this command again")
     if holds:  # before the fence nothing is committed in that term, so the copy has all of it
         copy.witness.hold(granted.term)
     home.fence(granted)
@@ -147,12 +153,13 @@ def _refuse_apart(found: Sequence[Surplus]) -> None:
     apart = [each for each in found if not each.continues]
     if apart:
         raise StorageUnavailable(
-            f"the home has different events than this copy: {'; '.join(map(_apart, apart))}; nothing "
-            "was committed. Bring back the complete database, or export the events that only this copy has, and go on "
-            "without it: headwater home accept-loss --data"
+            f"the home and this copy contain different events: {'; '.join(map(_apart, apart))}; nothing "
+            "was committed. Restore the complete database, or export the events that only this copy contains, and "
+            "continue without it: headwater home accept-loss --data"
         )
 
 
 def _apart(found: Surplus) -> str:
-    end = "is not there" if found.home_head is None else f"ends with {found.home_head.number} there"
-    return f"log {found.name} {end}, and only the copy has the {found.size} after {found.after}, up to {found.last}"
+    end = "is missing from the home" if found.home_head is None else f"ends with {found.home_head.number} in the home"
+    more = f"the {found.size} entries after {found.after}, up to {found.last}"
+    return f"log {found.name} {end}, and only the copy contains {more}"

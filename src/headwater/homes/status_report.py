@@ -58,7 +58,7 @@ class Reporting:
             try:
                 self._home.leave()
             except StorageUnavailable as error:
-                logger.info("cannot report the end of this server: %s", error)
+                logger.info("cannot report that this server has stopped: %s", error)
 
     def _run(self) -> None:
         while True:

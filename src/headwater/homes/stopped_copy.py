@@ -98,7 +98,7 @@ def id_of(directory: Path, home: PostgresHome) -> str:
     """The ID of the copy in that directory as a member of a home. Raises StorageUnavailable if it is not its copy."""
     mark = read_mark(directory)
     if mark is None or mark.home != home.incarnation:
-        problem = f"{directory} is no copy of this home; name the data directory of one of its servers with --data"
+        problem = f"{directory} is not a copy of this home; pass the data directory of one of its servers with --data"
         raise StorageUnavailable(problem)
     return mark.id
 

@@ -16,7 +16,7 @@ EXTENSION = "headwater.certificate"
 
 
 def certified(scope: Scope) -> str | None:
-    """The name of the user whom the client's certificate logs in, if it counts; else None."""
+    """The name of the user whom the client's certificate logs in, if it may be used; otherwise None."""
     name: str | None = (scope.get("extensions") or {}).get(EXTENSION)
     if name is None:
         return None

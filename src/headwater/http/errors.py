@@ -14,12 +14,12 @@ HttpError
 ├── CodedBody            the body is compressed
 ├── BodyTooLarge         the rest is not read
 ├── HttpVersionTooOld    the answer is too long for HTTP/1.0, which cannot mark its end
-├── NumberNotHereYet     the event that a read waits for is not here yet
+├── NumberNotHereYet     the event that a read waits for has not arrived yet
 ├── AskPrimary           a replica has no such log
 ├── Stopping             the server takes no new requests
 └── Unready              the server is starting, stopping or full
 
-Disconnected             the client went away, or asked for no body: there is no answer to send
+Disconnected             the client disconnected, or requested no body: there is no answer to send
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNREADY_RETRY: Header = (b"retry-after", b"5")
 
 
 class BrokenOff(RuntimeError):
-    """An answer ends before it is complete, for a reason that can no longer be sent. The connection ends with it."""
+    """An answer ends before it is complete, and the reason can no longer be sent. The connection is closed."""
 
 
 class Disconnected(Exception):
@@ -95,8 +95,8 @@ class HostNotServed(HttpError):
     def __init__(self, name: str, own: str) -> None:
         self.name = name
         super().__init__(
-            f"Host {show(name)} given; a server on loopback or without users expects a loopback name, an IP "
-            f"address, its own address ({own}), or a name of the setting http.hosts"
+            f"Host {show(name)} is not allowed; a server on loopback or without users expects a loopback name, an IP "
+            f"address, its own address ({own}), or a name in the setting http.hosts"
         )
 
 
@@ -107,7 +107,7 @@ class ForeignPage(HttpError):
 
     def __init__(self, page: str, request: str = "this request") -> None:
         super().__init__(
-            f"{page} sent {request}; allowed are pages of this server itself (scheme, name and port as it was asked) "
+            f"{page} sent {request}; allowed are pages of this server itself (scheme, name and port as requested) "
             f"and of the origins in the setting http.origins"
         )
 
@@ -118,7 +118,9 @@ class ConsoleReadOnly(HttpError):
     headers = ((b"cache-control", b"no-store"),)
 
     def __init__(self, method: str, path: str) -> None:
-        super().__init__(f"{method} {show(path)} given; the console of this server is read-only (console.read_only)")
+        super().__init__(
+            f"{method} {show(path)} is not allowed: the console of this server is read-only (console.read_only)"
+        )
 
 
 class UnsupportedMediaType(HttpError):
@@ -135,7 +137,7 @@ class CodedBody(HttpError):
     headers = ((b"accept-encoding", b"identity"),)
 
     def __init__(self, coding: str) -> None:
-        super().__init__(f"a body in the content coding {show(coding)} given; send it uncompressed")
+        super().__init__(f"the content coding {show(coding)} is not supported; send the body uncompressed")
 
 
 class BodyTooLarge(HttpError):
@@ -145,7 +147,7 @@ class BodyTooLarge(HttpError):
 
     def __init__(self, given: int, allowed: int) -> None:
         self.given, self.allowed = given, allowed
-        super().__init__(f"the body is over {allowed} bytes, the limit")
+        super().__init__(f"the body exceeds the limit of {allowed} bytes")
 
 
 class HttpVersionTooOld(HttpError):
@@ -154,8 +156,8 @@ class HttpVersionTooOld(HttpError):
     def __init__(self, allowed: int) -> None:
         self.allowed = allowed
         super().__init__(
-            f"the answer is over {allowed} bytes, the limit for HTTP/1.0, which cannot mark an incomplete answer; use "
-            f"HTTP/1.1 (nginx: `proxy_http_version 1.1;` beside `proxy_pass`), or ask for less"
+            f"the answer exceeds {allowed} bytes, the limit for HTTP/1.0, which cannot mark an incomplete answer; use "
+            f"HTTP/1.1 (nginx: `proxy_http_version 1.1;` next to `proxy_pass`), or request less"
         )
 
 
@@ -175,7 +177,7 @@ class AskPrimary(HttpError):
     def __init__(self, log: str, primary: str) -> None:
         self.log, self.primary = log, primary
         self.headers = ((b"headwater-primary", primary.encode()), CLOSE)
-        super().__init__(f"there is no log {show(log)} at this replica; ask the primary, {primary}")
+        super().__init__(f"this replica has no log {show(log)}; ask the primary, {primary}")
 
 
 class Stopping(HttpError):

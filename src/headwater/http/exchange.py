@@ -87,7 +87,7 @@ _LONG_BYTES = 4 * 1024 * 1024
 COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 """Limit for a streamed answer to HTTP/1.0, which is collected and sent whole; a longer one is refused."""
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
-"""Its events are always UTF-8. Without the parameter some clients read it like other text, as Latin-1."""
+"""Its events are always UTF-8. Without the parameter, some clients decode it as Latin-1, like other text."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -192,8 +192,8 @@ class Exchange:
         """The whole request body. All bodies are read here; until then only the request's head has been read.
 
         If a body states its length, memory for all of it is reserved before reading, or it is refused; otherwise it is
-        refused when it finds no more room. Nothing waits for memory: two half bodies would wait for each other. Raises
-        CodedBody and BodyTooLarge (without reading on), NoMemory, Disconnected.
+        refused when no more memory is available. Nothing waits for memory: two incomplete bodies would wait for each
+        other. Raises CodedBody and BodyTooLarge (without reading on), NoMemory, Disconnected.
         """
         limit, length = self.body_bytes_max, b""
         for name, value in self.scope["headers"]:
@@ -311,7 +311,7 @@ class Exchange:
     def check_unanswered(self, problem: str) -> None:
         """Raises BrokenOff if an answer has begun: it is broken off, so that it does not look complete."""
         if self.has_started:
-            raise BrokenOff(f"the answer was cut off: {problem}")
+            raise BrokenOff(f"the answer was interrupted: {problem}")
 
     async def start(
         self,

@@ -37,7 +37,7 @@ async def refuse_unready(
 class FrontEnd(Generic[H, E]):
     """Finds the handler of each request and answers the errors it raises: by default with problem documents.
 
-    When a handler is called, `find` has set the request's limit (`body_bytes_max`), and no body has been read.
+    When a handler is called, `find` has set the request's limit (`body_bytes_max`), but no body has been read.
 
     Call `start` before the first request, `stop` before the HTTP server waits for its connections to end, and `close`
     after that.

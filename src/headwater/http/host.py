@@ -150,7 +150,7 @@ class Host:
         return user
 
     def close(self) -> None:
-        """Release everything when nothing is running any more."""
+        """Release everything after all requests have ended."""
 
 
 class LogHost(Host, Generic[T]):
@@ -173,7 +173,7 @@ class LogHost(Host, Generic[T]):
         self.turns = turns or FairScheduler()
         self.logs = OpenLogs(store, view, self.turns)
         self.stale: Callable[[str], str | None] = lambda name: None
-        """Why a log must not be read here at present; None if it may be."""
+        """Why a log must not be read here at present; None if it may be read."""
         self.lacking: Callable[[str], Exception] = LogNotFound
         """The error for a log that is not here."""
 

@@ -30,7 +30,7 @@ def initial_attributes(type: EntityType, name: str, body: object) -> dict[str, A
         if key in fixed:
             _check_same(attribute, value, fixed[key])
         elif not attribute.is_initial:
-            raise _bad(f"{key}: the server sets it; CREATE accepts {_listed(type, 'is_initial')}")
+            raise _bad(f"{key}: set by the server; CREATE accepts {_listed(type, 'is_initial')}")
         else:
             found[key] = _value(attribute, value)
     return found
@@ -81,7 +81,7 @@ def _check_same(attribute: Attribute, value: object, present: object, allowed: s
 def _value(attribute: Attribute, value: object) -> object:
     if value is None:
         if not attribute.is_removable:
-            raise _bad(f"{attribute.name}: null given, but it must have a value; omit it to keep its value")
+            raise _bad(f"{attribute.name}: expected a value, got null; omit the attribute to keep its value")
         return None
     if isinstance(value, str) and attribute.kind is not Kind.STRING:
         value = _converted(value)

@@ -1,7 +1,7 @@
 """The manageable entity types, as data: attributes and operations.
 
-`tests.docs.entities` makes the tables of docs/reference/management.md of it. `ports.Entities` lists the entities and
-performs the operations.
+`tests.docs.entities` generates the tables of docs/reference/management.md from it. `ports.Entities` lists the entities
+and performs the operations.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NODE_TYPE = "org.amqp.management"
 SELF = "self"
 CREATE, READ, UPDATE, DELETE = "CREATE", "READ", "UPDATE", "DELETE"
 DROPS_AT_MOST = "drops_at_most"
-"""The argument of operations that may drop events: the most they may drop. Without it they may drop none."""
+"""The argument of operations that may drop events: the maximum number to drop. Without it, they may drop none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +286,7 @@ LINK = EntityType(
         ),
         _time(
             "waitsSince",
-            "since when it has been waiting, at the earliest: the last message, or the last outcome for `outcomes`",
+            "earliest time when it may have started to wait: the last message, or the last outcome for `outcomes`",
         ),
         _flag("isAttached", "whether both sides are attached"),
         _number(
@@ -359,7 +359,7 @@ READER = EntityType(
             "waitsFor",
             "what the next event waits for: `reading` (the peer does not read), `answers` (to FutoIn pushes), `events`",
         ),
-        _time("waitsSince", "since when it has been waiting"),
+        _time("waitsSince", "when it started to wait"),
     ),
 )
 REFUSAL = EntityType(
@@ -469,7 +469,7 @@ TOKEN = EntityType(
             is_initial=True, is_removable=True,
         ),
         _time("createdAt", "when it was created; null if unknown"),
-        _time("expiresAt", "when it and its logins end; null: never"),
+        _time("expiresAt", "when it and its logins expire; null: never"),
         _flag("isOver", "whether it has expired"),
         _text("origin", "`data directory`, or `configuration`: read-only"),
     ),

@@ -51,7 +51,9 @@ _OF_NAMES = frozenset(attribute.name for attribute in COMMON)
 LOOKED_AT_MAX = 100_000
 """The maximum number of entities that the filter of one QUERY examines."""
 TURNS = 4
-"""The maximum number of concurrent operations of all peers. They use threads that others need too. Users take turns."""
+"""The maximum number of concurrent operations of all peers. They use threads that are shared with other work. Users
+take turns.
+"""
 OF_ENTITIES = (CREATE, READ, UPDATE, DELETE)
 
 
@@ -113,10 +115,10 @@ class Management:
     async def do(self, request: Request) -> Answer:
         """Perform the operation. Raises OperationRefused, EventLogError."""
         if self._has_lapsed():
-            raise OperationRefused(Status.UNAVAILABLE, "another server may be the primary by now; ask that one")
+            raise OperationRefused(Status.UNAVAILABLE, "another server may be the primary now; send the request to it")
         operation = _text(request, "operation")
         if operation is None:
-            raise OperationRefused(Status.BAD_REQUEST, "operation: missing; give the operation to perform")
+            raise OperationRefused(Status.BAD_REQUEST, "operation: missing; specify the operation to perform")
         async with self._places.place(request.user.name):
             if operation in OF_ENTITIES:
                 return await self._of_entity(operation, request)
@@ -168,15 +170,15 @@ class Management:
         """The type and the name of the entity. Raises OperationRefused."""
         type, name, identity = (_text(request, key) for key in ("type", "name", "identity"))
         if operation == CREATE and identity is not None:
-            raise OperationRefused(Status.BAD_REQUEST, "identity: the server assigns it on creation; give a name")
+            raise OperationRefused(Status.BAD_REQUEST, "identity: assigned by the server on creation; specify a name")
         if (name is None) == (identity is None):
             given = "neither" if name is None else "both"
-            raise OperationRefused(Status.BAD_REQUEST, f"give exactly one of name and identity, got {given} was")
+            raise OperationRefused(Status.BAD_REQUEST, f"expected exactly one of name and identity, got {given}")
         if identity is not None:
             return self._identified(identity, type)
         if type is None:
             raise OperationRefused(
-                Status.BAD_REQUEST, "type: missing; give the type with the name, or give the identity"
+                Status.BAD_REQUEST, "type: missing; specify the type with the name, or specify the identity"
             )
         assert name is not None
         return self._type("type", type), name
@@ -203,13 +205,15 @@ class Management:
         perform = self._of_node.get(operation)
         if perform is None:
             able = ", ".join((*OF_ENTITIES, *self._of_node))
-            raise OperationRefused(Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; there are {able}")
+            raise OperationRefused(
+                Status.NOT_IMPLEMENTED, f"there is no operation {show(operation)}; the operations are {able}"
+            )
         if identity is not None:
             raise OperationRefused(
                 Status.BAD_REQUEST, f"identity: {operation} applies to the node itself and has no identity argument"
             )
         if name not in (None, SELF):
-            problem = f"name: {operation} is of the node itself, {SELF!r}; {show(name)} given"
+            problem = f"name: {operation} applies to the node itself; expected {SELF!r}, got {show(name)}"
             raise OperationRefused(Status.NOT_FOUND, problem)
         return await perform(request)
 
@@ -254,7 +258,10 @@ class Management:
     ) -> list[list[object]]:
         """The page of rows that pass a filter. Raises OperationRefused."""
         if len(found) > LOOKED_AT_MAX:
-            problem = f"filter: there are {len(found)} entities, {LOOKED_AT_MAX} can be filtered; give an entityType"
+            problem = (
+                f"filter: there are {len(found)} entities, but at most {LOOKED_AT_MAX} can be filtered; specify an "
+                "entityType"
+            )
             raise OperationRefused(Status.BAD_REQUEST, problem)
         is_named = _OF_NAMES.issuperset((*wanted, *chosen.names))
         slices, rows, passed = Slices(), list[list[object]](), 0
@@ -303,7 +310,7 @@ class Management:
         return _answered(Status.OK, {type.name: [] for type in self._asked_for(request)})
 
     async def _get_nodes(self, request: Request) -> Answer:
-        """3.4.6: this node knows no other."""
+        """3.4.6: this node has no other nodes."""
         return _answered(Status.OK, [])
 
     async def _get_events(self, request: Request) -> Answer:
@@ -313,7 +320,7 @@ class Management:
         if wanted is None:
             return _answered(Status.OK, found)
         if wanted not in found:
-            problem = f"eventType: there is no {show(wanted)}; GET-EVENTS without it lists all"
+            problem = f"eventType: there is no {show(wanted)}; GET-EVENTS without eventType lists all types"
             raise OperationRefused(Status.NOT_FOUND, problem)
         return _answered(Status.OK, {wanted: found[wanted]})
 
@@ -325,7 +332,7 @@ class Management:
     def _type(self, key: str, name: str) -> EntityType:
         if name not in self._entities:
             known = ", ".join(type.name for type in self.types)
-            raise OperationRefused(Status.NOT_FOUND, f"{key}: there is no {show(name)}; there are {known}")
+            raise OperationRefused(Status.NOT_FOUND, f"{key}: there is no type {show(name)}; the types are {known}")
         return TYPES[name]
 
 
@@ -399,8 +406,8 @@ def _attribute_names(body: object) -> list[str]:
         problem = f"attributeNames: expected a list of strings, got {show(names)}"
         raise OperationRefused(Status.BAD_REQUEST, problem)
     if len(names) > NAMES_MAX:
-        problem = f"attributeNames: {len(names)} given, at most {NAMES_MAX} are allowed"
+        problem = f"attributeNames: expected at most {NAMES_MAX} names, got {len(names)}"
         raise OperationRefused(Status.BAD_REQUEST, problem)
     if len(set(names)) < len(names):
-        raise OperationRefused(Status.BAD_REQUEST, "attributeNames: a name is given twice")
+        raise OperationRefused(Status.BAD_REQUEST, "attributeNames: a name occurs twice")
     return [str(name) for name in names]

@@ -25,7 +25,7 @@ def parted(name: str, count: int) -> tuple[str, ...] | None:
 
 
 def number_of(text: str) -> int:
-    """The number in a name or a part of it, in our notation; 0, which no entity has, for any other text."""
+    """The number in a name or a part of it, in the server's notation; for any other text 0, which no entity has."""
     is_one = text.isascii() and text.isdecimal() and len(text) < 20 and text[0] != "0"
     return int(text) if is_one else 0
 
@@ -39,7 +39,7 @@ class Time(int):
 Attributes = Mapping[str, Any]
 """Attribute values by name: strings, whole numbers, booleans, lists of strings, maps of those, or None.
 
-A time is a whole number, ms since 1970 UTC, and a `Time` in an answer to a client. A set of entities need not answer
+A time is a whole number, ms since 1970 UTC, and a `Time` in an answer to a client. A set of entities need not return
 identity, type or name.
 """
 

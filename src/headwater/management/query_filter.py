@@ -49,13 +49,13 @@ def selection(text: str | None, types: Sequence[EntityType]) -> Selection | None
     if text is None:
         return None
     if len(text) > CHARS_MAX:
-        raise _bad(f"{len(text)} characters given, at most {CHARS_MAX} are allowed")
+        raise _bad(f"expected at most {CHARS_MAX} characters, got {len(text)}")
     terms = _terms(text)
     for term in terms:
         found = [attribute for type in types if (attribute := type.attribute(term.name)) is not None]
         if not any(not attribute.is_secret for attribute in found):
             names = ", ".join(dict.fromkeys(name for type in types for name in type.attribute_names))
-            raise _bad(f"{show(term.name)} is not an attribute of these entities; there are {names}")
+            raise _bad(f"{show(term.name)} is not an attribute of these entities; their attributes are {names}")
         if any(attribute.kind is Kind.MAP for attribute in found):
             raise _bad(f"{term.name} is a map, which cannot be compared")
     return Selection(terms)
@@ -69,7 +69,7 @@ def _terms(text: str) -> list[_Term]:
             raise _bad(f"expected NAME=VALUE or NAME!=VALUE, separated by commas, got {show(text[at:])}")
         terms.append(_Term(found["name"], _ESCAPED.sub(r"\1", found["value"]), found["operator"] != "!="))
         if len(terms) > TERMS_MAX:
-            raise _bad(f"more than {TERMS_MAX} terms given")
+            raise _bad(f"expected at most {TERMS_MAX} terms, got more")
         at, has_more = found.end(), found["end"] == ","
     return terms
 

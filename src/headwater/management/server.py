@@ -122,7 +122,7 @@ async def perform(host: ManagementHost, exchange: Exchange) -> None:
     operation = exchange.arguments[2]
     if operation in OF_ENTITIES:
         method = next(method for method, each in _METHODS.items() if each == operation)
-        raise InvalidParameter("operation", f"{operation} is {method} of the entity itself")
+        raise InvalidParameter("operation", f"for {operation}, send {method} to the entity itself")
     answer = await host.management.do(_request(user, operation, type, name, await wire.given_object(exchange)))
     await _answer(exchange, answer)
 
@@ -148,7 +148,7 @@ def _addressed(host: ManagementHost, exchange: Exchange) -> tuple[EntityType, st
 async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Result]) -> Result:
     """The result of read-only work that may take long under load; it is cancelled when the client disconnects.
 
-    Raises Disconnected, and what the work raises.
+    Raises Disconnected, and the errors of the work.
     """
     asked, gone = asyncio.ensure_future(work), asyncio.ensure_future(exchange.disconnected())
     try:
@@ -162,7 +162,7 @@ async def _while_there(exchange: Exchange, work: Coroutine[Any, Any, Result]) ->
 
 
 async def _answer(exchange: Exchange, answer: Answer) -> None:
-    """Answer the result of an operation; long results in pieces, letting other tasks run between."""
+    """Send the result of an operation. Long results are sent in pieces, so that other tasks can run in between."""
     if answer.count is None:
         if answer.status == 204:
             await exchange.answer_empty(204)

@@ -24,7 +24,7 @@ class Status(IntEnum):
     UNAVAILABLE = 503
     """Temporary: the server is overloaded or stopping, or the storage cannot be opened."""
     OUTCOME_UNKNOWN = 504
-    """Whether it was or will be done is unknown: look, or ask again."""
+    """It is unknown whether the operation was or will be performed: check, or repeat it."""
     OUT_OF_STORAGE = 507
 
     @property
@@ -34,7 +34,7 @@ class Status(IntEnum):
 
 
 class OperationRefused(Exception):
-    """An operation that was not performed. `status` says whose fault it is; the message, what to do about it."""
+    """An operation that was not performed. `status` shows the kind of error; the message contains the remedy."""
 
     def __init__(self, status: Status, description: str) -> None:
         self.status, self.description = status, description
@@ -81,4 +81,4 @@ _HIDDEN: dict[type, str] = {
     core.EventLogError: "internal error; see the server's log",
     core.DiskFull: "the disk is full; reads still work",
 }
-"""Replacements for texts that not everyone may see: paths on the server's machine."""
+"""Replacements for texts that not every user may see: they contain paths on the server's machine."""

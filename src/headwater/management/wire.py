@@ -21,7 +21,7 @@ from .statuses import OperationRefused, Status
 BODY_BYTES_MAX = 64 * 1024
 """The limit of every request body, the same as for a message to `$management`."""
 VALUES_MAX = 4096
-"""Values in one body: more than any valid one has."""
+"""The maximum number of values in one body: more than any valid body has."""
 QUERY_PARAMETERS = ("attributes", "offset", "count", "filter")
 ROWS_AT_ONCE = 64
 """Rows of a QUERY encoded in one step."""
@@ -41,7 +41,9 @@ _object = msgspec.json.Decoder(dict[str, Any])
 
 
 async def given_object(exchange: Exchange) -> dict[str, Any]:
-    """The JSON object in the body; empty if there is no body. Raises what `json_body` does, InvalidInput."""
+    """The JSON object in the body; empty if there is no body. Raises the same errors as `json_body`, and
+    InvalidInput.
+    """
     body = await exchange.json_body("application/json", "application/merge-patch+json")
     if not body:
         return {}
@@ -59,20 +61,20 @@ def query_of(exchange: Exchange, type: EntityType) -> tuple[dict[str, object], d
 
 
 def types_of(exchange: Exchange) -> tuple[frozenset[str] | None, int | None]:
-    """The requested entity types, if any, and the most entities of each. Raises InvalidParameter."""
+    """The requested entity types, if any, and the maximum number of entities of each. Raises InvalidParameter."""
     given = exchange.parameters("types", "count")
     count = whole_number(given, "count")
     if "types" not in given:
         if count is not None:
-            raise InvalidParameter("count", "applies to entities; give their types too")
+            raise InvalidParameter("count", "applies only to entities; specify their types too")
         return None, None
     by_word = {**{each.word: name for name, each in TYPES.items()}, **dict.fromkeys(TYPES)}
     words = given["types"].split(",")
     if len(words) > len(TYPES):
-        raise InvalidParameter("types", f"{len(words)} types given, at most {len(TYPES)} are allowed")
+        raise InvalidParameter("types", f"expected at most {len(TYPES)} types, got {len(words)}")
     for word in words:
         if word not in by_word:
-            raise InvalidParameter("types", f"there is no {show(word)}; there are {', '.join(TYPES)}")
+            raise InvalidParameter("types", f"there is no type {show(word)}; the types are {', '.join(TYPES)}")
     return frozenset(by_word[word] or word for word in words), count
 
 
@@ -86,7 +88,7 @@ def described(types: list[EntityType]) -> dict[str, object]:
 
 
 def pieces_of(answer: Answer) -> Iterator[bytes]:
-    """The answer to a QUERY, in pieces that take well below a ms each."""
+    """The answer to a QUERY, in pieces that each take well below 1 ms."""
     assert isinstance(answer.body, dict)
     total = b"" if answer.total is None else b',"total":%d' % answer.total
     names, rows = answer.body["attributeNames"], answer.body["results"]
@@ -120,5 +122,5 @@ _PROBLEMS: Mapping[Status, tuple[int, str, str]] = {
 }
 """Problems of management's own refusals; errors of the core have the same problems everywhere.
 
-Over HTTP the path has the operation, so an unknown one is not a server error (501).
+Over HTTP the path contains the operation, so an unknown one is not a server error (501).
 """

@@ -104,9 +104,11 @@ logger = logging.getLogger("headwater.server")
 STREAMS_END_S = 2.0
 """How long subscriptions have to end."""
 SWITCH_INTERVAL_S = 0.0005
-"""How long a thread may hold the interpreter while another wants it: the event loop shares it with the committer."""
+"""How long a thread may hold the interpreter while another thread waits for it: the event loop shares it with the
+committer.
+"""
 GC_THRESHOLDS = (5_000, 20, 1_000)
-"""How many new objects one collection examines, while all threads wait. Each may be a tuple of a hundred. The
+"""How many new objects one collection examines while all threads wait. Each may be a tuple of a hundred. The
 thresholds count objects, not bytes, and the oldest generation is collected after half an hour or more. So objects that
 hold many bytes form no cycles: connections, requests and responses are freed when they end. """
 
@@ -696,10 +698,10 @@ class ServerRun:
         has_users = tokens is not None or bool(directory.current().by_name)
         if not has_users and not directory.never_had_any:
             raise InvalidConfiguration(
-                f"{config.data} had users, but has none now, so every request would be allowed. Add a "
-                f"user (headwater user add NAME --grant all:* --data {config.data}), name the configuration that has "
-                f"them (--config FILE), or allow requests without credentials (headwater user allow-everybody --data "
-                f"{config.data})",
+                f"{config.data} had users but no longer contains any, so every request would be allowed. Add a "
+                f"user (headwater user add NAME --grant all:* --data {config.data}), pass the configuration that "
+                f"defines them (--config FILE), or allow requests without credentials (headwater user "
+                f"allow-everybody --data {config.data})",
                 "users",
             )
         if not has_users and (allowed := store.state.get(*EVERYBODY)) is not None:
@@ -713,7 +715,7 @@ class ServerRun:
             )
         if ANY_ORIGIN in config.http.origins and not has_users:
             raise InvalidConfiguration(
-                "* given, but no user is configured, so every web page could do everything; list the origins, or "
+                "* allows every web page to do everything, because no user is configured; list the origins, or "
                 "add a user (headwater user add NAME --grant all:*)",
                 "http.origins",
             )

@@ -38,7 +38,7 @@ def test_two_hosts_that_take_writes_are_found_and_those_that_do_not_are_left_out
         assert hosts.look() == [one]
         standby.promote()
         assert hosts.look() == [one, two]
-        assert f"{one} and {two} take writes" in str(both_write(hosts.look()))
+        assert f"{one} and {two} accept writes" in str(both_write(hosts.look()))
         primary.configure("default_transaction_read_only = on")
         primary.reload()
         eventually(lambda: hosts.look() == [two])
@@ -57,7 +57,7 @@ def test_of_two_that_took_writes_one_that_falls_silent_still_counts_until_it_say
         primary.pause()
         assert hosts.look() == [one, two] and hosts.silent == [one]
         assert later.look() == [two] and later.silent == [one], "who saw no two knows of one"
-        assert f"{one} did not answer, so it is not known" in str(unknown_hosts(later.silent))
+        assert f"{one} did not answer, so it is unknown" in str(unknown_hosts(later.silent))
         assert hosts.look() == [one, two], "time proves nothing"
         primary.go_on()
         primary.kill()

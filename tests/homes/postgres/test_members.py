@@ -92,7 +92,7 @@ def test_a_copy_that_did_not_compare_leaves_it_unproved(scene: Scene) -> None:
 
 
 def test_a_copy_that_may_lack_some_of_the_newest_term_is_no_witness(scene: Scene) -> None:
-    lacking = f"no copy is known that has all of term {scene.term.number}, the last one"
+    lacking = f"no known copy contains all of term {scene.term.number}, the last one"
     for held in (NO_TERM, scene.term._replace(number=scene.term.number - 1), scene.term._replace(nonce=5)):
         scene.enter("a", held=held)
         assert scene.obstacle() == lacking
@@ -122,15 +122,15 @@ def test_a_copy_that_is_ahead_contradicts_whatever_was_declared(scene: Scene) ->
 def test_a_term_that_the_database_does_not_know_contradicts(scene: Scene) -> None:
     number = scene.term.number
     scene.enter("b", seen=Term(number + 2, 7))
-    assert scene.obstacle() == f"b has seen term {number + 2}, the newest here is {number}"
+    assert scene.obstacle() == f"b has seen term {number + 2}, but the newest here is {number}"
     scene.change(scene.history.timeline, scene.now)  # a snapshot of the database's machine changes neither
     assert scene.home.try_lease("c", {}, 9, 60) is None
     scene.change()
     scene.enter("b", seen=Term(number, 7))
-    assert scene.obstacle() == f"b has seen another term {number} than this database"
+    assert scene.obstacle() == f"b has seen a different term {number} than this database"
     scene.enter("b")
     scene.connection.execute("UPDATE headwater.log SET term = %s", (number + 1,))
-    assert f"$state has term {number + 1}, the newest here is {number}" in scene.obstacle()
+    assert f"$state has term {number + 1}, but the newest here is {number}" in scene.obstacle()
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,7 @@ def test_a_replica_fetches_nothing_that_the_standby_may_lack(scene: Scene) -> No
         committing.result(PATIENCE_S)
     assert scene.head.number == 2  # it can be read
     for each in (replica, another):
-        with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+        with pytest.raises(StorageUnavailable, match="commits no longer wait for every named standby"):
             end_of(each)
     set_promotion(scene.connection, "ask")
     assert [end_of(replica), end_of(another)] == [2, 2]
@@ -193,7 +193,7 @@ def test_a_replica_fetches_nothing_whose_wait_was_cut_short_by_a_change_of_stand
     looking = scene.work.submit(end_of, replica)
     eventually(lambda: scene.value(QUEUES))  # behind the writer, who waits again
     scene.name("")
-    with pytest.raises(StorageUnavailable, match="commits no longer wait for every standby that is named"):
+    with pytest.raises(StorageUnavailable, match="commits no longer wait for every named standby"):
         looking.result(PATIENCE_S)
     scene.standby.go_on()
     scene.name("db_1")

@@ -66,13 +66,16 @@ def test_a_home_of_this_version_is_left_as_it_is(connection: Connection, url: st
 
 
 def test_a_home_that_is_too_old_or_newer_is_refused_by_servers_and_left_alone(connection: Connection, url: str) -> None:
-    for version, remedy in ((SCHEMA_VERSION - 2, "with a headwater in between"), (NEXT, "use a newer headwater")):
+    for version, remedy in (
+        (SCHEMA_VERSION - 2, "with an intermediate version of headwater"),
+        (NEXT, "use a newer version"),
+    ):
         connection.execute("UPDATE headwater.home SET version = %s", (version,))
         for refused in (
             command(*SERVE, "--home", url, "--data", "unused", expected=4),
             command("home", "upgrade", "--home", url, expected=4),
         ):
-            assert f"the home is of version {version}, " in refused
+            assert f"the home has version {version}, but " in refused
             assert remedy in refused
         assert version_of(connection) == version
 
@@ -82,7 +85,7 @@ def test_this_version_and_the_one_before_share_a_home_until_it_is_upgraded(conne
     home = PostgresHome(url)
     assert home.incarnation == identity_of(connection).incarnation
     home.close()
-    assert any("run headwater home upgrade when all servers are new" in each.text for each in findings(connection))
+    assert any("run headwater home upgrade when all servers are upgraded" in each.text for each in findings(connection))
     eventually(lambda: not servers.connected(connection))
     assert f"from version {SCHEMA_VERSION} to {NEXT}" in command("home", "upgrade", "--home", url)
     assert version_of(connection) == NEXT
@@ -97,7 +100,7 @@ def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_n
     servers.tell(connection, 1, server("new:1", NEXT))
     servers.tell(connection, 2, server("old:2", SCHEMA_VERSION))
     refused = command("home", "upgrade", "--home", url, expected=4)
-    assert f"these servers do not know version {NEXT} of the home: old:2 (headwater 0.1.0)" in refused
+    assert f"these servers do not support version {NEXT} of the home: old:2 (headwater 0.1.0)" in refused
     assert version_of(connection) == SCHEMA_VERSION
     # It sleeps: nothing is heard of it, and its connections are there.
     connection.execute("UPDATE headwater.server SET heard_at = heard_at - interval '1 minute' WHERE process = 2")
@@ -105,7 +108,7 @@ def test_nothing_is_changed_while_a_server_is_connected_that_does_not_know_the_n
         assert "old:2" in command("home", "upgrade", "--home", url, expected=4)
     eventually(lambda: not servers.connected(connection))  # its session ends a moment after its connection
     with psycopg.connect(url, application_name="headwater primary abc", autocommit=True):
-        assert "1 processes are connected that do not report" in command("home", "upgrade", "--home", url, expected=4)
+        assert "1 connected processes do not report" in command("home", "upgrade", "--home", url, expected=4)
     eventually(lambda: not servers.connected(connection))
     assert version_of(connection) == SCHEMA_VERSION
     with psycopg.connect(url, application_name="headwater primary 1", autocommit=True):
@@ -135,7 +138,7 @@ def test_an_upgrade_that_fails_changes_nothing(connection: Connection, monkeypat
     assert version_of(connection) == SCHEMA_VERSION
     assert connection.execute("SELECT to_regclass('headwater.more')").fetchone() == (None,)
     connection.execute("DROP SCHEMA headwater CASCADE")
-    with pytest.raises(StorageUnavailable, match="this database has no home yet"):
+    with pytest.raises(StorageUnavailable, match="this database contains no home"):
         upgrade(connection)
 
 
@@ -205,7 +208,7 @@ def test_an_older_primary_that_slept_through_an_upgrade_writes_nothing_afterward
         assert older.append(0) == 1
         older.process.send_signal(signal.SIGSTOP)
         connection.execute("UPDATE headwater.server SET heard_at = heard_at - interval '1 minute'")
-        assert f"do not know version {SCHEMA_VERSION} of the home: " in command(*upgrading, expected=4)
+        assert f"do not support version {SCHEMA_VERSION} of the home: " in command(*upgrading, expected=4)
         assert version_of(connection) == 1, "it sleeps, and is connected"
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'headwater %'"

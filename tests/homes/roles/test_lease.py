@@ -28,9 +28,9 @@ def test_two_renewals_may_be_lost():
     ("length_s", "round_trip_s", "told"),
     [
         (5.0, 1.1, None),
-        (5.0, 1.2, "a lease of 5 s needs an answer within 1.1 s: set home_lease_ms to 7500 or more"),
+        (5.0, 1.2, "a lease of 5 s requires an answer within 1.1 s; set home_lease_ms to 7500 or more"),
         (15.0, 2.0, None),
-        (15.0, 2.1, "more than the 2 s for which clocks can be compared"),
+        (15.0, 2.1, "clocks can be compared only within 2 s"),
     ],
 )
 def test_a_home_that_answers_too_late_for_a_lease_is_told_with_the_remedy(length_s, round_trip_s, told):

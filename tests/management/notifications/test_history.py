@@ -147,7 +147,7 @@ def test_what_the_log_does_not_take_costs_nothing_else(store: Any, caplog: pytes
     history.start()
     history.close()
     assert [attributes["log"] for _, attributes in kept(log)] == ["small", "other"]
-    assert "cannot be stored" in caplog.text
+    assert "cannot store a notification" in caplog.text
 
 
 def test_whatever_a_peer_calls_itself_can_be_kept(store: Any) -> None:

@@ -88,7 +88,7 @@ def test_nobody_ends_or_undoes_the_staged_batch_of_another(
         lambda: commit(backend, BOB, [staged]),
         lambda: commit(backend, BOB, [], BATCH_MAX),  # after which all of hers would count as done
     ):
-        with pytest.raises(Forbidden, match="a writer's name that belongs to another user") as refused:
+        with pytest.raises(Forbidden, match="because the writer's name belongs to another user") as refused:
             meddles()
         assert (refused.value.user, refused.value.right) == ("bob", Right.MANAGE)
     assert guard.refusals["forbidden"] == 5

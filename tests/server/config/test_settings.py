@@ -116,12 +116,12 @@ def test_a_named_file_must_be_there() -> None:
         ("[logs.a]\npartitions = 5000", "logs.a.partitions: expected a whole number from 1 to 1024, got 5000"),
         ("[logs.a]\npartition_by = 'x'", "logs.a.partition_by: expected"),
         ("[logs.'a b']", "headwater.toml: logs.a b: 'a b' does not match"),
-        ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: not a hash from"),
+        ("[users.bob]\npassword = 'secret'", "headwater.toml: users.bob.password: expected a hash from"),
         ("[users.bob]\ngrants = ['write:*']", "headwater.toml: users.bob.grants: expected"),
         ("[users.bob]\nkey = 'c2hvcnQ='", "headwater.toml: users.bob.key: expected at least 16 bytes in base64"),
-        ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: not a hash from"),
+        ("[users.bob]\ntokens = ['x']", "headwater.toml: users.bob.tokens: expected a hash from"),
         ("[users.bob]\npasword = 'x'", "headwater.toml: users.bob.pasword: unknown key; allowed:"),
-        ("[tls]\nkey = 'k'", "tls.certificate: not set, but TLS needs both"),
+        ("[tls]\nkey = 'k'", "tls.certificate: not set, but TLS requires both"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_where_it_stands(toml: str, said: str) -> None:
@@ -254,7 +254,7 @@ def test_a_removed_setting_is_an_option_that_no_help_shows() -> None:
 
 def test_the_budget_of_memory_is_shown_as_it_is_and_divided_in_one_place() -> None:
     (line,) = [line for line in render(configured()) if line.startswith("peers")]
-    assert "default, 1/4 of the memory there is" in line and MemoryShares.of(Memory()).peers >= 64 * 2**20
+    assert "default, 1/4 of the available memory" in line and MemoryShares.of(Memory()).peers >= 64 * 2**20
     config = configured("[memory]\npeers = '64MiB'\n")
     assert [line.split("  ")[0] for line in render(config) if line.startswith("peers")] == ['peers = "64MiB"']
     shares = MemoryShares.of(config.memory)

@@ -89,11 +89,11 @@ def test_a_refusal_says_that_the_home_does_not_answer() -> None:
         gate = new_gate()
         gate.is_home_away, gate.standing_by = lambda: True, lambda: "the home does not answer"
         starting = json.loads((await ask(gate, "/logs")).body)["detail"]
-        assert starting == "the home does not answer, check its database: the server is starting"
+        assert starting == "the home does not answer; check its database: the server is starting"
         gate.read(FrontEnd(), lambda scope: True, lambda log: "this replica is late")
         gate.primary = lambda: "http://b.example"
         late = json.loads((await ask(gate, "/logs")).body)["detail"]
-        assert late == "the home does not answer, check its database: this replica is late"
+        assert late == "the home does not answer; check its database: this replica is late"
 
     asyncio.run(scenario())
 

@@ -143,7 +143,7 @@ def test_a_known_peer_may_send_more_than_a_stranger(closed_server: RunningServer
         assert "Anonymous not allowed" in str(connection.recv(timeout=10)), "so much is looked at"
         send(connection, large(8_000_000, sec=f"alice:{PASSWORD}"))
         code, reason = closed_with(connection)
-        assert code == 1009 and ("256 fragments" if is_cut else "there can be memory for") in reason
+        assert code == 1009 and ("256 fragments" if is_cut else "there is memory for at most") in reason
     with opened(closed_server, max_size=None) as connection:
         logged_in(closed_server, connection)
         send(connection, large(8_000_000, sec=f"alice:{PASSWORD}"))
@@ -170,7 +170,7 @@ def test_the_fragments_of_a_message_are_counted_also_where_they_are_empty(closed
         connection.socket.sendall(begin + more * 32_782 + end)
         assert "InvalidRequest" in str(connection.recv(timeout=10)), "so many are looked at"
         connection.socket.sendall(begin + more * 32_783 + end)
-        assert closed_with(connection) == (1009, "a message comes in at most 32784 fragments")
+        assert closed_with(connection) == (1009, "a message can have at most 32784 fragments")
 
 
 def test_a_stopping_server_says_goodbye(server: RunningServer) -> None:

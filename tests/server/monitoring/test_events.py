@@ -243,7 +243,7 @@ def test_a_log_of_what_happens_that_cannot_be_opened_keeps_nothing_and_nobody_fr
 
     monkeypatch.setattr(MemoryStore, "create", failing)
     names = run_within(lambda notifications, store: store.names(), Management(keep=True))
-    assert names == [] and "the notifications are not stored" in caplog.text
+    assert names == [] and "cannot store the notifications" in caplog.text
 
 
 def test_the_log_of_what_happens_gets_the_retention_that_is_configured() -> None:

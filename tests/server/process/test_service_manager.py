@@ -58,4 +58,4 @@ def test_a_socket_that_is_not_there_keeps_nothing_from_starting(tmp_path: Path) 
     missing = {"NOTIFY_SOCKET": str(tmp_path / "nowhere")}
     with RunningServer("--storage", "memory", cwd=tmp_path, variables=missing) as server:
         assert server.ask("/health/ready")[0] == 200
-        server.wait_for("systemd cannot be notified of READY=1")
+        server.wait_for("cannot notify systemd of READY=1")

@@ -67,6 +67,6 @@ def test_other_hosts_and_authorities_are_checked_too(tmp_path: Path) -> None:
     assert problem(client_ca=tmp_path / "no.pem").startswith(f"tls.client_ca: {tmp_path}/no.pem does not exist")
     (tmp_path / "text.pem").write_text("no PEM", encoding="ascii")
     assert problem(client_ca=tmp_path / "text.pem").startswith(
-        f"tls.client_ca: {tmp_path}/text.pem has no PEM certificates"
+        f"tls.client_ca: {tmp_path}/text.pem contains no PEM certificates"
     )
     assert certificates(Tls(own.file, own.key, (f"localhost={own.file}:{own.key}",), own.file)) is not None

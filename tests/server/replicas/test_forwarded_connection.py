@@ -160,7 +160,7 @@ def test_one_hop_only(first: Place) -> None:
     with replica(lambda: None) as third, replica(third.url) as second:
         fault = refusal(second.url())
         assert fault.condition == conditions.CONNECTION_FORCED
-        assert "this one is not the primary" in fault.description
+        assert "this server is not the primary" in fault.description
         assert forwarded(third).statistics.forwarded == 0
         ends(second)
 
@@ -457,4 +457,4 @@ def test_a_replica_that_cannot_have_the_secret_says_so(second: Place) -> None:
     forwarded(second)._secret = HomeSecret(MemoryState(), fetch=lambda: None)
     fault = refusal(second.url())
     assert fault.condition == conditions.CONNECTION_FORCED
-    assert "does not have the secret of its home yet" in fault.description
+    assert "has not received the secret of its home yet" in fault.description

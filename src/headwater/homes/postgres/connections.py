@@ -74,7 +74,7 @@ class HomeConnection:
         try:
             self.psycopg: Connection = _connection_class().connect(url, **given)
         except driver.errors.ConnectionTimeout as error:
-            remedy = "where the network is slow, set connect_timeout in the address, and a longer home_lease_ms"
+            remedy = "on a slow network, set connect_timeout in the address and increase home_lease_ms"
             raise driver.errors.ConnectionTimeout(f"{error} ({connect_s} s for each host); {remedy}") from None
         if hosts is not None:
             hosts.answered(self.psycopg.info.host, self.psycopg.info.port)
@@ -200,7 +200,7 @@ class Connections:
         with self._places:
             with self._changing:
                 if self._is_closed:
-                    raise load_driver().OperationalError("the home is closed")
+                    raise load_driver().OperationalError("the connections to the home are closed")
                 taken = self._idle.pop() if self._idle else None
             taken = taken or HomeConnection(self.url, self._name, self._connect_s, self._hosts)
             with self._changing:
@@ -289,7 +289,7 @@ def load_driver() -> Any:
     try:
         import psycopg
     except ImportError:
-        raise StorageUnavailable(f"a home in PostgreSQL needs psycopg: {how_to_install('postgres')}") from None
+        raise StorageUnavailable(f"a home in PostgreSQL requires psycopg: {how_to_install('postgres')}") from None
     return psycopg
 
 

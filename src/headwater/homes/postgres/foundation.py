@@ -51,9 +51,9 @@ def _refuse(there: HomeIdentity, identity: HomeIdentity, went_back: str, *, is_c
     """Raise StorageUnavailable, unless that home has ended and its logs come back."""
     if there != identity:
         raise StorageUnavailable(
-            f"this database has a home already, {there.incarnation}, and it is not empty: name another database"
+            f"this database already contains the home {there.incarnation}, which is not empty; use another database"
         )
     if not went_back.startswith(ENDED):
-        raise StorageUnavailable("this home has the logs of that directory already: start servers with it")
+        raise StorageUnavailable("this home already contains the logs of that directory; start the servers with it")
     if is_copy:
-        raise StorageUnavailable(f"{went_back}; this is another copy")
+        raise StorageUnavailable(f"{went_back}; this is a different copy")

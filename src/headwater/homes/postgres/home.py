@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 16 * 1024 * 1024
 PAGE_FRAMES = 4096
-_MAY_BE_LACKED = "commits do not wait for the declared standbys, so no new events are fetched; an operator must look"
+_MAY_BE_LACKED = "commits do not wait for the declared standbys, so no new events are fetched; an operator must check"
 FORGET_FRAMES = 1000
 """The most frames that one statement deletes."""
 _HEAD = "SELECT head, crc, term, nonce FROM headwater.log WHERE key = %s"
@@ -194,7 +194,7 @@ class PostgresHome(Home):
         """
         granted = self.try_lease("", {}, secrets.randbits(62), 0.0, is_forced=True)
         if granted is None:
-            raise StorageUnavailable(f"{self._name} gives no lease: {self.standing().obstacle}")
+            raise StorageUnavailable(f"{self._name} grants no lease: {self.standing().obstacle}")
         self.fence(granted)
         return granted.term
 
@@ -244,7 +244,7 @@ class PostgresHome(Home):
 
     def _known(self, found: LeaseStanding | None) -> LeaseStanding:
         if found is None:
-            raise StorageUnavailable(f"{self._name}: its table of the lease is empty; restore it from a backup")
+            raise StorageUnavailable(f"{self._name}: the lease table is empty; restore it from a backup")
         return found
 
     def mark(self, what: str) -> None:
@@ -473,7 +473,7 @@ class PostgresHome(Home):
                 return False  # it is there by now
             if found == expected:
                 raise HomeChanged(
-                    f"{self._name} writes another history than at the begin of the term: a standby was promoted"
+                    f"{self._name} has another history than at the start of the term: a standby was promoted"
                 )
             if (
                 is_unknown
@@ -534,7 +534,7 @@ class PostgresHome(Home):
 
     def delete(self, key: str) -> None:
         if key == JOURNAL_KEY:
-            raise ValueError("the journal is the home")
+            raise ValueError("expected the key of a log, got that of the journal")
         self.forget(key, 2**63 - 1)
         with self._statements.asking() as connection:
             staged.forget_log(connection.psycopg, key)
@@ -555,8 +555,8 @@ class PostgresHome(Home):
             if (head := self.head(JOURNAL_KEY)) is None or head.term != self._term:
                 raise NotPrimary(key)
             raise HomeUnavailable(
-                f"{self._name}: a commit of {name} has begun already",
-                reason="another commit of that batch has begun; ask again",
+                f"{self._name}: a commit of {name} has already begun",
+                reason="another commit of this batch has already begun; try again",
             )
 
     def batch(self, key: str, name: str) -> BegunBatch | None:

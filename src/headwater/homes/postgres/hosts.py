@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PATIENCE_S = 2
 """A host that does not answer within this time counts as silent."""
 _DEFAULT_PORT = 5432
-_PASSING = {1: "starts or stops", 2: "does not answer"}
+_PASSING = {1: "is starting or stopping", 2: "does not answer"}
 """What a ping of libpq says of a host that refuses every login: `PQPING_REJECT`, `PQPING_NO_RESPONSE`."""
 _ASK = b"""
 SELECT pg_postmaster_start_time()::text || (SELECT system_identifier FROM pg_control_system())
@@ -116,7 +116,7 @@ def without_writes(url: str) -> str | None:
         address = driver.conninfo.make_conninfo(url, **asked, **host, target_session_attrs="any")
         try:
             with driver.connect(address, autocommit=True) as connection:
-                state = "takes no writes" if _answer(connection.pgconn) is None else "takes writes"
+                state = "accepts no writes" if _answer(connection.pgconn) is None else "accepts writes"
         except (driver.errors.ConnectionTimeout, TimeoutError):
             state = _PASSING[2]
         except driver.Error as error:
@@ -125,7 +125,7 @@ def without_writes(url: str) -> str | None:
                 refusal = HomeUnavailable(f"{described(url)}: {str(error).strip().splitlines()[0]}")
                 refusal.may_pass = False
                 raise refusal from None
-            state = _PASSING.get(ping, "breaks off")
+            state = _PASSING.get(ping, "closes the connection")
         states.append(f"{_name(host or given)} {state}")
     return "; ".join(states)
 
@@ -139,8 +139,8 @@ def both_write(hosts: Sequence[str]) -> str | None:
     if len(hosts) < 2:
         return None
     return (
-        f"{' and '.join(hosts)} take writes: stop the database that should not be the primary, and make it a standby "
-        "of the other one (pg_rewind, or a new base backup); until then no server appends"
+        f"{' and '.join(hosts)} accept writes: stop the database that should not be the primary, and make it a standby "
+        "of the other one (pg_rewind, or a new base backup); until then, no server accepts appends"
     )
 
 
@@ -148,7 +148,7 @@ def unknown_hosts(hosts: Sequence[str]) -> str | None:
     """The doubt that silent hosts leave; None if all answered."""
     if not hosts:
         return None
-    return f"{' and '.join(hosts)} did not answer, so it is not known whether another database takes writes"
+    return f"{' and '.join(hosts)} did not answer, so it is unknown whether another database accepts writes"
 
 
 def _is_unheard(host: Mapping[str, str]) -> bool:

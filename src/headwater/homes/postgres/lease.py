@@ -96,12 +96,12 @@ _WEAKENED = f"""(lease.is_waited_for AND {_PROMISED} AND ({UNCHANGED} OR lease.i
 may not know this, so no term begins until the owner changes the declaration.
 """
 _CONTRADICTION = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
-    SELECT format('%%s has seen term %%s, the newest here is %%s', name, greatest(seen, held), lease.number)
+    SELECT format('%%s has seen term %%s, but the newest here is %%s', name, greatest(seen, held), lease.number)
     FROM headwater.member WHERE greatest(seen, held) > lease.number
-    UNION SELECT format('%%s has seen another term %%s than this database', name, seen)
+    UNION SELECT format('%%s has seen a different term %%s than this database', name, seen)
     FROM headwater.member JOIN headwater.log ON key = '{JOURNAL_KEY}' AND seen = term AND seen_nonce <> nonce
     UNION SELECT format('%%s is ahead: %%s', name, ahead) FROM headwater.member WHERE ahead <> ''
-    UNION SELECT format('{JOURNAL_KEY} has term %%s, the newest here is %%s', {NEWEST}, lease.number)
+    UNION SELECT format('{JOURNAL_KEY} has term %%s, but the newest here is %%s', {NEWEST}, lease.number)
     WHERE {NEWEST} > lease.number
 ) AS found (why))"""
 """Evidence that the database lost events; NULL if there is none."""
@@ -110,7 +110,7 @@ _MISSING = f"""(SELECT string_agg(why, '; ' ORDER BY why) FROM (
         SELECT FROM headwater.member AS other WHERE other.name = member.name AND other.id <> member.id)
         THEN name || ' (an earlier copy)' ELSE name END)
     FROM headwater.member WHERE timeline <> {TIMELINE} OR identifier <> {IDENTIFIER}
-    UNION SELECT format('no copy is known that has all of term %%s, the last one', {NEWEST}) WHERE NOT EXISTS (
+    UNION SELECT format('no known copy contains all of term %%s, the last one', {NEWEST}) WHERE NOT EXISTS (
         SELECT FROM headwater.member
         JOIN headwater.log ON key = '{JOURNAL_KEY}' AND held = term AND held_nonce = nonce)
 ) AS found (why))"""
@@ -265,8 +265,8 @@ class LeaseStanding(NamedTuple):
         """Why the home grants no lease; empty if `is_vouched`."""
         if self.is_weakened:
             return (
-                "commits no longer wait for every standby that is named: synchronous_standby_names is now "
-                f"{self.waited_for!r} (counted as empty with synchronous_commit local); {REMEDY}"
+                "commits no longer wait for every named standby: synchronous_standby_names is now "
+                f"{self.waited_for!r} (treated as empty if synchronous_commit is local); {REMEDY}"
             )
         return "" if self.is_vouched else self.went_back or self.contradiction or self.missing or ""
 

@@ -29,7 +29,9 @@ _FORGET_MEMBERS = "DELETE FROM headwater.member"
 def begin(connection: Connection, server: str, mark: str, nonce: int, seen: int, losses: int) -> Granted | None:
     """See `PostgresHome.begin_marked`. Raises psycopg.Error, as `end`."""
     if not has_members(connection):
-        raise StorageUnavailable("the home is of version 1, which has no members: run headwater home upgrade first")
+        raise StorageUnavailable(
+            "the home has version 1, which does not support members; run headwater home upgrade first"
+        )
     given = {"server": server, "mark": mark, "nonce": nonce, "seen": seen, "losses": losses}
     with connection.transaction():
         row = connection.execute(_BEGIN, given).fetchone()

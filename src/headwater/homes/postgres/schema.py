@@ -29,7 +29,7 @@ POSTGRES_MIN, POSTGRES_MAX = 14, 18
 
 DEAD_SHARE = 0.05
 """PostgreSQL vacuums frames when this share of them is trimmed."""
-STANDBY = "this is a standby, which accepts no writes: give the primary, or several hosts"
+STANDBY = "this is a standby, which accepts no writes; specify the primary, or several hosts"
 TRIED_BYTES = 1024 * 1024
 """The size of a trial write, rolled back, that shows whether the database's disk has space."""
 PROMOTION_SINCE = 2
@@ -159,12 +159,12 @@ GRANT SELECT, INSERT, DELETE ON headwater.staged TO {role};
 
 
 _FOR_ADMINISTRATOR = """\
--- The tables of a home of Headwater. To be run once, in its database, by a role that may create a schema there:
+-- The tables of a Headwater home. Run this once in its database, as a role that may create a schema there:
 --     psql -v ON_ERROR_STOP=1 -d DATABASE -f FILE
 """
 _FOR_ROLE = """\
--- The servers' role must be there: CREATE ROLE {role} LOGIN PASSWORD '...';
--- So that servers see how old the transactions of other roles are, as a superuser: GRANT pg_read_all_stats TO {role};
+-- The servers' role must exist: CREATE ROLE {role} LOGIN PASSWORD '...';
+-- To let servers see the age of other roles' transactions, run as a superuser: GRANT pg_read_all_stats TO {role};
 """
 _GRANTED = re.compile(r"GRANT (.+) ON headwater\.(\w+) TO")
 _LACKING = """
@@ -228,7 +228,7 @@ def make_tables(connection: Connection, role: str | None = None) -> HomeIdentity
     Raises StorageUnavailable if the home is newer or PostgreSQL is too old; psycopg.Error.
     """
     if (major := connection.info.server_version // 10_000) < POSTGRES_MIN:
-        raise StorageUnavailable(f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
+        raise StorageUnavailable(f"expected PostgreSQL {POSTGRES_MIN} to {POSTGRES_MAX}, got {major}")
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(hashtext('headwater home init'))")
         if (found := _found(connection)) is None:
@@ -247,7 +247,7 @@ def set_promotion(connection: Connection, value: str) -> None:
     identity_of(connection)
     [[version]] = connection.execute("SELECT version FROM headwater.home").fetchall()
     if version < PROMOTION_SINCE:
-        raise StorageUnavailable(f"the home is of version {version}: run headwater home upgrade first")
+        raise StorageUnavailable(f"the home has version {version}; run headwater home upgrade first")
     with connection.transaction():
         if connection.execute(_PROMOTE, {"value": value}).rowcount and is_unchanged(connection):
             end_term(connection)
@@ -266,14 +266,18 @@ def identity_of(connection: Connection) -> HomeIdentity:
 
 def no_home() -> StorageUnavailable:
     """The error for a database without a home."""
-    return StorageUnavailable("this database has no home yet: create it with headwater home init")
+    return StorageUnavailable("this database contains no home; create one with headwater home init")
 
 
 def of_other_version(version: int) -> StorageUnavailable:
     """The error for a home of an unsupported version."""
     known = f"{SCHEMA_VERSION - 1} and {SCHEMA_VERSION}" if SCHEMA_VERSION > 1 else f"{SCHEMA_VERSION}"
-    remedy = "use a newer headwater" if version > SCHEMA_VERSION else "upgrade it with a headwater in between"
-    return StorageUnavailable(f"the home is of version {version}, this headwater knows {known}; {remedy}")
+    remedy = (
+        "use a newer version of headwater"
+        if version > SCHEMA_VERSION
+        else "upgrade it with an intermediate version of headwater"
+    )
+    return StorageUnavailable(f"the home has version {version}, but this headwater supports {known}; {remedy}")
 
 
 def rights_of(role: str) -> str:
@@ -287,17 +291,17 @@ def findings(connection: Connection) -> list[Finding]:
     major = connection.info.server_version // 10_000
     if not POSTGRES_MIN <= major <= POSTGRES_MAX:
         found.append(
-            Finding(major < POSTGRES_MIN, f"PostgreSQL {major} found; {POSTGRES_MIN} to {POSTGRES_MAX} are expected")
+            Finding(major < POSTGRES_MIN, f"expected PostgreSQL {POSTGRES_MIN} to {POSTGRES_MAX}, got {major}")
         )
     [row] = connection.execute(_FACTS, (_SETTINGS,)).fetchall()
     facts = _Facts(*row)
     if facts.version < SCHEMA_VERSION:
-        text = f"it is of version {facts.version}: run headwater home upgrade when all servers are new"
+        text = f"the home has version {facts.version}; run headwater home upgrade when all servers are upgraded"
         found.append(Finding(False, text))
     found += _of_waiting(facts)
     for name in ("fsync", "full_page_writes"):
         if facts.settings[name] != "on":
-            found.append(Finding(True, f"{name} is off, so a crash of the machine can lose all: set it to on"))
+            found.append(Finding(True, f"{name} is off, so a machine crash can lose all data; set it to on"))
     if (isolation := facts.settings["default_transaction_isolation"]) != "read committed":
         found.append(Finding(True, f"default_transaction_isolation is {isolation}; it must be read committed"))
     if facts.is_standby:
@@ -317,8 +321,8 @@ def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
     off_s = day + round_trip_s / 2 - home_s
     if abs(off_s) - round_trip_s / 2 > clock_off_s_max:
         text = (
-            f"the clock of this machine is {off_s:+.1f} s off the database's, at most {clock_off_s_max:g} s are "
-            "allowed, so a server here takes no lease: synchronize both by NTP"
+            f"the clock of this machine is {off_s:+.1f} s off the database's, but at most {clock_off_s_max:g} s are "
+            "allowed, so a server here cannot take the lease; synchronize both clocks by NTP"
         )
         yield Finding(False, text)
     try:
@@ -326,7 +330,7 @@ def tried(connection: Connection, clock_off_s_max: float) -> Iterator[Finding]:
             connection.execute(_TRY, (secrets.randbits(62), bytes(TRIED_BYTES)))
     except load_driver().errors.DiskFull:
         text = (
-            "the disk of the database is full, so nothing can be appended: enlarge it, or free space there "
+            "the disk of the database is full, so nothing can be appended: enlarge it, or free space on it "
             "(replication slots keep old WAL, old transactions keep dead rows)"
         )
         yield Finding(True, text)
@@ -358,8 +362,9 @@ def pooling(first: Connection, second: Connection) -> list[Finding]:
     if seen[0] == (mine,) and seen[1] != (mine,):
         return []
     text = (
-        "sessions are shared: this is a pooler that switches them between transactions (PgBouncer's pool_mode "
-        "transaction or statement), and appends fail; name the database itself, or set pool_mode to session"
+        "sessions are shared: the address is that of a pooler that switches them between transactions (PgBouncer's "
+        "pool_mode transaction or statement), so appends fail; use the address of the database itself, or set "
+        "pool_mode to session"
     )
     return [Finding(True, text)]
 
@@ -370,15 +375,15 @@ def _of_waiting(facts: _Facts) -> Iterator[Finding]:
     if facts.configured_commit == "off":
         yield Finding(False, "synchronous_commit is off: servers set it to on for their own sessions")
     if commit == "local":
-        text = "synchronous_commit is local: no standby is waited for, so its promotion can lose the newest events"
+        text = "synchronous_commit is local: commits wait for no standby, so a promotion can lose the newest events"
         yield Finding(False, text)
     if not names:
         yield Finding(False, "synchronous_standby_names is empty: a promoted standby may lack the newest events")
     elif commit != "local" and not facts.vouches:
         text = (
-            f"synchronous_standby_names is {names!r}: a commit does not wait for every standby it names, so a "
-            "promoted one may lack the newest events, and appends stop unless copies prove that it does not; name one "
-            "standby, or wait for all of them, as in ANY 2 (db_1, db_2)"
+            f"synchronous_standby_names is {names!r}: commits do not wait for every standby in this list, so a "
+            "promoted one may lack the newest events, and appends stop unless copies prove that it lacks none; name "
+            "one standby, or wait for all of them, as in ANY 2 (db_1, db_2)"
         )
         yield Finding(False, text)
 

@@ -36,7 +36,7 @@ BACKOFF_S = (0.02, 1.0)
 WATCH_S = 0.25
 _OPTION = re.compile(r"(?:^|&)(\w{1,40})=", re.ASCII)
 _NO_SPACE = "53100"
-_DISK_FULL = "the disk of the database is full; free space there"
+_DISK_FULL = "the disk of the database is full; free space on it"
 _UNREACHABLE = "the home cannot be reached; try again later"
 _UNKNOWN = ("08", "57", "40003")
 """SQLSTATE codes or classes that leave open whether the statement was executed: the connection or the server ended, or
@@ -305,7 +305,7 @@ def described(url: str) -> str:
     try:
         given = driver.conninfo.conninfo_to_dict(url)
     except driver.Error:  # its message may contain the password
-        problem = f"the address of the home cannot be read{_misspelt(url)}, postgresql://USER@HOST/DATABASE is expected"
+        problem = f"cannot parse the address of the home{_misspelt(url)}; expected postgresql://USER@HOST/DATABASE"
         raise StorageUnavailable(problem) from None
     return f"the home in PostgreSQL at {given.get('host', 'localhost')}, database {given.get('dbname', '')}"
 
@@ -320,7 +320,7 @@ def _misspelt(url: str) -> str:
     known = {option.keyword.decode() for option in load_driver().pq.Conninfo.get_defaults()} | {"ssl"}
     unknown = [] if "@" in options else [name for name in _OPTION.findall(options) if name not in known]
     close = [found for name in unknown for found in get_close_matches(name, known, 1)]
-    return f": there is no such option (did you mean {close[0]}?)" if close else ""
+    return f": unknown option (did you mean {close[0]}?)" if close else ""
 
 
 def may_pass(error: Any) -> bool:

@@ -70,10 +70,10 @@ def _refuse_earlier(connection: Connection, newest: int) -> None:
             earlier.append(f"{report.name} (headwater {report.version})")
     if earlier:
         raise StorageUnavailable(
-            f"these servers do not know version {newest} of the home: {', '.join(earlier)}; replace them first"
+            f"these servers do not support version {newest} of the home: {', '.join(earlier)}; upgrade them first"
         )
     if connected - known:
         raise StorageUnavailable(
-            f"{len(connected - known)} processes are connected that do not report their version: a server that begins, "
-            "or a command; wait a moment, or stop them"
+            f"{len(connected - known)} connected processes do not report their version: servers that are starting, "
+            "or commands; wait a moment, or stop them"
         )

@@ -224,7 +224,7 @@ class HomeChangeSeen(RoleEvent):
     There is no proof that the home is complete.
     """
 
-    why: str = "the home's history is not the one that was accepted"
+    why: str = "the home's history differs from the accepted one"
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,7 +62,7 @@ class LeaseTimes:
     def needed(self) -> str:
         """How soon the home must answer, and the remedy if it is slower."""
         return (
-            f"a lease of {self.length_s:g} s needs an answer within {self.renewal_s:.1f} s: on a slower "
+            f"a lease of {self.length_s:g} s requires an answer within {self.renewal_s:.1f} s; on a slower "
             "network, set home_lease_ms to six times the round trip on all servers"
         )
 
@@ -70,15 +70,15 @@ class LeaseTimes:
         """Why a lease of this length cannot be kept with such a round trip, and the remedy; None if it can."""
         if round_trip_s > self.clock_off_max_s:
             return (
-                f"the home takes {round_trip_s:.1f} s to answer, more than the {self.clock_off_max_s:g} s for which "
-                "clocks can be compared, so no server takes the lease: move the database closer to its servers"
+                f"the home takes {round_trip_s:.1f} s to answer, but clocks can be compared only within "
+                f"{self.clock_off_max_s:g} s, so no server takes the lease; move the database closer to its servers"
             )
         if round_trip_s <= self.renewal_s:
             return None
         least_ms = math.ceil(round_trip_s * 6 * 1000 / _STEP_MS) * _STEP_MS
         return (
-            f"the home takes {round_trip_s:.1f} s to answer, and a lease of {self.length_s:g} s needs an answer within "
-            f"{self.renewal_s:.1f} s: set home_lease_ms to {least_ms} or more on all servers"
+            f"the home takes {round_trip_s:.1f} s to answer, but a lease of {self.length_s:g} s requires an answer "
+            f"within {self.renewal_s:.1f} s; set home_lease_ms to {least_ms} or more on all servers"
         )
 
     def is_free(self, until: float, home_now: float) -> bool:

@@ -242,7 +242,7 @@ class Roles:
         self._is_compared = True
         if is_off:
             self._obstruct(
-                "clock-off", f"this clock is {event.off_s:+.1f} s off the home's, at most {most:g} s are allowed"
+                "clock-off", f"this clock is {event.off_s:+.1f} s off the home's, but at most {most:g} s are allowed"
             )
         else:
             self._remove("clock-off")
@@ -336,7 +336,9 @@ class Roles:
 
     def _foreign_term(self, event: events.ForeignTerm) -> None:
         if self._holds(event.mine):
-            self._step_down(f"a head has term {event.found[0]} of another server, this one's is {event.mine[0]}")
+            self._step_down(
+                f"a head has term {event.found[0]} of another server, but this server's term is {event.mine[0]}"
+            )
 
     def _hand_over_asked(self, event: events.HandOverAsked) -> None:
         if self.role is Role.PRIMARY:
@@ -368,7 +370,7 @@ class Roles:
         """Give up the lease of a primary whose coordinators have ended, so that another server can take over."""
         is_own = event.term is not None and self._holds(event.term)
         if is_own and self.role in (Role.PRIMARY, Role.TAKING_OVER):
-            self._step_down("the work of the primary has ended here")
+            self._step_down("this server has stopped its work as the primary")
         if self.stage is Stage.ENDING_COORDINATORS:
             self._release()
 
@@ -432,7 +434,7 @@ class Roles:
         if self.role is Role.WENT_BACK:
             self._ahead = None
             self._do(
-                actions.Tell("home-accepted", "an operator accepted the state of the home, or it is proved complete")
+                actions.Tell("home-accepted", "an operator accepted the state of the home, or it was proved complete")
             )
             self._follow(0.0)
 
@@ -459,7 +461,7 @@ class Roles:
 
 
 def _described(ahead: events.HomeRollbackSeen) -> str:
-    return f"log {ahead.log}: the copy has {ahead.copy_head}, its home {ahead.home_head}"
+    return f"log {ahead.log}: the copy ends with {ahead.copy_head}, but its home ends with {ahead.home_head}"
 
 
 _NEXT = {

@@ -82,13 +82,13 @@ class Tls:
         try:
             context = ssl.create_default_context(cafile=self._ca)
         except (ssl.SSLError, OSError) as error:
-            raise BadFile("ca", f"{self._ca} has no certificates in PEM ({_reason(error)})") from None
+            raise BadFile("ca", f"{self._ca} contains no certificates in PEM format ({_reason(error)})") from None
         if self._certificate is not None:
             try:
                 context.load_cert_chain(self._certificate, self._key, password=_no_password)
             except (ssl.SSLError, OSError, ValueError) as error:
                 pair = f"{self._certificate} and {self._key}"
-                problem = f"{pair} are not a certificate and its key in PEM ({_reason(error)})"
+                problem = f"{pair} are not a certificate and its key in PEM format ({_reason(error)})"
                 raise BadFile("certificate", problem) from None
         context.set_alpn_protocols(["http/1.1"])
         return context
@@ -190,7 +190,7 @@ class Caller:
         """A connection to the first address that accepts one; each gets its share of the time. Raises OSError."""
         addresses = [origin.host] if origin.is_address else await self.names.addresses(origin.host)
         tls = await self._tls.context() if origin.is_tls else None
-        problem: OSError = OSError("the name has no address")
+        problem: OSError = OSError("the host name has no address")
         for index, address in enumerate(addresses):
             try:
                 return await self._connect_to(address, origin, tls, _share(addresses[index:], until))

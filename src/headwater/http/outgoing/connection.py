@@ -56,7 +56,7 @@ class OutgoingConnection(asyncio.Protocol):
         self._poll = select.poll()
         self.is_open = False
         """Whether it can carry another call."""
-        self._ended = "it was not made"
+        self._ended = "not yet connected"
         """The reason why it is not open."""
 
     # Per call
@@ -100,7 +100,7 @@ class OutgoingConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         answer = self._answer
         if answer is None:
-            self._end(AnswerTooLong("an answer to no request"))
+            self._end(AnswerTooLong("an answer without a request"))
             return
         try:
             self._receive(answer, data)
@@ -122,7 +122,7 @@ class OutgoingConnection(asyncio.Protocol):
         self._sockets.open -= 1
         reason = f": {exc}" if exc else ""
         if self._head_bytes:
-            self._end(ConnectionResetError(f"the connection ended within the answer{reason}"))
+            self._end(ConnectionResetError(f"the connection ended during the answer{reason}"))
         else:
             self._end(Unanswered(f"the connection ended without an answer{reason}"))
         self._lost(self)

@@ -6,7 +6,7 @@ import asyncio
 import resource
 
 FILES_SHARE = 4
-"""Calls may use one in this many of the file descriptors that the process may open."""
+"""Calls may use the process's limit of file descriptors divided by this."""
 FILES_AT_LEAST = 32
 _UNLIMITED = 1024 * 1024
 

@@ -16,7 +16,7 @@ class Availability:
     """Call `look` once a second, from any thread."""
 
     def __init__(self, bus: Bus, unavailable: Callable[[], Mapping[str, str]]) -> None:
-        """`unavailable` is that of a LogStore."""
+        """`unavailable`: see LogStore."""
         self._bus, self._unavailable = bus, unavailable
         self._looking = threading.Lock()
         self._told: Mapping[str, str] = {}

@@ -1,6 +1,6 @@
 """Every notification type: when it is emitted, its attributes in order, and who may see it.
 
-`tests.docs.events` makes their reference of it, docs/reference/events.md.
+`tests.docs.events` generates docs/reference/events.md from it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Scope(StrEnum):
     """What a type is about, which decides who may see it."""
 
     LOG = "log"
-    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (the
-    address names no log, say) it is about the server.
+    """The log named by the attribute `log`: visible with the right to read that log. Without this attribute (for
+    example, because the address names no log) it is about the server.
     """
     PEER = "peer"
     """A peer of the server, by name and address: visible to its user, and with the right to manage the server."""
@@ -56,7 +56,8 @@ class Entry:
 
 
 def may_see(user: User, notification: Notification) -> bool:
-    """Whether a user may see it: events of a log need the right to read it, those of the server the right to manage it.
+    """Whether a user may see it: events of a log require the right to read it; events of the server require the right
+    to manage it.
 
     Users may always see what their own peers do.
     """
@@ -113,7 +114,7 @@ _FIRST = (
     _text("eventType", "the notification type"),
     Attribute.timestamp("time", "when it happened, by the server's clock"),
 )
-_LAST = (_perhaps(_number(LOST, "how many notifications this slow listener lost just before this one")),)
+_LAST = (_perhaps(_number(LOST, "number of notifications that this slow listener lost just before this one")),)
 _LOG = _text("log", "the log")
 _COUNT = _number("count", "occurrences in that second")
 _INTERVAL = _number("intervalMs", "the counting interval, about 1,000 ms")
@@ -241,7 +242,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             NotificationType.SERVER_LOOP_HELD,
             Scope.SERVER,
             "Something blocked the event loop, and so all clients, for over 100 ms of CPU time. At most once a second.",
-            _number("heldMs", "how long the event loop was blocked, at least"),
+            _number("heldMs", "minimum time that the event loop was blocked"),
             _text("room", "the part of the server that blocked it (`amqp`, `dcb`, ...), or `unknown`"),
             _text("kind", "what that part did, such as a method and route, or `receiver of orders`"),
             _perhaps(_text("where", "the running line of code")),
@@ -451,7 +452,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "A log refused appends in this second: overload, full disk, duplicate id.",
             _LOG,
             _COUNT,
-            _number("duplicates", "how many had a duplicate id"),
+            _number("duplicates", "number of them with a duplicate id"),
             _INTERVAL,
         ),
         _entry(
@@ -543,7 +544,7 @@ CATALOG: Mapping[NotificationType, Entry] = dict(
             "An endpoint was suspended for longer than `cne.forget_after_ms`; its subscriptions were deleted.",
             *_WEBHOOK,
             _number("subscriptions", "deleted subscriptions"),
-            _number("missed", "the log's events after the last processed one"),
+            _number("missed", "number of events in the log after the last processed one"),
         ),
         _entry(
             NotificationType.AUTHENTICATION_FAILED,

@@ -1,5 +1,5 @@
-"""Watches all readers that have a position, once a second: which ones lag, which ones caught up, and how far archivers
-have come.
+"""Watches all readers that have a position, once a second: which ones lag, which ones have caught up, and how far
+archivers have come.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ConsumerWatch:
         self._seen: dict[_Key, _Seen] = {}
         self._postponed: set[_Key] = set()
         self._lookups = 0
-        """What is left of LOOKUPS_MAX."""
+        """The remaining part of LOOKUPS_MAX."""
         self.followers: Sequence[Follower] = ()
         """The readers seen in the last check: streams that have reported a position, but not registered consumers."""
         self._looked_at = clock()
@@ -72,7 +72,7 @@ class ConsumerWatch:
             self._seen[_key(follower)] = _Seen(follower.after)
 
     def look(self, followers: Sequence[Follower] = ()) -> None:
-        """Notify of changes since the last check. `followers` are the readers that their logs do not know."""
+        """Notify of changes since the last check. `followers` are readers that are not registered in their logs."""
         now = self._clock()
         followers = [*followers, *self._streams()]
         interval_ms = max(1, round((now - self._looked_at) * 1000))

@@ -1,7 +1,7 @@
 """Keeps notifications in a log, so that the server's history can be read and queried like any other.
 
-Each notification is one event: its type is the notification's, its data all attributes as JSON, its tags the usual
-search keys (`log:orders`, `consumer:spark/archiver`, `user:alice`). Appends to this log cause no notifications.
+Each notification is one event: its type is the notification's; its data is all attributes as JSON; its tags are the
+usual search keys (`log:orders`, `consumer:spark/archiver`, `user:alice`). Appends to this log cause no notifications.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class History:
         self._thread = self._threads.start("history", self._run, self._is_stopping)
 
     def close(self) -> None:
-        """Append the notifications that have been emitted so far, and end. After some seconds, give up on the rest."""
+        """Append the notifications that have been emitted so far, and end. After a few seconds, drop the rest."""
         self._is_stopping.set()
         self._awake.set()
         if self._thread is not None:
@@ -84,17 +84,19 @@ class History:
             except Closed:
                 return False
             except InvalidInput as error:  # the log was changed, and now accepts only smaller events
-                _logger.error("a notification cannot be stored: %s", error)
+                _logger.error("cannot store a notification: %s", error)
                 return len(events) == 1 or all([self._is_kept([event]) for event in events])
             except EventLogError as error:
                 if self._is_stopping.wait(self._retry_s):
-                    _logger.info("%d notifications are not stored, since the server stops: %s", len(events), error)
+                    _logger.info(
+                        "%d notifications were not stored because the server is stopping: %s", len(events), error
+                    )
                     return False
-                if not is_reported:  # a server of a home that starts or ends its turn is not worth a warning
+                if not is_reported:  # a server of a home that has just started or ended its turn needs no warning
                     is_reported = True
-                    _logger.error("notifications cannot be stored at present: %s", error)
-            except Exception:  # regardless of the error, the next notifications must have their turn
-                _logger.exception("%d notifications cannot be stored", len(events))
+                    _logger.error("cannot store notifications; retrying: %s", error)
+            except Exception:  # regardless of the error, continue with the next notifications
+                _logger.exception("cannot store notifications; dropped %d", len(events))
                 return True
 
 

@@ -15,7 +15,7 @@ from .catalog import LOST
 WAITING_MAX = 1000
 """The limit for examined notifications, and for unexamined ones: this many each."""
 LOOKS_MAX = 32
-"""Notifications examined in one go, so that many listeners do not block the event loop."""
+"""The number of notifications examined at once, so that many listeners do not block the event loop."""
 
 
 class NotificationQueue:
@@ -54,7 +54,7 @@ class NotificationQueue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no notification waits, accepted or not."""
+        """Whether no notification is waiting, accepted or not."""
         return not self._waiting and not self._accepted
 
     @property
@@ -94,7 +94,7 @@ class NotificationQueue:
                 return
 
     def lose_oldest(self) -> None:
-        """Drop the oldest notification to make room; the next one says so."""
+        """Drop the oldest notification to make room; the next one reports this."""
         with self._lock:
             lost = 1
             if self._accepted:

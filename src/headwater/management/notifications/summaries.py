@@ -32,7 +32,7 @@ class Summaries:
     def __init__(
         self, bus: Bus, opened: Callable[[], Sequence[LocalLog]], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """`opened` returns the open logs; the clock counts seconds."""
+        """`opened` returns the open logs; `clock` returns seconds."""
         self._bus, self._opened, self._clock = bus, opened, clock
         self._seen = {log: _counts(log) for log in self._logs()}
         self._looked_at = clock()

@@ -185,7 +185,7 @@ class BulkCalls:
         self._streams.clear()
 
     async def act(self, user: str, name: str, body: bytes) -> bytes:
-        """The answer of the action to that user, with current rights.
+        """Perform the action for that user, with current rights. Returns the answer.
 
         Raises InvalidInput, Forbidden, LogNotFound, and the errors of its handler.
         """
@@ -215,7 +215,7 @@ class BulkCalls:
             if shape.right is Right.READ:
                 self._check_fresh(given.log)
             return wire.encode(answer)
-        assert isinstance(target, StoredLog), "what takes turns is on a log"
+        assert isinstance(target, StoredLog), "only writers of a log take turns"
         async with self._turn(given.log, given.writer):
             owner = await self._blocking(Work.ASK, owner_for, target.directory, caller, given)
             check_own(owner, caller, given.log, self._guard.authorize)
@@ -240,7 +240,7 @@ class BulkCalls:
         stored = self._opened_logs.get(log)
         if stored is None or stored.is_closed:
             opened = await self._blocking(Work.OPEN, self._store.open, log)
-            assert isinstance(opened, StoredLog), "there is a bulk plane only where logs are on disk"
+            assert isinstance(opened, StoredLog), "the bulk plane runs only if logs are on disk"
             stored = self._opened_logs[log] = opened
         return stored
 
@@ -275,7 +275,7 @@ class Work(Enum):
     """Kinds of blocking calls. Each kind has its own threads, so that slow calls do not delay others."""
 
     OPEN = 2
-    """For logs that are not open yet, because the first opening after a crash may take long."""
+    """For logs that are not open yet, because the first opening after a crash may take a long time."""
     ASK = 8
     APPEND = 16
     COMMIT = 4

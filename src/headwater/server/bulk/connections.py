@@ -1,7 +1,7 @@
 """Closes Flight connections whose peers send more than the server accepts, so that the process does not have to exit.
 
 gRPC reads messages of any size before it calls any code, and pyarrow cannot set a limit. But Linux reports how many
-bytes a peer has sent, and Flight's server reports when it took them all (`took`): gRPC holds the difference.
+bytes a peer has sent, and Flight's server reports when it has accepted them all (`took`); gRPC holds the difference.
 Connections before their login have a part of the share, all together; all connections have the share and
 `SLACK_BYTES`. If more is held, the largest are ended.
 
@@ -54,7 +54,7 @@ class Connection:
     def __init__(self, its: OwnSocket, peer: Place) -> None:
         self.socket, self.peer = its, peer
         self.received = self.taken = 0
-        """Bytes sent by the peer so far; and the value when the server last took something."""
+        """Bytes sent by the peer so far; and the value when the server last accepted data."""
         self.is_known = False
         """Whether a call on it has logged in."""
         self.is_cut = True
@@ -154,7 +154,7 @@ class Connections:
                 time.sleep(max(PAUSE_S, PAUSES * (time.thread_time() - began)))
                 pause_s = 0.0 if has_come or has_ended else LOOK_S  # it may be accepted just after the check
         except BaseException:
-            logger.exception("Arrow Flight connections cannot be watched")
+            logger.exception("watching the Arrow Flight connections failed")
             for its in (*self._here, *(each.socket for each in self._known.values())):
                 its.uncut()
 

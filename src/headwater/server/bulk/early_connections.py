@@ -35,7 +35,7 @@ class EarlyConnections:
             while True:
                 try:
                     self._clients.append(self._listening.accept()[0])
-                except ConnectionError:  # it has gone already
+                except ConnectionError:  # it has already disconnected
                     continue
 
     def relay_to(self, host: str, port: int) -> None:

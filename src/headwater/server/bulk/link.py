@@ -100,7 +100,7 @@ class Link:
                 else:
                     future.set_exception(error)
         except (OSError, EOFError):
-            pass  # the server has gone
+            pass  # the server has disconnected
         except Exception:
             logger.exception("cannot parse the server's answer")
         finally:
@@ -136,7 +136,7 @@ class Answering:
                 length, number, _ = _HEAD.unpack(await reader.readexactly(_HEAD.size))
                 if length > REQUEST_BYTES_MAX:
                     logger.error(
-                        "the bulk process sent a request of %d bytes, which is too large; it is disconnected", length
+                        "the bulk process sent a request of %d bytes, which is too large; disconnecting it", length
                     )
                     return
                 body = await reader.readexactly(length)

@@ -55,7 +55,7 @@ def watch(
         try:
             run_until_exceeded()
         except BaseException:
-            logger.exception("the memory of the bulk process cannot be watched; it ends")
+            logger.exception("cannot monitor the memory of the bulk process; it exits")
             exceeded()
 
     def run_until_exceeded() -> None:

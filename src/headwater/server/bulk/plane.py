@@ -36,14 +36,16 @@ class BulkPlane:
 
     @classmethod
     def reserved(cls, config: Config, reserve: Callable[[str, int, str], Reservation] | None = None) -> Self | None:
-        """The bulk plane, or None if it is disabled, or nothing is kept on disk. Raises CannotListen.
+        """The bulk plane; None if it is disabled, or if logs are not on disk. Raises CannotListen.
 
         `reserve` gets the port for several runs of the server.
         """
         if not config.flight.enabled:
             return None
         if config.storage == "memory":
-            logger.info("no Arrow Flight", extra=fields(reason="it reads logs on disk, but storage is memory"))
+            logger.info(
+                "Arrow Flight is disabled", extra=fields(reason="it requires logs on disk, but storage is memory")
+            )
             return None
         reservation = (reserve or Reservation)(config.host, config.flight.port, "--flight-port")
         return cls(config, reservation, is_for_more=reserve is not None)

@@ -81,7 +81,7 @@ class Lending:
             return Lender(self._name, code)
 
     def close(self) -> None:
-        """Lend no more."""
+        """Stop lending."""
         with self._lock:
             self._codes.clear()
             if self._socket is not None:
@@ -89,7 +89,7 @@ class Lending:
                 self._socket.close()
 
     def _opens(self) -> bool:
-        """Whether there is a socket now. A service may not be allowed to have a socket of this kind."""
+        """Whether the socket was opened. A service may not be allowed to open a socket of this kind."""
         name = f"headwater-{secrets.token_hex(16)}"
         try:
             listening = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -128,7 +128,7 @@ class Lending:
             ) as error:  # the client reads over Flight instead, and gets the error that way
                 logger.debug("segments are not shared: %s", error)
             except Exception:
-                logger.exception("segments could not be shared")
+                logger.exception("sharing segments failed")
             finally:
                 self._places.release()
 

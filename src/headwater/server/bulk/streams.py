@@ -20,7 +20,7 @@ from ...flight.wire import Ticket
 from .link import Link
 
 TELL_S = 1.0
-"""How often one running stream is reported at most."""
+"""The minimum time between two reports of one running stream."""
 
 
 class About(msgspec.Struct, frozen=True, array_like=True):
@@ -111,7 +111,7 @@ class Sendings:
             self._tell(sending, is_end=False)
 
     def end(self, number: int, reason: str) -> None:
-        """The server wants a stream to end. It ends with its next batch."""
+        """End a stream at its next batch, because the server has requested it."""
         with self._lock:
             sending = self._active.get(number)
         if sending is not None:

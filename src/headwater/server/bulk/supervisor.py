@@ -183,7 +183,7 @@ class BulkSupervisor:
         if not self._is_ready.is_set():
             await self.stop()
             raise CannotListen(
-                "the bulk process did not start; its error is above; --flight-enabled false turns Arrow Flight off"
+                "the bulk process did not start; see its error above; --flight-enabled false disables Arrow Flight"
             )
 
     def ask(self, what: str, *arguments: object) -> None:
@@ -204,7 +204,7 @@ class BulkSupervisor:
             try:
                 await asyncio.wait_for(self._process.wait(), self._settings.stop_ms / 1000 + 2)
             except TimeoutError:
-                logger.warning("the bulk process does not exit; killing it")
+                logger.warning("the bulk process did not exit in time; killing it")
                 self._process.kill()
         if self._task is not None:
             self._task.cancel()
@@ -226,7 +226,7 @@ class BulkSupervisor:
         try:
             self._port.listening(shares=shares)
         except OSError as error:
-            logger.warning("the Arrow Flight port is closed for a moment: %s", error)
+            logger.warning("the Arrow Flight port is temporarily closed: %s", error)
 
     async def _run(self) -> None:
         pause_s = PAUSE_S_MIN

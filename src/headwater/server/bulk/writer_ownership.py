@@ -28,5 +28,5 @@ def check_own(owner: str | None, user: User, log: str, authorize: Authorize) -> 
     try:
         authorize(user, Right.MANAGE, log)
     except Forbidden:
-        why = "which is required for a writer's name that belongs to another user"
+        why = "which is required because the writer's name belongs to another user"
         raise Forbidden(user.name, Right.MANAGE, log, why) from None

@@ -22,7 +22,7 @@ def render(config: Config) -> Iterator[str]:
             yield from ("", f"[{section}]")
         if key == "memory.peers" and key not in config.origins:
             peers = MemoryShares.of(config.memory).peers
-            yield _line(name, peers, f"default, 1/{PEERS_PART} of the memory there is")
+            yield _line(name, peers, f"default, 1/{PEERS_PART} of the available memory")
             continue
         yield _line(name, _shown(key, _value(config, key)), config.origins.get(key, "default"))
     for key, origin in config.removed.items():

@@ -124,7 +124,7 @@ class Memory:
     peers: int | None = setting(
         None,
         byte_count(16 * MIB, 2**50),
-        "memory for data of peers (default: a quarter of the cgroup's or machine's)",
+        "memory for data of peers (default: a quarter of the memory of the cgroup or machine)",
     )
     """Memory for requests, unread answers and waiting appends. Default: a quarter of the memory of the cgroup or
     machine, at least 64 MiB. [How it is divided](limits.md#memory).
@@ -225,7 +225,9 @@ class Replica:
     """How long a replica serves reads, and accepts removed users, without contact with its home; after that it
     answers 503.
     """
-    forward: bool = setting(True, boolean, "a replica forwards to the primary what only the primary can do")
+    forward: bool = setting(
+        True, boolean, "forward requests that only the primary can handle from a replica to the primary"
+    )
     """Whether a replica forwards requests that only the primary can handle: [HTTP requests and
     WebSockets](../guides/high-availability.md#forwarding), and [AMQP
     connections](../guides/high-availability.md#amqp). `false`: it answers 421, or `amqp:connection:redirect`, with
@@ -235,7 +237,7 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The effective configuration. `server.config.sources.load` makes it."""
+    """The effective configuration. Created by `server.config.sources.load`."""
 
     data: Path = setting(Path("headwater-data"), path, "data directory; created if missing")
     """Data directory; created if missing. Only one process can serve it."""
@@ -347,7 +349,7 @@ REMOVED: Mapping[str, RemovedSetting] = {
         RemovedSetting("limits.waiting_bytes_max", byte_count(MIB, 64 * GIB), None, "memory.peers"),
     )
 }
-"""Settings that the previous version had, by key. If one is given, the start logs a warning."""
+"""Removed settings of the previous version, by key. If one is given, the server logs a warning at start."""
 
 _EVER = 10**18
 LOG_READERS: Mapping[str, Reader[object]] = {

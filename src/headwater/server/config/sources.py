@@ -41,8 +41,8 @@ def load(
 ) -> Config:
     """The effective configuration.
 
-    `flags` are the given ones by key (`http.port`), `logs` the `--log NAME[:PARTITIONS]`. `file` must exist; without it
-    HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it exists.
+    `flags` are the given flags by key (`http.port`); `logs` are the values of `--log NAME[:PARTITIONS]`. `file` must
+    exist; without it HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it exists.
     Raises InvalidConfiguration.
     """
     given = _Given()
@@ -57,16 +57,16 @@ def load(
     config = _build(given)
     if (config.tls.certificate is None) != (config.tls.key is None):
         missing = "tls.key" if config.tls.key is None else "tls.certificate"
-        raise InvalidConfiguration("not set, but TLS needs both tls.certificate and tls.key", missing)
+        raise InvalidConfiguration("not set, but TLS requires both tls.certificate and tls.key", missing)
     if config.tls.client_ca is not None and config.tls.key is None:
-        raise InvalidConfiguration("client certificates need TLS: set tls.certificate and tls.key", "tls.client_ca")
+        raise InvalidConfiguration("client certificates require TLS: set tls.certificate and tls.key", "tls.client_ca")
     if config.cne.client_certificates and config.tls.client_ca is None:
         raise InvalidConfiguration(
             "client certificates cannot be verified: set tls.client_ca", "cne.client_certificates"
         )
     if (config.cne.webhook_certificate is None) != (config.cne.webhook_key is None):
         missing = "cne.webhook_key" if config.cne.webhook_key is None else "cne.webhook_certificate"
-        raise InvalidConfiguration("not set, but webhooks need both the certificate and its key", missing)
+        raise InvalidConfiguration("not set, but webhooks require both the certificate and its key", missing)
     return config
 
 

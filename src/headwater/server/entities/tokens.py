@@ -50,7 +50,7 @@ class Tokens(ReadOnly):
 
         def with_token(account: Account) -> Account:
             if label in _tokens(account):
-                problem = f"user {account.name!r} has a token {label!r} already; delete it first"
+                problem = f"user {account.name!r} already has a token {label!r}; delete it first"
                 raise OperationRefused(Status.CONFLICT, problem)
             kept = tuple(each for each in account.access_tokens if not each.is_over(now))
             if len(kept) + len(account.tokens) >= TOKENS_MAX:

@@ -87,7 +87,7 @@ class Users(ReadOnly):
         async with self._changing:
             self._check_stored(name)
             if len(self._directory.current().by_name) == 1:
-                problem = "it is the last user; without users every request would be refused"
+                problem = "this is the last user; without users, every request would be refused"
                 raise OperationRefused(Status.CONFLICT, problem)
             self._check_manageable(None, without=name)
             await asyncio.to_thread(self._remove, name)
@@ -108,7 +108,7 @@ class Users(ReadOnly):
         """Prevents a change from locking all users out. Raises OperationRefused."""
         by_name = {**self._directory.current().by_name, **({changed.name: changed} if changed else {})}
         if not any(account.user.may(Right.MANAGE, "*") for name, account in by_name.items() if name != without):
-            problem = "no user could manage the server then; first grant `manage:*` to another user"
+            problem = "no other user can manage the server; first grant `manage:*` to another user"
             raise OperationRefused(Status.CONFLICT, problem)
 
     def _put(self, account: Account, version: int) -> None:

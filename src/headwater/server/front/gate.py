@@ -154,7 +154,7 @@ class Gate:
             what = "not the primary" if self.state is State.OPEN else self.state
             detail = stale or f"the server is {what}; try again in a few seconds{why}"
             if self.is_home_away():
-                detail = f"the home does not answer, check its database: {stale or f'the server is {what}'}"
+                detail = f"the home does not answer; check its database: {stale or f'the server is {what}'}"
             elif primary is not None:
                 detail = f"{detail}; ask {primary}"
             await self.refuse(scope, receive, send, detail)
@@ -292,7 +292,7 @@ class _Passage:
             await self._send(message)
 
         self._is_withheld = True
-        detail = "this server's lease ended before the answer, so that it may be old; try again"
+        detail = "this server's lease expired before the response, which may therefore be outdated; try again"
         await self._gate.refuse(self._scope, self._receive, passed, detail)
 
     def end(self, scope: Scope) -> None:

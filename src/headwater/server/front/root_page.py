@@ -79,7 +79,7 @@ def _page() -> bytes:
         "<ul>",
         *items,
         "</ul>",
-        "<p>Guides and reference are in the folder <code>docs</code> of the Headwater source.</p>",
+        "<p>Guides and reference are in the <code>docs</code> folder of the Headwater source.</p>",
         "</body>\n</html>\n",
     ]
     return "\n".join(parts).encode()

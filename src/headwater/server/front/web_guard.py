@@ -116,7 +116,7 @@ def _granted(methods: bytes, fields: bytes) -> list[Header]:
 TYPED_ROOMS = frozenset({"logs", "management", "console"})
 """First path segments where a body without a media type is refused even from programs. Clients of other standards may
 omit it. """
-TYPES = ("application/json, or another that the route takes",)
+TYPES = ("application/json, or another type that the route accepts",)
 ROOMS_CHANGED_BY_GET = frozenset({"futoin"})
 """Paths where a GET may have side effects, because a standard requires it (FTN5, 3)."""
 CONSOLE = "console"
@@ -164,7 +164,9 @@ class WebGuard:
             return preflight(head[b"origin"], head.get(b"access-control-request-headers", b""))
         if scope["method"] in ("GET", "HEAD"):
             if head.is_silent_browser and _room_of(scope) in ROOMS_CHANGED_BY_GET:
-                raise ForeignPage("a browser that does not name the sending page", "a GET that can change something")
+                raise ForeignPage(
+                    "a browser that sends neither Origin nor Sec-Fetch-Site", "a GET that can change something"
+                )
         elif head.has_simple_type and _must_say_type(scope, head):
             raise UnsupportedMediaType(head.media_type.decode("latin-1"), TYPES)
         if is_other:

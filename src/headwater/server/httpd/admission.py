@@ -43,7 +43,7 @@ class Verdict(Enum):
     SURPLUS = auto()
     """The connection is above the limit. Its request gets a refusal that says so."""
     DROPPED = auto()
-    """Not even read."""
+    """Closed without reading a request."""
 
 
 class Passage(Protocol):

@@ -158,7 +158,7 @@ class HttpConnection(PeerConnection):
                 self._look_on()
 
     def shutdown(self) -> None:
-        """End as soon as the previous requests are answered."""
+        """End after the previous requests are answered."""
         if self._cycle is not None and not self._cycle.is_complete:
             self._cycle.keeps_alive = False
         else:
@@ -247,7 +247,7 @@ class HttpConnection(PeerConnection):
     def _look_on_later(self) -> None:
         """Hold unread data as long as needed, or continue reading."""
         if self.transport.is_closing():
-            self._unread, self._read_to = b"", 0  # it was the last answer, or a refusal
+            self._unread, self._read_to = b"", 0  # it was the last response, or a refusal
             self._has_room_for_unread()
             return
         unread = 0 if self._in_body else len(self._unread)  # memory for a body is reserved before it is read

@@ -105,7 +105,7 @@ class HttpCycle:
 
     def add(self, piece: bytes) -> None:
         """Add received body data."""
-        assert isinstance(self._body, bytearray), "the body is there"
+        assert isinstance(self._body, bytearray), "the body has not been read yet"
         self._body += piece
         if len(self._body) > BODY_WAITING_MAX:
             self._connection.hold_body(True)
@@ -141,7 +141,9 @@ class HttpCycle:
             await self._fail()
         else:
             if not self.is_complete and not self.is_disconnected:
-                logger.error("the application ended without an answer" + (" to the end" if self.is_started else ""))
+                logger.error(
+                    "the application returned without a response" + (" that is complete" if self.is_started else "")
+                )
                 await self._fail()
         finally:
             if held := self.scope.pop(HELD, 0):
@@ -221,7 +223,7 @@ class HttpCycle:
             lines.append(b"%b: %b\r\n" % (name, value))
         text = b"".join(lines)
         if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
-            raise RuntimeError(f"not valid header fields: {text[:200]!r}")
+            raise RuntimeError(f"invalid header fields: {text[:200]!r}")
         if self._expects_continue and self._has_more and not self._body:
             self.keeps_alive = False  # the client may or may not send its body now, so the next bytes are unknown
         self.keeps_alive = self.keeps_alive and not says_close

@@ -14,7 +14,7 @@ Work = Coroutine[Any, Any, None]
 
 
 def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
-    """A task of the running loop that has already run until it first waited, perhaps to its end.
+    """A task of the running loop that has already run until it first waited, or until it ended.
 
     If it is called within a task, where no other task can run, it is an ordinary task.
     """

@@ -39,7 +39,7 @@ class ServerState:
         self.buffer = memoryview(bytearray(STRANGER_READ_BYTES))
         """The read buffer of connections with unknown peers. All of them share it, because no data stays in it."""
         self._emptied: asyncio.Event | None = None
-        """Set when no connection is open or ends, and no task runs; created by `emptied`."""
+        """Set when no connection is open or ending and no task is running; created by `emptied`."""
         self._dated_at = 0
         self._date = b""
 
@@ -147,7 +147,7 @@ class PeerConnection(asyncio.BufferedProtocol):
         self.data_received(data)
 
     def data_received(self, data: bytes) -> None:
-        """Data has come."""
+        """Process received data."""
         raise NotImplementedError
 
     def pause_writing(self) -> None:

@@ -1,7 +1,7 @@
 """The client's end of a WebSocket that another server serves: bytes pass unchanged in both directions.
 
-So compression, pings, close codes and limits are between the client and that server. Each end reads only while the
-other one may write. If the other end is lost between two frames, this one closes with 1012 (service restart).
+Compression, pings, close codes and limits are therefore handled by the client and that server. Each end reads only
+while the other one may write. If the other end is lost between two frames, this one closes with 1012 (service restart).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A parser of HTTP requests that ignores unsupported upgrades and reads their requests like any other.
 
-Java's HttpClient and `curl --http2` ask on every plain connection whether they may go on in HTTP/2 (`Upgrade: h2c`). A
-server may ignore that and answer (RFC 9110, 7.8). But the parser treats the data after such a head, including the body,
-as another protocol. So the head is parsed again, without the upgrade."""
+Java's HttpClient and `curl --http2` ask on every plain connection whether they may continue in HTTP/2 (`Upgrade: h2c`).
+A server may ignore that and answer (RFC 9110, 7.8). But the parser treats the data after such a head, including the
+body, as another protocol. So the head is parsed again, without the upgrade."""
 
 from __future__ import annotations
 

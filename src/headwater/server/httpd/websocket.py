@@ -9,8 +9,8 @@ length and kind are read here first.
 The connection ends in one of three ways, each within a bounded time:
 
 - *closed* by the application: the peer has `CLOSE_S` to answer the close, and to read all messages before it;
-- *hung up*: the peer closed, or the upgrade failed; the last bytes have `CLOSE_S` to leave;
-- *failed* by a peer that breaks the protocol or a bound: it can read why, while what it still sends is discarded
+- *hung up*: the peer closed, or the upgrade failed; the last bytes must be sent within `CLOSE_S`;
+- *failed* because the peer violated the protocol or a limit: it can read the reason; its further data is discarded
   (`core.loop.linger`).
 """
 
@@ -66,7 +66,7 @@ _OPCODE, _CONTROL = 0x0F, 0x08
 class WebSocketProtocol(PeerConnection):
     """One connection, dropped when its peer does not answer a ping in time.
 
-    Data that takes long, such as many small frames, is examined in slices of the loop's time.
+    Data that takes long to examine, such as many small frames, is processed in slices of the loop's time.
     """
 
     protocol_name = "websocket"
@@ -89,7 +89,7 @@ class WebSocketProtocol(PeerConnection):
         self._head = b""
         """The first bytes of a frame, too few to know its length."""
         self._of_frame = 0
-        """Bytes still missing of the frame that the library reads."""
+        """Remaining bytes of the frame that the library is reading."""
         self._fragments = 0
         """How many frames of the current message have arrived."""
         self._message: bytes | bytearray = b""
@@ -235,9 +235,9 @@ class WebSocketProtocol(PeerConnection):
     # instead of the cycle
 
     def pass_through(self, answer: bytes, far: FarEnd) -> TunnelEnd | None:
-        """Send that answer, which opens the WebSocket, and from now on pass its bytes on as they are.
+        """Send that answer, which opens the WebSocket, and from now on pass its bytes on unchanged.
 
-        None: the peer has left.
+        Returns None if the peer has disconnected.
         """
         if self.transport.is_closing() or self._is_ending:
             return None
@@ -322,7 +322,7 @@ class WebSocketProtocol(PeerConnection):
             is_known = self.share.owner not in (None, self.share.account.strangers)
             if not is_known or self._fragments > FRAGMENTS_MAX:
                 most = FRAGMENTS_MAX if is_known else STRANGER_FRAGMENTS_MAX
-                self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message comes in at most {most} fragments")
+                self._fail(CloseCode.MESSAGE_TOO_BIG, f"a message can have at most {most} fragments")
                 return False
         size = payload + len(self._message)
         if size <= UNCOUNTED_BYTES or size > MESSAGE_BYTES_MAX:  # the library refuses larger ones
@@ -332,7 +332,7 @@ class WebSocketProtocol(PeerConnection):
             self._taken += more
             return True
         if size > (most := largest_within(self.share.largest)):
-            reason = f"the message has {size} bytes, and there can be memory for {most}"
+            reason = f"the message has {size} bytes, but there is memory for at most {most}"
             self._fail(CloseCode.MESSAGE_TOO_BIG, reason)
         else:
             self._fail(CloseCode.TRY_AGAIN_LATER, f"there is currently not enough memory for a message of {size} bytes")
@@ -438,14 +438,16 @@ class WebSocketProtocol(PeerConnection):
         return bool(data)
 
     def _hang_up(self) -> None:
-        """Close when all is sent. Data that still arrives is dropped."""
+        """Close after everything is sent. Data that still arrives is dropped."""
         self._is_ending = True
         self._let_go()
         self.transport.close()
         self._patience.set(CLOSE_S)
 
     def _fail(self, code: int, reason: str) -> None:
-        """End it, and let the peer read why. End it at once if the peer has the reason, or no WebSocket is open."""
+        """End it, and let the peer read the reason. End it at once if the peer has the reason, or no WebSocket is
+        open.
+        """
         if self._library.state is not State.OPEN:
             self._let_go()
             self.transport.abort()
@@ -454,7 +456,7 @@ class WebSocketProtocol(PeerConnection):
         self._linger()
 
     def _linger(self) -> None:
-        """Let the peer read why (1009 for a message that is too long, 1007, 1002)."""
+        """Let the peer read the reason (1009 for a message that is too long, 1007, 1002)."""
         close = self._library.close_sent
         assert close is not None
         self._cycle.end(close.code, close.reason)
@@ -480,9 +482,9 @@ class WebSocketProtocol(PeerConnection):
         elif self._holds_reading and not self.is_full:
             self._patience.set(PING_TIMEOUT_S)  # we caused the pause, because we do not read the answer
         else:
-            self._library.send_close(CloseCode.INTERNAL_ERROR, "a ping was not answered")
+            self._library.send_close(CloseCode.INTERNAL_ERROR, "no pong was received in time")
             self._write_out()
-            self.transport.abort()  # it need not read the data that has not been sent yet
+            self.transport.abort()  # the peer does not have to read data that has not been sent yet
 
 
 def _forget_frames(error: BaseException | None) -> None:

@@ -8,7 +8,7 @@
 | open | send messages, close | over, when either side closes or the connection is lost |
 | over | nothing: sending raises | |
 
-Messages before the end are received first; after them, the end is received at every call.
+Messages before the end are received first; every later call receives the end.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class WebSocketCycle:
     # calls from the application
 
     async def run(self, application: Application) -> None:
-        """Run the application. If it fails, or ends too early, that is logged, and the peer gets a close or a 500."""
+        """Run the application. If it fails or ends too early, this is logged, and the peer gets a close or a 500."""
         code = CloseCode.NORMAL_CLOSURE
         try:
             await application(self.scope, self.receive, self.send)
@@ -132,7 +132,7 @@ class WebSocketCycle:
             code = CloseCode.INTERNAL_ERROR
         else:
             if self.phase in (Phase.ASKED, Phase.ANSWERING):
-                logger.error("the application ended without an answer to a WebSocket")
+                logger.error("the application returned without accepting or closing a WebSocket")
         for message in (self._taken, *self._messages):
             self._give_back(message)
         self._messages.clear()
@@ -142,7 +142,7 @@ class WebSocketCycle:
             self.refuse(HTTPStatus.INTERNAL_SERVER_ERROR, [], b"Internal Server Error")
 
     async def receive(self) -> Message:
-        """See ASGI: the request, each message, and at last the end."""
+        """See ASGI: the request, each message, and finally the end."""
         self._give_back(self._taken)
         while not self._messages:
             if self._farewell is not None:
@@ -157,8 +157,8 @@ class WebSocketCycle:
     async def send(self, message: Message) -> None:
         """See ASGI. Waits while the peer does not read.
 
-        Raises OSError if the peer is gone; RuntimeError for a message out of order, or with header fields that HTTP
-        cannot write.
+        Raises OSError if the peer has disconnected; RuntimeError for a message out of order, or with header fields that
+        HTTP cannot write.
         """
         if self._connection.is_full:
             await self._connection.drained()
@@ -173,7 +173,7 @@ class WebSocketCycle:
             case Phase.OVER if self._has_closed:
                 raise RuntimeError(f"{kind} after the application closed the WebSocket")
             case Phase.OVER:
-                raise Left("the peer has left")
+                raise Left("the peer has disconnected")
 
     def refuse(self, status: int, fields: Fields, body: bytes) -> None:
         """Answer the WebSocket request in HTTP."""
@@ -239,5 +239,5 @@ def _written(fields: Sequence[Any]) -> Fields:
     written = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in fields]
     for field in written:
         if any(_UNWRITABLE.search(part) for part in field):
-            raise RuntimeError(f"not a valid header field: {field!r}")
+            raise RuntimeError(f"invalid header field: {field!r}")
     return written

@@ -32,13 +32,13 @@ class PassedFrames:
 
     def __init__(self) -> None:
         self._rest = 0
-        """Bytes still missing of the current frame."""
+        """Remaining bytes of the current frame."""
         self._head = b""
         """The first bytes of the next one, too few to know its length."""
         self._has_closed = False
 
     def see(self, data: bytes) -> None:
-        """These passed next."""
+        """Process the next bytes."""
         at, data = 0, self._head + data
         self._head = b""
         while at < len(data):

@@ -67,7 +67,8 @@ class Lags:
 
 
 def name_of(follower: Follower) -> str:
-    """Its entity name. All but registered consumers have their kind and a colon, which no log's name has, before that.
+    """Its entity name. Except for registered consumers, it begins with the kind and a colon, which no log name
+    contains.
 
     A webhook's is `LOG/ID`. A comma, which separates names of series, is %2C.
     """
@@ -106,7 +107,7 @@ class Measuring:
         self._traffic, self._memory, self._clock = traffic, memory, clock
 
     def sample(self) -> Sample:
-        """The counters so far. Logs that have not been opened have not counted anything."""
+        """The counters so far. Logs that have not been opened have no counts."""
         opened = [log for log in self._store.opened() if not is_own(log.name)]
         logs = {log.name: _sample(log) for log in opened}
         statistics = self._container.statistics
@@ -142,7 +143,7 @@ class Measuring:
         return dict(zip(SCRUB_FACTS, facts, strict=True))
 
     def _disk(self) -> Mapping[str, float]:
-        """Empty if logs are in memory, or the disk does not answer."""
+        """Empty if logs are in memory, or if the disk does not respond."""
         from ...storage import Engine  # not needed by a server that keeps its logs in memory
 
         if not isinstance(self._store, Engine):

@@ -1,12 +1,12 @@
 """The watchdog: measures the lag of the event loop, and reports the cause when the lag is long.
 
 One thread serves all peers on the loop, so anything that holds it delays all. A tick on the loop measures its lag.
-While no tick comes, a watchdog thread examines the loop's thread. C code may keep the interpreter, and so that thread,
-until it ends: usually the frame that called it is still there when the thread looks; if not, the note of the last work
-(`core.loop.scheduler`) counts.
+While a tick is overdue, a watchdog thread examines the loop's thread. C code may keep the interpreter, and so that
+thread, until it ends: usually the frame that called it still exists when the thread looks; if not, the note of the last
+work (`core.loop.scheduler`) counts.
 
 A late tick alone proves nothing: on a busy machine an idle process waits for its turn. So a lag is reported only if
-this process used the CPU for that long meanwhile, in any thread: one that keeps the interpreter holds the loop, too.
+this process used the CPU for that long in the meantime, in any thread: one that keeps the interpreter blocks the loop.
 """
 
 from __future__ import annotations

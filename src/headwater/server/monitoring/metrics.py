@@ -1,7 +1,7 @@
 """`/metrics`: the counters of the open logs, the guard and the gate, in the Prometheus text format.
 
 Nothing is kept here: each scrape reads the current counters. docs/reference/metrics.md documents each name. Names
-include those of logs and consumers, so once there are users, metrics need a login: any user's, or, with
+include those of logs and consumers, so if there are users, metrics require a login: any user's, or, with
 `http.metrics_need_right`, that of a user with `metrics:*` or `manage:*`.
 """
 

@@ -29,7 +29,7 @@ _DEBUG, _INFO, _WARNING = logging.DEBUG, logging.INFO, logging.WARNING
 LINES: Mapping[NotificationType, tuple[int, str]] = {
     NotificationType.SERVER_STARTED: (_INFO, "started"),
     NotificationType.SERVER_STOPPING: (_INFO, "stopping"),
-    NotificationType.THREAD_FAILED: (_WARNING, "background work failed"),
+    NotificationType.THREAD_FAILED: (_WARNING, "background task failed"),
     NotificationType.CLOCK_JUMPED: (_WARNING, "clock jumped"),
     NotificationType.CLOCK_SETTLED: (_INFO, "clock settled"),
     NotificationType.SERVER_LOOP_HELD: (_WARNING, "event loop held"),
@@ -137,7 +137,7 @@ class Notifications:
             except (
                 EventLogError
             ) as error:  # the log is damaged or the disk is full; this is logged, and the server still starts
-                logger.error("the notifications are not stored", extra=fields(log=SYSTEM_LOG, problem=error))
+                logger.error("cannot store the notifications", extra=fields(log=SYSTEM_LOG, problem=error))
             else:
                 self._history = History(self.bus, log, threads=self.threads)
                 self._history.start()
@@ -145,7 +145,7 @@ class Notifications:
             await asyncio.to_thread(self._availability.forget)
 
     async def start(self, store: LogStore) -> None:
-        """Begin to look."""
+        """Begin the checks."""
         settings = self._settings
         self.watch = watch = ConsumerWatch(
             self.bus, store.opened, lag_events=settings.lag_events, lag_ms=settings.lag_ms

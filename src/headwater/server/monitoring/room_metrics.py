@@ -67,7 +67,7 @@ def storage_metrics(store: LogStore) -> Iterator[Metric]:
     yield from _scrub_metrics(store.scrub)
     try:
         standing, size_bytes = store.room.look(), store.room.size_bytes
-    except (StorageUnavailable, OSError):  # the disk does not answer: readiness reports it
+    except (StorageUnavailable, OSError):  # the disk does not respond: readiness reports it
         return
     yield gauge("disk_size_bytes", "Size of the data directory's file system.", size_bytes)
     yield gauge("disk_free_bytes", "Free space for the data directory.", standing.free_bytes)

@@ -137,7 +137,7 @@ class ExportedSpans(Spans):
         return Call(span)
 
     async def stop(self) -> None:
-        """Export the remaining spans, for some seconds at most. Later ones are not collected."""
+        """Export the remaining spans, for a few seconds at most. Later spans are not collected."""
         loop, is_done = asyncio.get_running_loop(), asyncio.Event()
 
         def shut_down() -> None:
@@ -152,7 +152,7 @@ class ExportedSpans(Spans):
             async with asyncio.timeout(self._stop_s_max):
                 await is_done.wait()
         except TimeoutError:
-            logger.warning("the span collector does not answer: the last spans are lost")
+            logger.warning("the span collector does not respond; the last spans are lost")
 
 
 class Call(CallSpan):

@@ -58,7 +58,7 @@ def open_spans(settings: Tracing) -> ExportedSpans | None:
     try:
         from .span_exporter import ExportedSpans, otlp_exporter
     except ModuleNotFoundError as error:
-        problem = f"spans require the extra [otel], of which {error.name} is not installed: {how_to_install('otel')}"
+        problem = f"spans require the extra [otel], but {error.name} is not installed: {how_to_install('otel')}"
         raise InvalidConfiguration(problem, "tracing.endpoint") from None
     tell_seldom()
     return ExportedSpans(settings, otlp_exporter(settings.endpoint))

@@ -9,7 +9,7 @@ takes 10 ms. Here many are accepted in a turn, and opened place by place.
     the socket is readable   up to `ACCEPTED_MAX`, or for `ACCEPTING_S`,   -
                              are added
     more than there is room  the oldest of the place with most gets its    the next one of a place waits, or the oldest
-      for (`Reception`,        refusal, is counted and closed                makes way (`_make_way`)
+      for (`Reception`,        refusal, is counted and closed                is closed (`_make_way`)
       `OPENING_MAX`)
     a turn of the loop       some are taken (`_due`)                       those are added
     the handshake ends       -                                             it is removed
@@ -18,8 +18,9 @@ A connection also waits in the second queue while its `Reception` looks at its f
     no descriptor is free    none is added for `NO_ROOM_PAUSE_S`           -
 
 Rules: places take turns, one connection each. The oldest of a place is first; but if `MANY` wait, the newest (adaptive
-LIFO): its client certainly still waits, while the oldest may have gone. A waiting connection costs a descriptor and
-hardly any memory, so a burst waits as long as there is room for its connections. Every closed one is counted.
+LIFO): its client is certainly still waiting, while the oldest may have disconnected. A waiting connection costs a
+descriptor and hardly any memory, so a burst waits as long as there is room for its connections. Every closed one is
+counted.
 """
 
 from __future__ import annotations
@@ -188,7 +189,7 @@ class BoundListener(asyncio.AbstractServer):
             self._open_some()
 
     def _wait(self, error: OSError) -> None:
-        logger.warning("no connection can be accepted for %s s: %s", NO_ROOM_PAUSE_S, error)
+        logger.warning("accepting no connections for %s s: %s", NO_ROOM_PAUSE_S, error)
         self._rest()
         self._pause = self._loop.call_later(NO_ROOM_PAUSE_S, self._read)
 

@@ -1,4 +1,4 @@
-"""Accepted connections that are not opened. Each gets its refusal, and is closed after it had time to read that."""
+"""Accepted connections that are not opened. Each gets its refusal, and is closed after the peer had time to read it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TOLD_MAX = 512
 closed.
 """
 LINGER_S = 2.0
-"""The longest that each stays."""
+"""The maximum time that each stays open."""
 _PIECE_BYTES = 64 * 1024
 
 

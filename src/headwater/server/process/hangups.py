@@ -1,7 +1,7 @@
 """SIGHUP handling: the server reloads certificates, or stops, or does nothing.
 
 SIGHUP asks a daemon to reload renewed certificates. If the process has a controlling terminal, SIGHUP means that the
-terminal is gone: the server stops as by SIGTERM. A process that ignored SIGHUP at its start (`nohup`) ignores it.
+terminal is gone: the server stops as on SIGTERM. A process that ignored SIGHUP at its start (`nohup`) ignores it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Hangups:
 
     @contextmanager
     def reaching(self, loop: AbstractEventLoop, certificates: Certificates | None) -> Iterator[None]:
-        """A server runs on that loop with these certificates; None if it has no TLS, and nothing to load."""
+        """A context in which a server runs on that loop. `certificates` is None if it has no TLS, so there is nothing
+        to reload.
+        """
         self._loop, self._certificates = loop, certificates
         try:
             yield

@@ -49,5 +49,5 @@ def configure_logging(level: str, stream: TextIO | None = None) -> None:
 
 
 def _quoted(text: str) -> str:
-    """The text as it is if unambiguous, else as a JSON string: a line break or quote in a name forges no line."""
+    """The text, as a JSON string if it is ambiguous, so that a line break or quote in a name cannot forge a line."""
     return text if _BARE.fullmatch(text) and text.isprintable() else json.dumps(text)

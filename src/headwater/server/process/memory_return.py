@@ -15,11 +15,11 @@ LOOK_S = 0.5
 TRIMMED_BYTES = 8 * 2**20
 """How far the charged memory must fall below its peak since the last call before free memory is returned."""
 PAUSE_S = 2.0
-"""The least time between two calls."""
+"""The minimum time between two calls."""
 
 
 class MemoryReturn:
-    """Watches the memory held for peers, and calls malloc_trim when it fell; without glibc it does nothing."""
+    """Watches the memory held for peers, and calls malloc_trim after it has fallen. Does nothing without glibc."""
 
     def __init__(self, charged: Callable[[], int], trim: Callable[[], object] | None = None) -> None:
         """`charged` returns the bytes that the process now holds for peers."""
@@ -27,7 +27,7 @@ class MemoryReturn:
         self._trim = trim or malloc_trim()
         self._most = 0
         self.trimmed = 0
-        """How often memory was returned so far."""
+        """How many times memory has been returned."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -36,7 +36,7 @@ class MemoryReturn:
             if self.is_due():
                 await self._give_back(self._trim)
                 await asyncio.sleep(PAUSE_S)
-                if (charged := self._charged()) < self._most:  # peers went on leaving during the call
+                if (charged := self._charged()) < self._most:  # more peers disconnected during the call
                     self._most = charged
                     await self._give_back(self._trim)
                     await asyncio.sleep(PAUSE_S)
@@ -56,6 +56,6 @@ class MemoryReturn:
 
 
 def malloc_trim() -> Callable[[], object] | None:
-    """The function that returns free memory: of glibc, not of musl nor of macOS."""
+    """The function that returns free memory: that of glibc; musl and macOS have none."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     return None if trim is None else lambda: trim(0)

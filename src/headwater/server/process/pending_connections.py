@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, TypeVar
 
 MANY = 64
-"""If this many of one place wait, the newest is first."""
+"""If this many connections of one place wait, the newest is taken first."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -20,7 +20,7 @@ class PendingConnections(Generic[T]):
 
     def __init__(self) -> None:
         self._places: dict[str, dict[T, float]] = {}
-        """Places in turn order; of each, its connections in order of arrival, and when they arrived."""
+        """Places in turn order. Each contains its connections in order of arrival, with the time of arrival."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -30,7 +30,7 @@ class PendingConnections(Generic[T]):
         return iter([each for waiting in self._places.values() for each in waiting])
 
     def of(self, place: str) -> int:
-        """How many a place has."""
+        """The number of connections of a place."""
         return len(self._places.get(place, ()))
 
     def add(self, place: str, one: T, now: float = 0.0) -> None:

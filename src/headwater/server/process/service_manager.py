@@ -1,6 +1,6 @@
 """Reports startup progress and readiness to systemd (sd_notify(3)).
 
-So `systemctl start` returns when the server answers, and a long recovery is not a failed start. Nothing is sent
+`systemctl start` therefore returns when the server is ready, and a long recovery is not a failed start. Nothing is sent
 without NOTIFY_SOCKET in the environment.
 """
 
@@ -31,13 +31,13 @@ class ServiceManager:
             threading.Thread(target=self._extend, args=(every_s,), name="headwater-starting", daemon=True).start()
 
     def ready(self) -> None:
-        """The server answers."""
+        """Report that the server accepts requests."""
         if not self._has_started.is_set():
             self._has_started.set()
             self._tell("READY=1")
 
     def close(self) -> None:
-        """Ask for no more time."""
+        """Stop asking for more time."""
         self._has_started.set()
 
     def _extend(self, every_s: float) -> None:
@@ -53,4 +53,4 @@ class ServiceManager:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sending:
                 sending.sendto(message.encode(), address)
         except OSError as error:
-            logger.warning("systemd cannot be notified of %s: %s: %s", message, self._address, error)
+            logger.warning("cannot notify systemd of %s: %s: %s", message, self._address, error)

@@ -27,7 +27,7 @@ SILENT_S, PROBE_S, PROBES = 5, 2, 3
 class Tls:
     """TLS of every listening port; set both or none."""
 
-    certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, turns TLS on")
+    certificate: Path | None = setting(None, path, "file with the certificate chain (PEM); with the key, enables TLS")
     """File with the certificate chain (PEM). Together with `tls.key`, this enables TLS (1.2 and newer). SIGHUP
     [reloads](../guides/operations.md#tls) the files of this section.
     """
@@ -42,7 +42,7 @@ class Tls:
 
 
 class CannotListen(EventLogError):
-    """An address cannot be listened on; the message says why and what to do."""
+    """Listening on an address failed; the message contains the reason and the remedy."""
 
 
 def addresses(host: str) -> list[tuple[socket.AddressFamily, str]]:
@@ -144,7 +144,7 @@ def _tls_context(
         context.load_cert_chain(certificate, key)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error.strerror
-        problem = f"{certificate} and {key} are not a certificate and its key in PEM ({reason})"
+        problem = f"{certificate} and {key} are not a certificate and its key in PEM format ({reason})"
         raise InvalidConfiguration(problem, certificate_name) from None
     if client_ca is not None:
         _ask_clients(context, client_ca)
@@ -157,7 +157,7 @@ def _ask_clients(context: ssl.SSLContext, authorities: Path) -> None:
         context.load_verify_locations(authorities)
     except (ssl.SSLError, OSError) as error:
         reason = getattr(error, "reason", None) or error.strerror
-        raise InvalidConfiguration(f"{authorities} has no PEM certificates ({reason})", "tls.client_ca") from None
+        raise InvalidConfiguration(f"{authorities} contains no PEM certificates ({reason})", "tls.client_ca") from None
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
@@ -253,7 +253,7 @@ def _cannot(path: Path, problem: str, flag: str) -> CannotListen:
 
 
 def watch_peer(connected: socket.socket) -> None:
-    """Let the system notice within seconds that the peer's machine is gone."""
+    """Let the system detect within seconds that the peer's machine is unreachable."""
     if connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -29,7 +29,7 @@ from .forwarded_connection import ForwardedConnections
 from .origin_header import Origins
 from .origin_reception import OriginReception
 
-ONE_HOP = "another server forwarded this connection, but this one is not the primary: connect again"
+ONE_HOP = "another server forwarded this connection, but this server is not the primary; reconnect"
 
 
 class ReplicaReception(OriginReception):
@@ -43,7 +43,9 @@ class ReplicaReception(OriginReception):
         elsewhere: Elsewhere,
         forwarded: ForwardedConnections | None,
     ) -> None:
-        """`container` gets connections that are not forwarded; `forwarded` the others, None to forward none."""
+        """`container` gets connections that are not forwarded; `forwarded` gets the others. None: no connection is
+        forwarded.
+        """
         super().__init__(container, attach, origins)
         self._elsewhere, self.forwarded = elsewhere, forwarded
 
@@ -57,7 +59,7 @@ class ReplicaReception(OriginReception):
         return super().takes(place, opening) and (self.forwarded is None or self.forwarded.room > opening)
 
     def of_server(self, origin: Origin) -> Welcome:
-        """Refuse a connection that was forwarded already: only one hop is allowed."""
+        """Refuse a connection that was already forwarded: only one hop is allowed."""
         return Welcome(lambda: self.transport(origin, ConnectionFault(CONNECTION_FORCED, ONE_HOP)))
 
     async def of_client(self, connection: socket.socket) -> Welcome | None:
@@ -70,7 +72,7 @@ class ReplicaReception(OriginReception):
                 return Welcome(both.client, ends_tls=False, unopened=both.end)
             except (OSError, UnicodeError) as error:
                 self.forwarded.statistics.failed += 1
-                why = str(error) or "it did not accept in time"
+                why = str(error) or "it did not respond in time"
                 fault = ConnectionFault(CONNECTION_FORCED, f"this replica cannot reach the primary at {url}: {why}")
         return Welcome(lambda: self.transport(fault=fault))
 

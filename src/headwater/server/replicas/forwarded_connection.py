@@ -87,7 +87,7 @@ class ForwardedConnections:
         return self.settings.connections_max - len(self.open)
 
     async def begin(self, connection: socket.socket, url: str) -> ForwardedConnection:
-        """Connect to the primary at that URL for a client's connection, from which nothing was read.
+        """Connect to the primary at that URL for a client's connection, from which no data was read.
 
         Raises OSError: also if this server does not have the secret that proves the client's address.
         """
@@ -217,7 +217,7 @@ class _Side(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._transport = cast(asyncio.Transport, transport)
         if self._is_cut:
-            self.abort()  # the primary has gone meanwhile
+            self.abort()  # the primary has disconnected in the meantime
             return
         self._transport.set_write_buffer_limits(high=0)
 

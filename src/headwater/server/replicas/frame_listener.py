@@ -25,7 +25,7 @@ SILENCE_S = 3 * ALIVE_S
 CONNECT_S = 2.0
 """The connection timeout: the longest that a dead host delays a takeover."""
 AGAIN_S = 1.0
-"""How long until a failed connection to the primary is retried."""
+"""The delay before a failed connection to the primary is retried."""
 KEY_BYTES_MAX, FRAME_BYTES_MAX = 64, 128 * 1024 * 1024
 
 
@@ -84,9 +84,7 @@ class Listening:
                     if str(error) != self._told and not self._stopping.is_set():
                         logger.info("cannot reach the primary at %s (%s); polling the home", url, error)
                     self._told = str(error)
-                    self._problem = (
-                        f"the primary at {url} cannot be reached ({error}): is its advertised address right?"
-                    )
+                    self._problem = f"cannot reach the primary at {url} ({error}); check its advertised address"
                 finally:
                     self.is_live = False
             self._stopping.wait(AGAIN_S)
@@ -120,7 +118,9 @@ class Listening:
         while len(lengths := answer.read(LENGTHS.size)) == LENGTHS.size:
             key_bytes, frame_bytes = LENGTHS.unpack(lengths)
             if key_bytes > KEY_BYTES_MAX or frame_bytes > FRAME_BYTES_MAX:
-                raise ValueError(f"a frame of {frame_bytes} bytes is announced, at most {FRAME_BYTES_MAX} are allowed")
+                raise ValueError(
+                    f"a frame of {frame_bytes} bytes was announced, but at most {FRAME_BYTES_MAX} are allowed"
+                )
             key, content = answer.read(key_bytes).decode(), answer.read(frame_bytes)
             if len(content) != frame_bytes:
                 return

@@ -59,7 +59,7 @@ TURNS_OF_SIGNAL = 3
 PAUSE_S = 2.0
 """The pause after a failed start, before this server is a replica again."""
 LEAVING_S = 2.0
-"""How long a stopping server waits for the release of its lease. Without it others wait until it expires."""
+"""How long a stopping server waits for the release of its lease. Otherwise, other servers wait until it expires."""
 
 
 _TYPES = {
@@ -127,7 +127,7 @@ class Membership:
         self.reporting.start(threads)
 
     def standing_by(self) -> str | None:
-        """Why this server does not serve, if another one does."""
+        """Why this server is not the primary; None if it is."""
         if self.has_turn:
             return "the lease was not renewed in time" if self.has_lapsed() else None
         if self.driver.is_away:
@@ -170,7 +170,7 @@ class Membership:
         return standing.addresses.get(protocol)
 
     def look_at(self, store: Engine) -> None:
-        """The copy is open. A server without disk space takes no lease, unless no other server does.
+        """The copy is open. A server without disk space takes no lease, unless no other server takes it.
 
         A primary without disk space gives the lease up if a replica listens, since listeners have space and can take
         over.
@@ -228,7 +228,7 @@ class Membership:
     def lost(self, error: Exception) -> None:
         """Appending or following failed for that reason: see `storage.home.replicated_log.Homed`."""
         if isinstance(error, CopyOutlived):
-            logger.warning("%s; the copy is reopened", error)
+            logger.warning("%s; reopening the copy", error)
             self._is_to_reopen = True  # works before and during `turn`
         else:
             self.driver.lost(error)
@@ -266,7 +266,7 @@ class Membership:
             async with asyncio.timeout(FLUSH_S):
                 await asyncio.to_thread(store.state.flush)
         except (EventLogError, TimeoutError) as error:
-            logger.warning("positions that were not durable are lost: %s", error or "the home does not answer")
+            logger.warning("positions that were not yet durable are lost: %s", error or "the home does not answer")
         self.over()
         if stops:
             await asyncio.to_thread(self.driver.wait_until_over, LEAVING_S)
@@ -332,7 +332,7 @@ class Membership:
                     self.driver.give_back(term)
                     logger.info("released the lease of this server's previous process", extra=fields(term=term.number))
         except StorageUnavailable as error:  # the process lives, or the home failed, which is reported soon
-            logger.info("cannot release the lease of an earlier process: %s", error)
+            logger.info("cannot release the lease of this server's previous process: %s", error)
 
     def _report(self) -> ServerReport:
         """The present state of this server."""
@@ -391,10 +391,12 @@ class Membership:
                 problems.append(finding.text)
             else:
                 logger.warning("home", extra=fields(finding=finding.text))
-        if problems == [STANDBY]:  # it may be promoted
+        if problems == [STANDBY]:  # the standby may be promoted
             raise HomeUnavailable(STANDBY)
         if problems:
-            raise StorageUnavailable(f"the home violates its guarantees: {'; '.join(problems)}")
+            raise StorageUnavailable(
+                f"the database does not provide the guarantees that a home requires: {'; '.join(problems)}"
+            )
 
 
 def advertised(config: Config) -> Mapping[str, str]:

@@ -15,10 +15,10 @@ secret they could claim any address and listen to the home. The proof contains a
 A copied header is useless: the primary refuses a nonce that it has seen, a time more than `TIME_OFF_MS_MAX` off, and a
 time before it began to listen, so that it need not remember earlier runs. The time is the home's, which servers
 learn from each renewal of the lease. An attacker who can modify packets could put other bytes after a genuine header,
-as into any connection. TLS and logins protect against that; an address does not.
+as with any connection. TLS and logins protect against that; an address does not.
 
 *Everything else is refused:* other TLVs, other families, and the LOCAL command of health checks. All clients of a proxy
-without a proof are refused, so its health checks must fail too.
+without a proof are refused, so its health checks fail, too.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ def bytes_after(fixed: bytes) -> int:
     """The number of bytes after the first `FIXED.size`. Raises OriginRefused before any of them is read."""
     signature, command, code, length = FIXED.unpack(fixed)
     if signature != SIGNATURE:
-        raise OriginRefused("it begins like a PROXY header, and is none")
+        raise OriginRefused("expected a PROXY header, got another signature")
     if command != PROXY or code not in TCP:
-        raise OriginRefused(f"PROXY header with command {command:#04x} and family {code:#04x}, without a proof")
+        raise OriginRefused(f"unsigned PROXY header with command {command:#04x} and family {code:#04x}")
     if length != 2 * _ADDRESS_BYTES[code] + _PORTS.size + _PROOF.size + MAC_BYTES:
-        raise OriginRefused(f"PROXY header of {length} bytes, without a proof")
+        raise OriginRefused(f"unsigned PROXY header of {length} bytes")
     return int(length)
 
 
@@ -91,16 +91,16 @@ class Origins:
         self._seen: dict[bytes, int] = {}
         """Nonces, and the times of their headers."""
         self._after_ms = home_time_ms() - 1
-        """Headers of this time or earlier are refused, since it is unknown whether they were seen."""
+        """Headers of this time or earlier are refused because it is unknown whether they were seen."""
 
     def believe(self, header: bytes) -> Origin:
         """Verify a header, once, and return the client's address. See `bytes_after`. Raises OriginRefused."""
         proven, mac = header[:-MAC_BYTES], header[-MAC_BYTES:]
         kind, length, sent_ms, nonce = _PROOF.unpack(proven[-_PROOF.size :])
         if (kind, length) != (PROOF, _PROOF_BYTES):
-            raise OriginRefused("PROXY header without a proof")
+            raise OriginRefused("unsigned PROXY header")
         if not any([hmac.compare_digest(mac, _mac(key, proven)) for key in self._secret.known]):
-            raise OriginRefused("PROXY header with a proof by another secret than the home's")
+            raise OriginRefused("PROXY header signed with a secret other than the home's")
         self._use(nonce, sent_ms)
         return _origin(proven)
 
@@ -109,7 +109,7 @@ class Origins:
         if abs(now_ms - sent_ms) > TIME_OFF_MS_MAX:
             raise OriginRefused(f"PROXY header with a time that is {sent_ms - now_ms:+d} ms off the home's")
         if sent_ms <= self._after_ms or nonce in self._seen:
-            raise OriginRefused("PROXY header that is a copy, or was sent before this server listened")
+            raise OriginRefused("PROXY header that was repeated, or was sent before this server started to listen")
         self._seen[nonce] = sent_ms
         while (oldest_ms := self._seen[oldest := next(iter(self._seen))]) < now_ms - TIME_OFF_MS_MAX:
             del self._seen[oldest]

@@ -42,7 +42,7 @@ class OriginReception(AmqpReception):
         except TimeoutError:
             self.container.refuse(_place(connection), TIMEOUT)
         except (OSError, EOFError):
-            pass  # the peer has gone
+            pass  # the peer has disconnected
         else:
             return await self.of_client(connection) if first else None
         return None

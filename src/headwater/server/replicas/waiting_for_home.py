@@ -1,4 +1,4 @@
-"""A server that starts while no host of its home takes writes: it waits, and says for what."""
+"""A server that starts while no host of its home accepts writes: it waits, and reports the reason."""
 
 from __future__ import annotations
 
@@ -16,27 +16,31 @@ from .membership import Membership
 logger = logging.getLogger("headwater.server")
 
 LOOK_S = 1.0
-"""The hosts are asked so often."""
+"""The interval between checks of the hosts."""
 TELL_S = 300.0
-"""The log says so often that the server waits."""
-_REMEDY = "start the database, promote its standby, or mend the address (--home); the server starts then by itself"
+"""The interval between log lines about the waiting server."""
+_REMEDY = (
+    "start the database, promote its standby, or correct the address (--home); the server then starts automatically"
+)
 
 
 class WaitingForHome:
-    """Asks until a host takes writes. To be used by one event loop."""
+    """Checks the hosts until one accepts writes. For one event loop."""
 
     def __init__(self, config: Config, waiting: SharedBytes) -> None:
-        """As for `Membership`."""
+        """See `Membership`."""
         self._config, self._waiting = config, waiting
-        self._why = "its hosts are being asked"
+        self._why = "its hosts are being checked"
         self._told_at = float("-inf")
 
     def why(self) -> str:
         """Why this server does not serve."""
-        return f"no host of the home takes writes: {self._why}"
+        return f"no host of the home accepts writes: {self._why}"
 
     async def join(self, stop: asyncio.Event) -> Membership | None:
-        """The place of this server in its home; None: it is to stop. Raises as `Membership`."""
+        """The place of this server in its home; None if the server must stop. Raises the same errors as
+        `Membership`.
+        """
         assert self._config.home is not None
         while not stop.is_set():
             states = await asyncio.to_thread(without_writes, self._config.home)
@@ -57,4 +61,4 @@ class WaitingForHome:
         self._why = states
         if time.monotonic() > self._told_at + TELL_S:
             self._told_at = time.monotonic()
-            logger.warning("no host of the home takes writes, so this server waits: %s; %s", states, _REMEDY)
+            logger.warning("no host of the home accepts writes, so this server is waiting: %s; %s", states, _REMEDY)

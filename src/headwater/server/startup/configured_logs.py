@@ -1,6 +1,7 @@
 """The configured logs: missing ones are created; existing ones get the configured settings.
 
-A home gets them once, when it has no logs. Its servers may be configured differently, and deleted logs stay deleted.
+In a home, they are created once, when it contains no logs. Its servers may have different configurations, and deleted
+logs stay deleted.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ Configured = Mapping[str, Mapping[str, object]]
 def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) -> None:
     """Create missing logs, and apply the given settings to existing ones; other logs stay as they are.
 
-    `only_first`: do nothing if there is a log besides the server's own.
-    A log that is damaged, or was written by a newer headwater, is logged, and does not keep the server from serving the
+    `only_first`: do nothing if any log other than the server's own exists.
+    A log that is damaged, or was written by a newer version, is reported in the server's log, and the server serves the
     others.
-    Raises InvalidConfiguration where a setting was fixed at creation.
+    Raises InvalidConfiguration if a given setting was fixed at creation.
     """
     present = set(store.names())
     if only_first and not all(map(is_own, present)):
@@ -44,12 +45,12 @@ def create_logs(store: LogStore, logs: Configured, *, only_first: bool = False) 
             elif given:
                 _impose(store, name, given)
         except (StorageCorrupted, WrittenByNewer) as error:
-            logger.error("log cannot be used", extra=fields(log=name, problem=error))
+            logger.error("cannot use the log", extra=fields(log=name, problem=error))
 
 
 def seed_home(store: LogStore, logs: Configured) -> None:
-    """Create these logs in a home that has only the server's own. If a primary ends before all are created, the next
-    one goes on with its own configuration. Raises as `create_logs`.
+    """Create these logs in a home that contains only the server's own logs. If a primary ends before all are created,
+    the next one continues with its own configuration. Raises the same errors as `create_logs`.
     """
     state = store.state
     if logs and all(map(is_own, store.names())):
@@ -61,7 +62,7 @@ def seed_home(store: LogStore, logs: Configured) -> None:
 
 
 def impose(store: LogStore, log: LocalLog, settings: LogSettings) -> LocalLog:
-    """Apply the configured settings to a log. If this drops events, a warning says how many.
+    """Apply the configured settings to a log. If this drops events, their number is logged as a warning.
 
     Raises InvalidSettings.
     """

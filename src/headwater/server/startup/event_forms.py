@@ -1,4 +1,4 @@
-"""Event formats of several rooms, for viewing an event: here, where the rooms may be brought together."""
+"""Event formats of several rooms, for viewing an event: this module may import several rooms."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...futoin.naming import Naming
 from ...http import JSON
 
 _ANY_BYTES = 2**31
-"""The limit for an event in FutoIn form: a poll replaces a larger one by a stub."""
+"""The limit for an event in FutoIn form: a poll replaces larger events with a stub."""
 
 
 def event_forms(settings: futoin.Settings) -> EventForms:

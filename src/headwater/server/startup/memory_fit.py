@@ -20,10 +20,10 @@ logger = logging.getLogger("headwater.server.memory")
 
 
 def warn_of_misfit(setting: str, allowed: int, memory: MemoryAccount) -> None:
-    """Log a warning if a setting allows bodies or events of a size for which there can never be memory."""
+    """Log a warning if a setting allows bodies or events that are larger than the memory budget."""
     if memory_of(allowed) > memory.largest:
         logger.warning(
-            "a setting allows more memory than memory.peers",
+            "the limit in a setting is larger than memory.peers",
             extra=fields(
                 setting=setting,
                 allowed=show_bytes(allowed),
@@ -39,7 +39,7 @@ def watch_logs(bus: Bus, store: LogStore, memory: MemoryAccount) -> Callable[[],
     """
 
     def look_at(name: str) -> None:
-        with suppress(LogNotFound, StorageCorrupted):  # deleted at this moment, or stopped
+        with suppress(LogNotFound, StorageCorrupted):  # just deleted, or the server is stopping
             if not is_own(name):
                 warn_of_misfit(f"logs.{name}.event_bytes_max", store.settings_of(name).event_bytes_max, memory)
 

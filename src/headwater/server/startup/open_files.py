@@ -1,4 +1,4 @@
-"""The limit of open files: each connection, subscription and segment is one."""
+"""The limit on open files: each connection, subscription and segment counts as one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..config.settings import Config
 from ..process.log_lines import fields
 
 FILES_MAX = 1024 * 1024
-"""The most to ask for, however much the system grants."""
+"""The maximum limit to set, even if the system allows more."""
 SPARE_FILES = 1024
 """Reserved for segments, indexes and pipes."""
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("headwater.server.open_files")
 
 
 def raise_open_files(config: Config) -> int:
-    """Raise the limit to what the system grants: shells often set 1,024 and grant far more. Returns the limit, and
+    """Raise the limit as far as the system allows: shells often set 1,024 but allow far more. Returns the limit, and
     warns if the configured connections need more.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -26,9 +26,9 @@ def raise_open_files(config: Config) -> int:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
         soft = wanted
     connections = config.http.connections_max + config.amqp.connections_max
-    forwards = config.home is not None and config.replica.forward  # each forwarded connection is two
+    forwards = config.home is not None and config.replica.forward  # each forwarded connection uses two files
     needed = (2 if forwards else 1) * connections + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < needed:
         advice = "raise the limit (LimitNOFILE, ulimit -Hn), or lower http.connections_max and amqp.connections_max"
-        logger.warning("the limit of open files is too low", extra=fields(allowed=soft, needed=needed, advice=advice))
+        logger.warning("the limit on open files is too low", extra=fields(allowed=soft, needed=needed, advice=advice))
     return soft

@@ -1,4 +1,4 @@
-"""The server's ports, bound before anything is opened, so that an address in use ends the start at once."""
+"""The server's ports, bound before anything is opened, so that the start fails at once if an address is in use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..process.sockets import CannotListen, UnixSocket, certificates, close_all,
 
 
 class BoundPorts:
-    """Sockets that stay bound between the runs of a server: clients wait in between, and are not refused."""
+    """Sockets that stay bound between the runs of a server, so that clients wait and are not refused."""
 
     def __init__(self) -> None:
         self._sockets: dict[str, list[socket.socket]] = {}
@@ -23,7 +23,7 @@ class BoundPorts:
         """The port of Arrow Flight."""
 
     def listen(self, host: str, port: int, flag: str) -> list[socket.socket]:
-        """As `sockets.listen`, on the same port each time. The caller closes the sockets. Raises CannotListen."""
+        """Like `sockets.listen`, but on the same port each time. The caller closes the sockets. Raises CannotListen."""
         if flag not in self._sockets:
             self._sockets[flag] = listen(host, port, flag)
         return [bound.dup() for bound in self._sockets[flag]]
@@ -35,7 +35,7 @@ class BoundPorts:
         return self._reservation
 
     def close(self) -> None:
-        """Leave the sockets to the run that has them, if any. May be called again."""
+        """Leave the sockets to the current run, if any. May be called again."""
         while self._sockets:
             close_all(self._sockets.popitem()[1])
         reservation, self._reservation = self._reservation, None
@@ -47,13 +47,13 @@ class Ports:
     """Bound sockets, which accept nothing before their servers start."""
 
     def __init__(self, config: Config, bound: BoundPorts | None = None) -> None:
-        """Bind all, or none. `bound`: ports that the next run has too.
+        """Bind all, or none. `bound`: ports that stay open for the next run.
 
         Raises CannotListen, InvalidConfiguration (the TLS of all of them).
         """
         bind = listen if bound is None else bound.listen
         if config.amqp.read_port is not None and config.home is None:
-            raise InvalidConfiguration("it requires a home, which is not set", "amqp.read_port")
+            raise InvalidConfiguration("requires `home`, which is not set", "amqp.read_port")
         self.certificates = certificates(config.tls)
         self.tls: ssl.SSLContext | None = None if self.certificates is None else self.certificates.context
         self.http = bind(config.host, config.http.port, "--http-port")
@@ -80,12 +80,12 @@ class Ports:
 
     @property
     def by_protocol(self) -> dict[str, int]:
-        """The ports besides HTTP: `amqp`, and `flight` where it is served."""
+        """The ports other than HTTP: `amqp`, and `flight` if it is served."""
         found = {"amqp": int(self.amqp[0].getsockname()[1])}
         return found if self.bulk is None else {**found, "flight": self.bulk.port}
 
     def give_back(self, ending: AsyncExitStack) -> None:
-        """Close the sockets with that stack, served or not; the HTTP server closes its own."""
+        """Let that stack close the sockets, served or not; the HTTP server closes its own."""
         ending.callback(close_all, [*self.amqp, *self.amqp_read])
         if self.bulk is not None:
             ending.push_async_callback(self.bulk.stop)

@@ -1,4 +1,4 @@
-"""The files that settings name: `serve` and `config` check them in the same way."""
+"""Files named in settings: `serve` and `config` check them in the same way."""
 
 from __future__ import annotations
 

@@ -40,16 +40,16 @@ logger = logging.getLogger("headwater.security")
 KIND = USER_KIND
 """The kind of user entries in the StateStore, keyed by name."""
 EVERYBODY = ("access", "everybody")
-"""The entry that records since when everything is allowed to all although there were users; its value is JSON."""
+"""The entry that records since when all requests are allowed although there were users; its value is JSON."""
 USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", re.ASCII)
 PASSWORD_CHARS_MIN, PASSWORD_CHARS_MAX = 8, 1024
 KEY_BYTES_MIN = 16
 REREAD_S = 1.0
 """How long until a user added, changed or removed by another process is noticed."""
 NEWEST_S = 0.05
-"""The greatest age of the accounts by which credentials are refused: a user just added can log in."""
+"""The maximum age of the accounts used to refuse credentials, so that a new user can log in."""
 READS_SHARE = 20
-"""After users are read for unknown credentials, the next such read waits this many times the duration of the last."""
+"""After a read of the users for unknown credentials, the next such read waits this many times its duration."""
 _PHC = re.compile(
     r"\$scrypt\$ln=(\d{1,2}),r=(\d{1,2}),p=(\d{1,2})\$([A-Za-z0-9+/]{11,86})\$([A-Za-z0-9+/]{22,86})", re.ASCII
 )
@@ -138,14 +138,14 @@ def check_user_name(name: str) -> str:
 
 
 def read_grant(text: str) -> Grant:
-    """Parses `RIGHT[,RIGHT...]:PATTERN` as a grant; `all` stands forevery right. Raises InvalidInput."""
+    """Parses `RIGHT[,RIGHT...]:PATTERN` as a grant; `all` stands for every right. Raises InvalidInput."""
     names, colon, logs = text.partition(":")
     rights = set(Right) if names == "all" else {name.strip() for name in names.split(",")}
     if not colon or not logs or not rights <= set(Right):
         allowed = f"RIGHTS:PATTERN with RIGHTS from {', '.join(Right)} (or all), like read,append:orders-*"
         raise InvalidInput(f"expected {allowed}, got {show(text)}", "grants")
     if Right.METRICS in rights and names != "all" and logs != "*":
-        raise InvalidInput(f"expected metrics:*, got {show(text)}: metrics cover the whole server", "grants")
+        raise InvalidInput(f"expected metrics:*, got {show(text)}, because metrics cover the whole server", "grants")
     return Grant(logs, frozenset(map(Right, rights)))
 
 
@@ -172,7 +172,7 @@ def hash_password(password: str) -> str:
 
 
 def is_password(password: str, encoded: str) -> bool:
-    """Whether the password matches the hash. Takes about 50 ms whatever the answer."""
+    """Whether the password matches the hash. Takes about 50 ms in either case."""
     match = _PHC.fullmatch(encoded)
     assert match is not None, "encoded hashes are checked when they are read"
     cost_log2, block, lanes = (int(number) for number in match.groups()[:3])
@@ -181,7 +181,9 @@ def is_password(password: str, encoded: str) -> bool:
 
 
 NOBODY_PASSWORD = f"$scrypt$ln={_COST_LOG2},r={_BLOCK},p={_LANES}${'A' * 22}${'A' * 43}"
-"""A hash of no known password: an unknown user's is compared with it, so that it takes as long as a known one's."""
+"""A hash of an unknown password. An unknown user's password is compared with it, so that the check takes equally
+long.
+"""
 
 
 def new_token() -> str:
@@ -200,14 +202,16 @@ class Accounts:
     def __init__(self, accounts: Iterable[Account]) -> None:
         self.by_name = {account.name: account for account in accounts}
         self.by_token: dict[str, tuple[Account, AccessToken | None]] = {}
-        """The account, and the token if more than its hash is known."""
+        """The account; and the token, if more than its hash is known."""
         for account in self.by_name.values():
             self.by_token.update((hashed, (account, None)) for hashed in account.tokens)
             self.by_token.update((token.hashed, (account, token)) for token in account.access_tokens)
 
 
 class AccountDirectory:
-    """The configured accounts and those in the data directory; the configured one wins if both have a name."""
+    """The configured accounts and those in the data directory; a configured account takes precedence over a stored one
+    of the same name.
+    """
 
     def __init__(
         self,
@@ -228,7 +232,7 @@ class AccountDirectory:
         self._read_at, self._read_s = -REREAD_S, 0.0
 
     def remember(self, *, has_issuer: bool = False) -> None:
-        """Record in the state that the configuration has users: a server that lacks them then refuses every request."""
+        """Record in the state that users are configured: a server without them then refuses every request."""
         if (self._configured or has_issuer) and not self._state.had_users():
             self._state.keep_had_users(True)
 
@@ -239,7 +243,9 @@ class AccountDirectory:
 
     @contextmanager
     def changing(self, name: str, by: str | None) -> Iterator[None]:
-        """Marks a change of that user: its notification names `by`, whichever reader sees the change first."""
+        """Marks a change of that user, so that its notification names `by` even if another reader notices the change
+        first.
+        """
         self._changed_by[name] = by
         try:
             yield
@@ -254,7 +260,7 @@ class AccountDirectory:
 
     @property
     def never_had_any(self) -> bool:
-        """Whether there are no users and never were: only then may requests need no credentials.
+        """Whether there are no users and never were: only then are requests allowed without credentials.
 
         If the last user was removed, or all were lost, every request is refused until an operator decides otherwise
         (`headwater user allow-everybody`).
@@ -262,9 +268,9 @@ class AccountDirectory:
         return not self.current().by_name and self._had_users is False
 
     def newest(self) -> Accounts:
-        """As `current`, at most `NEWEST_S` old: for unknown credentials, perhaps of a user just created.
+        """Like `current`, but at most `NEWEST_S` old: for unknown credentials, which may be of a user just created.
 
-        Anyone can cause this repeatedly, so where reading takes long, the accounts may be older.
+        Anyone can cause this repeatedly, so if reading takes long, the accounts may be older.
         """
         return self.current(min(REREAD_S, max(NEWEST_S, READS_SHARE * self._read_s)))
 
@@ -327,7 +333,7 @@ def encode_account(account: Account) -> bytes:
 
 
 class _Kept(msgspec.Struct):
-    """Parts of an account that the configuration lacks."""
+    """Parts of an account that the configuration does not contain."""
 
     access_tokens: tuple[AccessToken, ...] = ()
     revision: int = 0
@@ -349,7 +355,7 @@ def _checked_password_hash(value: object) -> str | None:
     cost_log2, block, lanes = (int(number) for number in match.groups()[:3]) if match else (0, 0, 0)
     is_affordable = 1 <= cost_log2 <= _COST_LOG2_MAX and 1 <= block <= _BLOCK_MAX and 1 <= lanes <= _LANES_MAX
     if match is None or not is_affordable or 1 in (len(match[4]) % 4, len(match[5]) % 4):
-        problem = "not a hash from `headwater user add NAME --print` ($scrypt$ln=...,r=...,p=...$SALT$HASH)"
+        problem = "expected a hash from `headwater user add NAME --print` ($scrypt$ln=...,r=...,p=...$SALT$HASH)"
         raise InvalidInput(problem, "password")
     assert isinstance(value, str)
     return value
@@ -357,7 +363,7 @@ def _checked_password_hash(value: object) -> str | None:
 
 def _checked_token_hash(value: str) -> str:
     if not _TOKEN_HASH.fullmatch(value):
-        raise InvalidInput("not a hash from `headwater user add NAME --token --print` (sha256:...)", "tokens")
+        raise InvalidInput("expected a hash from `headwater user add NAME --token --print` (sha256:...)", "tokens")
     return value
 
 

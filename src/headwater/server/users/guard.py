@@ -1,11 +1,11 @@
 """The guard: authenticates peers and checks rights (`core.access.Guard`). Front ends call it; nothing else decides.
 
-A right password costs one scrypt (about 50 ms in a thread) and is then remembered while it is used. A wrong one costs
+A correct password costs one scrypt (about 50 ms in a thread) and is then remembered while it is used. A wrong one costs
 the same, whether the user exists or not, and delays the next attempt of that peer for that user. A token is found by
-its hash, so a right one never waits; wrong ones delay the next wrong one. The same holds for tokens of an issuer
-(`oidc`), which are checked by signature.
+its hash, so a correct one never waits, and wrong ones only delay further wrong ones. The same holds for tokens of an
+issuer (`oidc`), which are checked by signature.
 
-A client that fails, or asks too often, slows down its own place only (`login_backoff.place_of`). An unchecked login is
+A client that fails or tries too often slows down its own place only (`login_backoff.place_of`). An unchecked login is
 TooManyLogins, never a wrong password.
 """
 
@@ -50,14 +50,14 @@ CHECKS_AT_ONCE = 2
 CHECKS_WAITING_MAX = 256
 """Passwords that may wait for those threads."""
 CHECKS_WAITING_OF_PLACE_MAX = 64
-"""The most of them from one place: what the threads check in about two seconds."""
+"""The maximum number of them from one place: as many as the threads check in about two seconds."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class PasswordChecks:
-    """Threads that check passwords, with a queue bounded per client address and in all.
+    """Threads that check passwords, with a queue that is bounded per client address and in total.
 
     A check takes a core for 50 ms and 16 MiB, so few run at once and the others wait, with addresses taking turns. For
     one event loop.
@@ -78,16 +78,18 @@ class PasswordChecks:
 logger = logging.getLogger("headwater.security")
 
 LOGIN_LIFETIME_S, LOGIN_LIFETIME_S_MAX = 60.0, 12 * 3600.0
-"""How long a right password is remembered after its last use, and in all."""
+"""How long a correct password is remembered after its last use, and in total."""
 NAME_CHARS_MAX = 256
-"""The limit of names in the table of failures: no user has a longer one; each of 10,000 strangers may send 40 KiB."""
+"""The limit of names in the table of failures. No user has a longer name, but each of 10,000 strangers may send 40
+KiB.
+"""
 LOGINS_MAX = 10_000
 RETRY_AFTER_S = 2.0
 """When to retry if too many passwords wait: the time to check as many as one place may have waiting."""
 ATTEMPTS_OF_PLACE_MAX, ATTEMPTS_MAX = 32, 512
-"""The most attempts that wait after failures of others; more are refused unchecked."""
+"""The maximum number of attempts that wait after earlier failures; further ones are refused unchecked."""
 LOG_NAME_SHOWN = 100
-"""Characters of a name in the log line of a refusal: an unauthorized client may have made it up."""
+"""Characters of a name in the log line of a refusal: an unauthorized client may have invented it."""
 
 
 class AccountGuard(Guard):
@@ -106,7 +108,7 @@ class AccountGuard(Guard):
     ) -> None:
         """`allows_anybody`: whether everything is allowed while there is no account, and never was one.
 
-        `bus` is notified of refused logins. `tokens` are those of an issuer: with one, all must log in.
+        `bus` is notified of refused logins. `tokens` are those of an issuer: if there is one, everyone must log in.
         """
         self._tokens, self._wall_clock = tokens, wall_clock
         self._bus = bus or Bus()
@@ -217,7 +219,7 @@ class AccountGuard(Guard):
         return account.key if account else None
 
     def _recalled(self, credentials: Credentials, accounts: Accounts) -> User | None:
-        """The user, if known without waiting: by a token, or by recently accepted credentials."""
+        """The user, if known without waiting: from a token, or from recently accepted credentials."""
         if self._tokens is not None and self._tokens.concern(credentials, accounts.by_name):
             user = self._tokens.recall(credentials)
             if user is not None and user.name not in accounts.by_name:
@@ -242,7 +244,7 @@ class AccountGuard(Guard):
         return user
 
     async def _token_checked(self, tokens: TokenLogins, credentials: Credentials, peer: str) -> User | None:
-        """The user of an issuer's token. A right one waits only for its key, if that is new."""
+        """The user of an issuer's token. A correct one waits only for its key, if the key is new."""
         attempt = place_of(peer), ""
         names = self.directory.current().by_name
         try:
@@ -282,10 +284,10 @@ class AccountGuard(Guard):
             def ended(task: asyncio.Task[User | None]) -> None:
                 self._running.pop(key, None)
                 if not task.cancelled():
-                    task.exception()  # not needed once all callers have left
+                    task.exception()  # not needed after all callers have disconnected
 
             task.add_done_callback(ended)
-        return await asyncio.shield(task)  # a caller that leaves must not end the check of the others
+        return await asyncio.shield(task)  # a caller that disconnects must not end the check of the others
 
     async def _check(self, credentials: Credentials, digest: bytes, place: str, peer: str) -> User | None:
         if not self._checks.places.has_room(place):  # so that no failure is forgotten for one that is not checked
@@ -369,7 +371,7 @@ class Logins:
         return blake2s(len(name).to_bytes(4, "big") + name + secret, key=self._secret).digest()
 
     def get(self, digest: bytes, accounts: Accounts) -> User | None:
-        """The user, if these credentials were accepted or used lately and the account has not changed since."""
+        """The user, if these credentials were recently accepted or used and the account has not changed since."""
         if accounts is not self._accounts:
             self._keep_unchanged(accounts)
         login = self._logins.get(digest)
@@ -379,7 +381,7 @@ class Logins:
         return login.user
 
     def put(self, digest: bytes, account: Account, accounts: Accounts) -> None:
-        """Remember the credentials of that account, as checked against those accounts."""
+        """Remember the credentials of that account, which were checked against those accounts."""
         if accounts is not self._accounts:
             return
         now = self._clock()

@@ -1,4 +1,4 @@
-"""Delays after failed logins, for each place and name by itself, and never for others.
+"""Delays after failed logins, separately for each place and name.
 
 A place is an address, or a whole network of one customer (`core/client_subnet.py`).
 """
@@ -15,7 +15,7 @@ FAILURES_FORGOTTEN_S = 600.0
 FAILURES_MAX = 10_000
 
 Attempt = tuple[str, str]
-"""The place of an attempt, and the name it is for (empty for a token)."""
+"""The place of origin of an attempt, and the user name given (empty for a token)."""
 
 
 class LoginBackoff:
@@ -27,7 +27,7 @@ class LoginBackoff:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._failures: OrderedDict[Attempt, tuple[int, float]] = OrderedDict()
-        """The number of failures, and when the next attempt may be checked; the longest unused comes first."""
+        """The number of failures, and when the next attempt may be checked; least recently used first."""
 
     def begin(self, attempt: Attempt) -> float:
         """How long this attempt must wait, in seconds; its turn is reserved unless that is over WAIT_S_MAX."""
@@ -44,7 +44,7 @@ class LoginBackoff:
         return wait_s
 
     def take_back(self, attempt: Attempt) -> None:
-        """The attempt was not checked after all: do not count it as a failure."""
+        """The attempt was not checked: do not count it as a failure."""
         count, next_at = self._failures.get(attempt, (0, 0.0))
         if count > 1:
             self._failures[attempt] = (count - 1, next_at - _pause_s(count - 1))
@@ -57,7 +57,7 @@ class LoginBackoff:
 
 
 class WaitSlots:
-    """How many attempts may wait at the same time, of each place and in all."""
+    """How many attempts may wait at the same time, per place and in total."""
 
     def __init__(self, each_max: int, all_max: int) -> None:
         self._each_max, self._all_max = each_max, all_max
@@ -73,7 +73,7 @@ class WaitSlots:
         return True
 
     def leave(self, place: str) -> None:
-        """Give a slot back."""
+        """Release a slot."""
         self._all -= 1
         self._taken[place] -= 1
         if not self._taken[place]:

@@ -31,7 +31,7 @@ class About(NamedTuple):
     reason: str
     protocol: str | None
     user: str | None
-    """None: of more users than are distinguished."""
+    """None for users beyond the number that is distinguished."""
     peer: str | None
 
 
@@ -47,7 +47,7 @@ class RefusalCount:
     count: int = 0
     right: str | None = None
     log: str | None = None
-    """For accesses: the log refused last."""
+    """For accesses: the log of the last refused access."""
 
 
 class Refusals:
@@ -63,7 +63,7 @@ class Refusals:
         self._counted = 0
 
     def listen(self, bus: Bus) -> None:
-        """Note refusals reported on the bus."""
+        """Record refusals reported on the bus."""
         bus.subscribe(self._take, _NOTED)
 
     def _take(self, notification: Notification) -> None:
@@ -83,7 +83,7 @@ class Refusals:
         right: str | None = None,
         log: str | None = None,
     ) -> None:
-        """Note a refusal."""
+        """Record a refusal."""
         user = None if user is None else cut(user, TEXT_CHARS_MAX)
         about = About(kind, reason, protocol, user, peer)
         with self._lock:
@@ -108,7 +108,7 @@ class Refusals:
             return None if row is None else replace(row)
 
     def _bounded(self, about: About) -> About:
-        """The same; or, if its place has the most rows allowed, without the fields that a peer can make up."""
+        """The same; or, if its place has the maximum number of rows, without the fields that a peer can invent."""
         if self._places[_place(about)] < ROWS_OF_PLACE_MAX:
             return about
         peer = None if about.peer is None else _place(about)

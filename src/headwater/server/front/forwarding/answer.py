@@ -45,16 +45,16 @@ class ForwardedAnswer:
     def receive_data(self, data: bytes | memoryview) -> None:
         """Process received data. Raises NotHttp."""
         if self._parser is None:
-            raise NotHttp("data after the end of an answer")
+            raise NotHttp("data after the end of a response")
         if not self.status:
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
-                raise NotHttp(f"more than {HEAD_BYTES_MAX} bytes before the body of an answer")
+                raise NotHttp(f"more than {HEAD_BYTES_MAX} bytes before the body of a response")
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             if self.status != 101:
-                raise NotHttp("a change of the protocol that was not asked for") from None
+                raise NotHttp("an unrequested protocol upgrade") from None
             self.rest, self.is_complete = bytes(data[upgrade.args[0] :]), True
         except httptools.HttpParserError as error:
             if not self.is_complete:

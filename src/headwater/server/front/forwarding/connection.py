@@ -208,12 +208,12 @@ class HopConnection(asyncio.BufferedProtocol):
             return
         answer = self._answer
         if answer is None:
-            self.fail(HopLost("an answer to no request"))
+            self.fail(HopLost("a response without a request"))
             return
         try:
             answer.receive_data(data)
         except NotHttp as error:
-            self.fail(HopLost(f"the answer is not HTTP: {error}"))
+            self.fail(HopLost(f"the response is not valid HTTP: {error}"))
             return
         if answer.held_bytes >= HELD_BYTES_MAX or answer.status == 101:
             self.hold(True)

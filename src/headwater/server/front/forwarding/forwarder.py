@@ -9,7 +9,7 @@ request:
 | a reused one, before any answer to a GET, HEAD or OPTIONS | it is sent once more, on a new connection |
 | before the answer to a request without side effects | 503 |
 | before the answer to any other | 504 `outcome_unknown` |
-| within the answer, or the WebSocket | broken off there |
+| during the answer, or the WebSocket | it is interrupted there |
 
 A request ends in the same way when its server is no longer the primary, even if the connection stays open.
 """
@@ -121,7 +121,7 @@ class Forwarder:
     def takes(self, scope: Scope) -> bool:
         """Whether a request can be forwarded.
 
-        A request with a client certificate cannot, because it proves nothing to the primary. Neither can one whose end
+        A request with a client certificate cannot, because the primary cannot verify it. Neither can one whose end
         HTTP/1.0 could not show."""
         if "tls" in (scope.get("extensions") or {}) or scope.get("method") == "CONNECT":
             return False
@@ -144,7 +144,7 @@ class Forwarder:
             return
         except NotSent as error:
             self.counts.not_sent += 1
-            detail = f"the request was not sent to the primary, and never will be ({error}); try again"
+            detail = f"the request was not sent to the primary ({error}); try again"
             await _refuse(scope, receive, send, Unready(detail))
 
     def retire(self) -> None:
@@ -236,11 +236,11 @@ class Forwarder:
                     await send({"type": "http.response.body", "body": piece, "more_body": not call.is_over})
         except HopLost as error:
             self.counts.broken_off += 1
-            raise BrokenOff(f"the answer of the primary broke off: {error}") from None
+            raise BrokenOff(f"the response of the primary was interrupted: {error}") from None
 
     async def _refuse_lost(self, scope: Scope, receive: Receive, send: Send, error: HopLost) -> None:
         """Refuse a request whose connection ended before the answer."""
-        logger.info("%s %s: no answer of the primary: %s", scope["method"], scope["path"], error)
+        logger.info("%s %s: no response from the primary: %s", scope["method"], scope["path"], error)
         if looks(scope):
             await _refuse(scope, receive, send, Unready(f"the primary did not answer ({error}); try again"))
             return
@@ -326,14 +326,14 @@ async def _send_rest(call: _Call, scope: Scope, receive: Receive) -> None:
             if expects_continue(scope) and not await call.connection.is_asked_to_go_on():
                 return
             if not await _send_body(call, scope, receive):
-                call.connection.fail(ClientLeft("the client left within its request"))
+                call.connection.fail(ClientLeft("the client disconnected during its request"))
                 return
         while (await receive())["type"] != "http.disconnect":
             pass
     except ConnectionError:  # waiting for the answer raises the same error
         return
     if not call.is_over:
-        call.connection.fail(ClientLeft("the client left before its answer"))
+        call.connection.fail(ClientLeft("the client disconnected before the response"))
 
 
 async def _send_body(call: _Call, scope: Scope, receive: Receive) -> bool:
@@ -354,11 +354,11 @@ async def _send_body(call: _Call, scope: Scope, receive: Receive) -> bool:
 
 
 async def _watch_client(call: _Call, receive: Receive) -> None:
-    """End a WebSocket request whose client leaves before the answer."""
+    """End a WebSocket request whose client disconnects before the answer."""
     while (await receive())["type"] != "websocket.disconnect":
         pass
     if not call.is_over:
-        call.connection.fail(ClientLeft("the client left before its answer"))
+        call.connection.fail(ClientLeft("the client disconnected before the response"))
 
 
 @contextmanager

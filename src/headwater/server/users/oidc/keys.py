@@ -1,7 +1,7 @@
 """The keys of an issuer (JWKS, RFC 7517): fetched on demand, kept, and refetched at a limited rate.
 
-Known keys stay valid until newer ones were fetched: an issuer that is down ends no login by a known key. An unknown key
-may be a new one, so it causes a fetch - at a limited rate, however many key names are made up.
+Known keys stay valid until newer ones were fetched: if the issuer is down, logins by known keys still work. An unknown
+key may be a new one, so it causes a fetch - at a limited rate, however many key names are made up.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class IssuerKey:
     def why_not(self, algorithm: str) -> str | None:
         """Why this key may not verify tokens by that algorithm (RFC 8725, 3.1); None if it may."""
         if not algorithm.startswith(FAMILIES[str(self.key.key_type)]):
-            return f"algorithm {algorithm!r} is not of a key of type {self.key.key_type}"
+            return f"algorithm {algorithm!r} cannot be used with a key of type {self.key.key_type}"
         if self.algorithm not in (None, algorithm):
             return f"expected algorithm {self.algorithm!r} for this key, got {algorithm!r}"
         return None
@@ -67,7 +67,7 @@ class IssuerKeys:
         self._settings, self._fetch, self._clock = settings, fetch or fetched, clock
         self._keys: dict[str | None, IssuerKey] = {}
         self._tried_at = self._fetched_at = float("-inf")
-        self._problem: str | None = "its keys were never fetched"
+        self._problem: str | None = "its keys have not been fetched yet"
         """Why the last fetch failed; None if it succeeded."""
         self._task: asyncio.Task[None] | None = None
 
@@ -83,7 +83,7 @@ class IssuerKeys:
         """Fetch the keys, unless they were fetched just now. Raises IssuerUnavailable if nothing newer can be known."""
         task = self._begin()
         if task is not None:
-            await asyncio.shield(task)  # a caller that leaves must not end the fetch of the others
+            await asyncio.shield(task)  # a caller that disconnects must not end the fetch of the others
         if self._problem is not None:
             raise IssuerUnavailable(REFRESH_S_MIN)
 
@@ -101,7 +101,7 @@ class IssuerKeys:
         except (OSError, ValueError) as error:  # TimeoutError is an OSError
             self._problem = cut(f"{type(error).__name__}: {error}", 300)
             known = fields(issuer=self._settings.issuer, problem=self._problem, keys=len(self._keys))
-            logger.warning("cannot fetch the issuer's keys; the known ones stay valid", extra=known)
+            logger.warning("cannot fetch the issuer's keys; the known keys remain valid", extra=known)
         finally:
             self._task = None
 
@@ -112,7 +112,7 @@ class IssuerKeys:
         issuer = self._settings.issuer.removesuffix("/")
         found = _decoded(await self._fetch(f"{issuer}/.well-known/openid-configuration"))
         if found.get("issuer") != self._settings.issuer:  # OpenID Connect Discovery, 4.3
-            raise ValueError(f"its discovery document names the issuer {show(found.get('issuer'))}")
+            raise ValueError(f"its discovery document is of the issuer {show(found.get('issuer'))}")
         return secure_url(found.get("jwks_uri"))
 
 
@@ -161,5 +161,5 @@ async def fetched(url: str) -> bytes:
     if reply.status != 200:
         raise ValueError(f"{url} answered {reply.status}")
     if reply.is_cut:
-        raise ValueError(f"{url} answered more than {FETCHED_BYTES_MAX} bytes")
+        raise ValueError(f"the response of {url} exceeds the limit of {FETCHED_BYTES_MAX} bytes")
     return reply.body

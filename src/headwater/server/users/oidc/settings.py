@@ -13,13 +13,13 @@ from ....formats.settings.declaration import Reader, duration_ms, setting, shown
 from ..accounts import read_grant
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""Public-key signatures (RFC 7518, 3.1; RFC 8037). Neither `none`, nor HMAC, whose key would be no secret."""
+"""Public-key signatures (RFC 7518, 3.1; RFC 8037). Neither `none` nor HMAC, whose key would not be secret."""
 LOOPBACK_HOSTS = ("localhost", "127.0.0.1", "::1")
 
 
 @shown_as("URL")
 def secure_url(value: object) -> str:
-    """Parses a URL whose answers cannot be altered on the way: https, or http on loopback."""
+    """Parses a URL whose responses cannot be altered in transit: https, or http on loopback."""
     given = text(value)
     try:
         parts = urlsplit(given)
@@ -82,34 +82,36 @@ _text: Reader[str | None] = text
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """Logins by tokens (JWT) of an OpenID Connect issuer, besides users with passwords."""
+    """Logins by tokens (JWT) of an OpenID Connect issuer, in addition to users with passwords."""
 
     issuer: str | None = setting(None, _url, "URL of the issuer whose tokens are accepted; requires the extra [oidc]")
-    """URL of the issuer whose [tokens log in](../guides/operations.md#tokens-of-an-issuer), as in their `iss`. Its
-    keys are found through `ISSUER/.well-known/openid-configuration`. Requires the extra `[oidc]`.
+    """URL of the issuer whose [tokens are accepted](../guides/operations.md#tokens-of-an-issuer), as in their `iss`.
+    Its keys are found through `ISSUER/.well-known/openid-configuration`. Requires the extra `[oidc]`.
     """
     audience: str | None = setting(None, _text, "required value of the aud claim; required with oidc.issuer")
     """The value that the claim `aud` of a token must equal or contain. Required, so that a token for another
     service cannot be used here.
     """
     keys_url: str | None = setting(
-        None, _url, "URL of the issuer's keys (JWKS), if its discovery document does not have it"
+        None, _url, "URL of the issuer's keys (JWKS), if it is not in the discovery document"
     )
     """URL of the issuer's keys (JWKS). Default: the URL in its discovery document."""
-    user_claim: str = setting("sub", text, "claim with the user name")
+    user_claim: str = setting("sub", text, "claim that contains the user name")
     """Claim with the user's name: `sub`, or a claim such as `preferred_username` or `azp` if `sub` is not a valid
     user name.
     """
-    rights_claim: str = setting("headwater", text, "claim with the user's grants or roles")
+    rights_claim: str = setting("headwater", text, "claim that contains the user's grants or roles")
     """Claim with the user's grants (`read,append:orders-*`) or roles: a list, or a string separated by spaces.
-    `realm_access.roles` is the claim `roles` in `realm_access`, unless there is a claim with that whole name.
+    `realm_access.roles` is the claim `roles` in `realm_access`, unless a claim has that whole name.
     """
     roles: tuple[str, ...] = setting((), roles, "grants for values of oidc.rights_claim: ROLE=GRANT")
     """Grants of roles: `writers=read,append:orders-*`; repeat a role for each grant. If any role is set, values of
     the claim are roles, and unknown roles are ignored; otherwise they are grants.
     """
     algorithms: tuple[str, ...] = setting(
-        ("RS256", "PS256", "ES256", "EdDSA"), algorithms, f"accepted signature algorithms, from {', '.join(ALGORITHMS)}"
+        ("RS256", "PS256", "ES256", "EdDSA"),
+        algorithms,
+        f"accepted signature algorithms, a subset of {', '.join(ALGORITHMS)}",
     )
     leeway_ms: int = setting(30_000, duration_ms(0, 300_000), "tolerated clock difference for exp, nbf and iat")
     keys_age_ms: int = setting(

@@ -27,7 +27,7 @@ from .settings import Oidc, roles_of
 logger = logging.getLogger("headwater.security")
 
 TOKEN_BYTES_MAX = 16 * 1024
-"""A longer one is refused unread."""
+"""Longer tokens are refused unread."""
 REMEMBERED_S = 60.0
 """How long a signature check is remembered: a key that the issuer drops is valid no longer than that."""
 REMEMBERED_MAX = 10_000
@@ -74,7 +74,7 @@ class TokenLogins:
     def concern(self, credentials: Credentials, names: Collection[str]) -> bool:
         """Whether the credentials are such a token: as a bearer token, or as the password of its user.
 
-        `names` are those of accounts, which have their own passwords.
+        `names` are the names of accounts, which have their own passwords.
         """
         secret = credentials.secret
         return secret.startswith("eyJ") and secret.count(".") == 2 and credentials.name not in names
@@ -95,7 +95,7 @@ class TokenLogins:
             if credentials.name not in ("", user.name):
                 raise WrongToken(f"it belongs to user {user.name}, but was given as the password of another user")
         except WrongToken as refused:
-            logger.warning("a token was refused", extra=fields(problem=cut(str(refused), 200)))
+            logger.warning("token refused", extra=fields(problem=cut(str(refused), 200)))
             return None
         self._remember(_digest(credentials.secret), user)
         return user
@@ -120,7 +120,7 @@ class TokenLogins:
         import jwt
 
         if len(token) > TOKEN_BYTES_MAX:
-            raise WrongToken(f"{len(token)} bytes given, at most {TOKEN_BYTES_MAX} are allowed")
+            raise WrongToken(f"expected at most {TOKEN_BYTES_MAX} bytes, got {len(token)}")
         try:
             header = jwt.get_unverified_header(token)
             algorithm, kid = header.get("alg"), header.get("kid")
@@ -152,7 +152,7 @@ class TokenLogins:
         name = claims.get(self._settings.user_claim)
         if not isinstance(name, str) or not USER_NAME.fullmatch(name):
             problem = f"claim {self._settings.user_claim}: expected {USER_NAME.pattern}, got {cut(repr(name))}"
-            raise WrongToken(f"{problem}; oidc.user_claim can name another claim")
+            raise WrongToken(f"{problem}; to use another claim, set oidc.user_claim")
         expires_at = float(claims["exp"]) + self._settings.leeway_ms / 1000
         return User(name, self._grants(claims), expires_at)
 
@@ -167,7 +167,7 @@ class TokenLogins:
                 try:
                     found.append(read_grant(each))
                 except InvalidInput as error:
-                    logger.warning("ignored a grant of a token", extra=fields(problem=error))
+                    logger.warning("ignoring an invalid grant in a token", extra=fields(problem=error))
         return tuple(dict.fromkeys(found))
 
     def _remember(self, digest: bytes, user: User) -> None:
