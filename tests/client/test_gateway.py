@@ -346,7 +346,7 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     done = headwater("append", "orders", "--url", gateway.url, "--events", "events.ndjson", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 4)
     stored = [each.event.id for each in log.read(after=2)]
-    told = "; run it again with these ids, one for each line of its input; the events are then stored once:"
+    told = "; run it again with these ids, one for each line of its input; the events are stored only once:"
     assert done.stderr.endswith("\n".join((told, *stored, "")))
 
 

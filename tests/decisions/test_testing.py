@@ -106,7 +106,7 @@ def test_a_rule_that_looks_elsewhere_is_found() -> None:
         return CourseDefined("go", len(elsewhere))
 
     peeking = Decision(Projection(0, tags={"course": "go"}).on(CourseDefined, lambda n, _: n + 1), rule)
-    with pytest.raises(AssertionError, match="give a result that no order of the decisions gives"):
+    with pytest.raises(AssertionError, match="lead to a result that no order of the decisions produces"):
         assert_serializable(peeking, peeking)
 
 

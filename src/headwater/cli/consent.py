@@ -40,7 +40,7 @@ def ask(what: str, verb: str = "drop") -> None:
 def confirm(question: str, effect: str) -> None:
     """Ask. Raises click.UsageError, which names the effect, without a terminal, and click.Abort for a no."""
     if not has_terminal():
-        raise click.UsageError(f"{effect}, and there is no terminal to confirm on; use --yes")
+        raise click.UsageError(f"{effect}, and there is no terminal for confirmation; use --yes")
     click.confirm(question, abort=True, err=True)
 
 

@@ -66,7 +66,7 @@ def list_consumers(server: Server, log: str, as_json: bool) -> None:
 @yes_option
 @output.server_options
 def register(server: Server, log: str, owner: str, component: str, after: int | None, yes: bool) -> None:
-    """Register a consumer on its behalf, so that it needs no right to do so. A known one keeps its position."""
+    """Register a consumer that may not register itself. A registered consumer keeps its position."""
     target = server.log(log)
     consumer = when_agreed(
         lambda drops: target.register_consumer(owner, component, after=after, drops_at_most=drops), yes
@@ -93,7 +93,7 @@ def reset(server: Server, log: str, owner: str, component: str, after: int, yes:
 @yes_option
 @output.server_options
 def skip(server: Server, log: str, owner: str, component: str, events: int | None, yes: bool) -> None:
-    """Let a consumer skip its next events: one that it cannot process, or all."""
+    """Skip the next events of a consumer, such as one that it cannot process."""
     target = server.log(log)
     head = target.head()
     if events is None:

@@ -68,7 +68,7 @@ def export(
     """Write the events of a log to a file.
 
     Exports matching events up to the current end of the log; use - for standard output. FILE appears when it is
-    complete; an existing one is refused without --overwrite. A name that ends in .gz compresses it.
+    complete; an existing file is only replaced with --overwrite. If its name ends in .gz, it is compressed.
     """
     output.check_bounds(bounds)
     if str(file) != STDOUT:
@@ -135,7 +135,7 @@ def _format_of(file: Path) -> str:
     ending = file.name.removesuffix(".gz").rpartition(".")[2].lower()
     if ending not in FORMATS:
         raise InvalidInput(
-            f"the extension of {file.name!r} is not a known format; use one of {', '.join(FORMATS)}", "--format"
+            f"the extension of {file.name!r} does not name a known format; use one of {', '.join(FORMATS)}", "--format"
         )
     return FORMATS[ending]
 

@@ -46,7 +46,7 @@ SMALLER = f"{AGAIN}; if that fails too, use a smaller --batch"
 @click.argument("log")
 @click.option("--format", "format", type=click.Choice(FORMATS), help="Format of FILE.  [default: guessed]")
 @click.option("--create", is_flag=True, help="Create LOG if it does not exist.")
-@click.option("--source", help="The source of events without one.  [default: the file name]")
+@click.option("--source", help="The source of events that do not name one.  [default: the file name]")
 @click.option("--batch", type=click.IntRange(1, 65_536), default=1000, show_default=True, help="Events per append.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @click.option("--quarantine", type=LocalPath(dir_okay=False, path_type=Path),
@@ -153,7 +153,7 @@ def _progress_bar(what: str, opened: Opened) -> Iterator[Any]:
 def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path, put: Quarantine) -> InvalidInput:
     """The error with the place in the file, so that the culprit can be found."""
     if isinstance(error, DuplicateEventId):
-        problem = f"id {error.id!r} is that of event {error.sequence_number}, which differs"
+        problem = f"id {error.id!r} already belongs to event {error.sequence_number}, which differs"
         return InvalidInput(problem, f"{file}: {put.place(error.index)}")
     if (found := _EVENT_INDEX.match(error.where)) is None:
         return InvalidInput(str(error), str(file))
@@ -172,4 +172,4 @@ def _show_import(done: BulkProgress, kept: int, quarantine: Path | None, seconds
         f"{seconds:.1f} s ({events / seconds:,.0f}/s)"
     )
     if kept:
-        click.echo(f"{counted(kept, 'row')} that are not valid events are in {quarantine}")
+        click.echo(f"{counted(kept, 'row')} that are not valid events were written to {quarantine}")

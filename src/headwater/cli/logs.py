@@ -39,7 +39,7 @@ def _changeable(function: F) -> F:
         click.option("--history/--no-history", "keeps_history", default=None,
                      help="Whether append conditions still consider trimmed events."),
         click.option("--consumer-age-ms-max", type=click.IntRange(min=1),
-                     help="Unregister a consumer that is silent for this long."),
+                     help="Unregister consumers that are inactive for this long."),
         click.option("--default-start", type=click.Choice([LATEST, EARLIEST]),
                      help="Where an AMQP receiver without a position starts."),
     ):  # fmt: skip
@@ -69,7 +69,7 @@ def logs(ctx: click.Context) -> None:
 @output.json_option
 @output.server_options
 def list_logs(server: Server, as_json: bool) -> None:
-    """List the logs that you can read. One that cannot be opened is shown as stopped, with the problem."""
+    """List the logs that you can read. A log that cannot be opened is shown as stopped, with the problem."""
     infos: list[LogInfo] = []
     stopped: dict[str, str] = {}
     for name in server.logs():
@@ -82,7 +82,7 @@ def list_logs(server: Server, as_json: bool) -> None:
         output.show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
         return
     if not infos and not stopped:
-        output.show_nothing("there are no logs that you can read; `headwater logs create NAME` creates one")
+        output.show_nothing("no logs that you may read; `headwater logs create NAME` creates one")
         return
     rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos

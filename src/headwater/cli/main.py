@@ -39,7 +39,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
     "Events (on a server)": {
         "append": Entry("events", "append", "Append events to a log."),
         "read": Entry("events", "read", "Read the events of a log."),
-        "tail": Entry("events", "tail", "Show the newest events, and with -f follow."),
+        "tail": Entry("events", "tail", "Show the newest events, and follow new ones with -f."),
         "query": Entry("events", "query", "Count matching events, with their types and times."),
         "import": Entry("import_", "import_", "Load a file of events into a log."),
         "export": Entry("export", "export", "Write the events of a log to a file."),

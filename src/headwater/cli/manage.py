@@ -32,7 +32,8 @@ class _Operations(click.Group):
 def manage() -> None:
     """Show and change any managed entity by type and name.
 
-    docs/reference/management.md lists the types and their attributes. Operations can be written as there: READ.
+    docs/reference/management.md lists the types and their attributes. Operations can be in upper case, as on that page:
+    READ.
     """
 
 
@@ -53,8 +54,8 @@ def types(server: Server, as_json: bool) -> None:
     epilog=output.examples("headwater manage query log --attributes name,head --filter problem=null --json")
 )
 @click.argument("type")
-@click.option("--attributes", metavar="NAME,...", help="Only these attributes.  [default: all]")
-@click.option("--filter", metavar="NAME=VALUE,...", help="Only entities with this value; != for any other value.")
+@click.option("--attributes", metavar="NAME,...", help="Show only these attributes.  [default: all]")
+@click.option("--filter", metavar="NAME=VALUE,...", help="Show only entities with this value; != excludes it.")
 @click.option("--offset", type=click.IntRange(min=0), help="Number of results to skip.")
 @click.option("--count", type=click.IntRange(min=0), help="Maximum number of results.")
 @output.json_option
@@ -66,7 +67,7 @@ def query(server: Server, type: str, attributes: str | None, as_json: bool, **gi
     if as_json:
         output.show_json(found.entities)
     elif not found.rows:
-        output.show_nothing(f"no entities of type {type} that you can see and that match the filter")
+        output.show_nothing(f"no entities of type {type} match the filter, or you may not see them")
     else:
         output.show_table(found.names, [[output.show_value(value) for value in row] for row in found.rows])
 

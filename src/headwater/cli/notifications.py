@@ -107,7 +107,7 @@ def types_of(text: str) -> list[str]:
     found = [type.value for type in NotificationType if fnmatchcase(type.value, pattern)]
     if not found:
         known = ", ".join(type.value.removeprefix(DOMAIN) for type in NotificationType)
-        raise click.UsageError(f"--type: there is no type {text}; there are {known}")
+        raise click.UsageError(f"--type: unknown type {text}; expected one of {known}")
     return found
 
 
@@ -139,7 +139,7 @@ def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise click.UsageError(f"--ca-file: {ca_file} cannot be used: {error}") from None
+        raise click.UsageError(f"--ca-file: {ca_file} cannot be loaded: {error}") from None
     if not is_verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -179,7 +179,7 @@ class NotificationListener:
             receiver = client.receiver("$events", filter=filters)
             receiver.attached()
             if self._was_connected:
-                told = f"connected to {self._shown} again; notifications in between were missed"
+                told = f"reconnected to {self._shown}; notifications sent in the meantime were missed"
                 click.echo(f"headwater: {told}", err=True)
             else:
                 self._was_connected = True

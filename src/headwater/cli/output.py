@@ -61,11 +61,11 @@ def in_doubt(how: Callable[[Sequence[str]], str]) -> Iterator[None]:
 def how_to_repeat(given: Sequence[Event], ids: Sequence[str]) -> str:
     """How an append of given events is repeated; without an id of its own, an event got one on the way."""
     if all(event.id for event in given):
-        return f"{AGAIN}: the events are then stored once"
+        return f"{AGAIN}; the events are stored only once"
     if len(ids) == 1:
-        return f"{AGAIN} with --id {ids[0]}: the event is then stored once"
+        return f"{AGAIN} with --id {ids[0]}; the event is stored only once"
     return "\n".join(
-        (f"{AGAIN} with these ids, one for each line of its input; the events are then stored once:", *ids)
+        (f"{AGAIN} with these ids, one for each line of its input; the events are stored only once:", *ids)
     )
 
 
@@ -149,10 +149,10 @@ def show_nothing(text: str) -> None:
 def check_bounds(bounds: Mapping[str, Any]) -> None:
     """Raises click.UsageError where --from and --after are both given."""
     if bounds["from_"] is not None and bounds["after"] is not None:
-        raise click.UsageError("give --from (inclusive) or --after (exclusive), not both")
+        raise click.UsageError("use --from (inclusive) or --after (exclusive), not both")
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
@@ -164,7 +164,11 @@ def query_options(function: F) -> F:
         "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with this tag. Repeatable (all)."
     )
     @click.option(
-        "--exact-tag", "exact_tags", multiple=True, metavar="TAG", help="Like --tag, but a bare key is an exact tag."
+        "--exact-tag",
+        "exact_tags",
+        multiple=True,
+        metavar="TAG",
+        help="Like --tag, but KEY matches only a tag without a value.",
     )
     @click.option("--query", "text", metavar="QUERY", help="A query; see `headwater query --help`.")
     @functools.wraps(function)
@@ -178,7 +182,7 @@ def query_options(function: F) -> F:
 def _query(terms: dict[str, Sequence[str]], text: str | None) -> Query:
     if text is not None:
         if any(terms.values()):
-            raise click.UsageError("give --query, or --type, --tag and --exact-tag, not both")
+            raise click.UsageError("use --query, or --type, --tag and --exact-tag, not both")
         return parse_query(text)
     return Query.where(**terms) if any(terms.values()) else ALL
 

@@ -51,7 +51,7 @@ class OutboxFailed(EventLogError):
 )
 @click.option("--once", is_flag=True, help="Exit when the table is empty; print how many rows were appended.")
 @click.option("--interval-s", type=click.FloatRange(min=0.01), default=0.2, show_default=True,
-              help="How often to look for new rows.")  # fmt: skip
+              help="Interval between checks for new rows.")  # fmt: skip
 @server_options
 def relay(
     server: Server,

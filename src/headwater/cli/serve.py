@@ -25,8 +25,9 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Run the server.
 
     By default it listens on 127.0.0.1 port 8080, stores data in ./headwater-data and has one log named "default". When
-    ready, it prints a line for each address; it logs to stderr. SIGTERM or Ctrl-C shuts it down gracefully, a second
-    one immediately. SIGHUP reloads certificates; from a closed terminal it shuts the server down gracefully.
+    ready, it prints a line for each address; it logs to stderr. SIGTERM or Ctrl-C shuts it down gracefully; a second
+    signal stops it immediately. SIGHUP reloads certificates; if the terminal was closed, it shuts the server down
+    gracefully.
     """
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)

@@ -40,7 +40,7 @@ class UserNotFound(EventLogError):
 
     def __init__(self, name: str, data: Path) -> None:
         self.name, self.data = name, data
-        super().__init__(f"there is no user {name!r} in {data}; users of the configuration file are removed there")
+        super().__init__(f"there is no user {name!r} in {data}; remove users of the configuration file in that file")
 
 
 @click.group()
@@ -66,7 +66,7 @@ def user() -> None:
     multiple=True,
     required=True,
     metavar="RIGHTS:PATTERN",
-    help="Rights (of read, append, manage, metrics; or all) on logs with matching names. Repeatable.",
+    help="Rights (read, append, manage, metrics or all) on logs whose names match. Repeatable.",
 )
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
 @click.option("--token", "wants_token", is_flag=True, help="Print a new bearer token instead of asking for a password.")
@@ -124,7 +124,7 @@ def add(
 
 
 @user.command("list", epilog=examples("headwater user list --json"))
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 @config_option
 @setting_options("data")
 def list_(as_json: bool, file: Path | None, **flags: object) -> None:
@@ -135,7 +135,7 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
         nobody = (
             f"there are no users left: {_CLOSED}"
             if state.had_users()
-            else "there are no users: everything is allowed, on loopback only"
+            else "there are no users: all requests from loopback are allowed"
         )
     found = {account.name: (account, "data directory") for account in stored}
     found |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
@@ -172,14 +172,14 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
 def allow_everybody(file: Path | None, **flags: object) -> None:
     """Allow requests without credentials from loopback again, after the last user was removed.
 
-    A data directory that had users refuses every request when there are none, until you run this. The server logs a
-    warning at each start.
+    After the last user of a data directory is removed, every request is refused until you run this command. The server
+    logs a warning at each start.
     """
     config = load_config(file, flags)
     with _known_state(config) as state:
         names = sorted({name for name, _ in state.items(accounts.KIND)} | set(config.users))
         if names:
-            raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
+            raise InvalidInput(f"users exist ({', '.join(names)}); remove them first", "allow-everybody")
         state.put(*accounts.EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
         state.keep_had_users(False)
     click.echo(f"{config.data}: requests from loopback need no credentials", err=True)

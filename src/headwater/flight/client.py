@@ -81,7 +81,7 @@ def _answer(writer: flight.FlightStreamWriter, reader: flight.FlightMetadataRead
     metadata = reader.read()
     if metadata is None:
         writer.close()  # raises the reason if the server refused
-        raise ServerFault("the server ended the stream before it answered every batch")
+        raise ServerFault("the server ended the stream before it acknowledged every batch")
     return decoded(kind, metadata.to_pybytes())
 
 

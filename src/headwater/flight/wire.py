@@ -429,7 +429,7 @@ def query_of(given: QueryJson | str | None, where: str) -> Query:
                 raise InvalidQuery('expected {"items": [...]} or {"all": true}')
             return ALL
         if given.all is not UNSET:
-            raise InvalidQuery("give `items` or `all`, not both")
+            raise InvalidQuery("use `items` or `all`, not both")
         return Query.of(*(QueryItem(item.types, item.tags, item.exact_tags) for item in given.items))
     except InvalidQuery as error:
         below = error.where if error.where != "query" else ""

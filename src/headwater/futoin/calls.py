@@ -264,7 +264,7 @@ def _members_of(host: Host, coder: Coder, log_name: str, error: BaseException) -
     elif isinstance(error, EventLogError):
         failure = futoin_error_of(error)
         if is_fault(error):
-            _logger.error("log %s: a call failed in the storage: %s", log_name, error)
+            _logger.error("log %s: a call failed with a storage error: %s", log_name, error)
     else:
         _logger.error("a call failed", exc_info=error)
         failure = INTERNAL

@@ -103,7 +103,7 @@ def nearest(given: str, names: Iterable[str]) -> str:
     """`; did you mean X?`, or all names."""
     by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(by_lower.values())}"
+    return f"; did you mean {by_lower[close[0]]}?" if close else f"; expected one of {', '.join(by_lower.values())}"
 
 
 def text_of(value: object) -> str:

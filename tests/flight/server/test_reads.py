@@ -381,7 +381,7 @@ def test_reads_beyond_the_limit_are_told_to_try_again(store, log):
         reader.read_chunk()
         kind, told = refusal(lambda: raw.get(log="orders"))
         assert (kind, told["error"]) == (flight.FlightUnavailableError, "busy")
-        assert told["message"] == "1 reads of one user are open, the maximum; try again"
+        assert told["message"] == "1 reads of one user are already open, the maximum; try again"
         reader.cancel()
         eventually(lambda: server.gets.taken == 0)
         raw.close()

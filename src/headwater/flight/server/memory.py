@@ -29,8 +29,8 @@ def never_fits(bytes_max: int) -> str | None:
     if (most := SharedBytes(bytes_max).largest) >= CLIENT_BATCH_BYTES:
         return None
     return (
-        f"batches above {most} bytes never fit into {bytes_max} bytes for Arrow Flight, and are refused; "
-        f"clients and Spark send up to {CLIENT_BATCH_BYTES}, which fit from {2 * CLIENT_BATCH_BYTES} bytes on"
+        f"batches above {most} bytes do not fit into {bytes_max} bytes for Arrow Flight and are refused; "
+        f"clients and Spark send up to {CLIENT_BATCH_BYTES}, which requires {2 * CLIENT_BATCH_BYTES} bytes"
     )
 
 

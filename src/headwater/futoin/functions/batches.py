@@ -80,7 +80,7 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
                 yield None
                 continue
             if number == allowed.at_most:
-                raise invalid(f"more than {allowed.at_most} events given")
+                raise invalid(f"expected at most {allowed.at_most} events")
             if not allowed.check({"type": event.type, "data": None, "key": event.key, **event.trace}):
                 shown = {"type": event.type, "key": event.key, **event.trace}
                 raise function.mismatch(f"events[{number}]", shown)
@@ -91,7 +91,7 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
     except _MISFIT as error:
         raise invalid(f"Type mismatch for parameter: {function.name}(events), at events[{number}]: {error}") from None
     if number < allowed.at_least:
-        raise invalid(f"{number} events given, at least {allowed.at_least} are expected")
+        raise invalid(f"got {number} events, at least {allowed.at_least} are expected")
 
 
 def _decoded(call: Call, given: object, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
@@ -139,7 +139,9 @@ def _of_packed(array: bytes, at_most: int, event_bytes_max: int) -> Iterator[New
             data = bytes(element.data)
             _check_size(data, number, PACKED_FACTOR * event_bytes_max)
             if len(data) > PLAIN_BYTES and packed_holds_more(data, PACKED_VALUES_MAX):
-                raise invalid(f"more than {PACKED_VALUES_MAX} values in one MessagePack event given; use JSON")
+                raise invalid(
+                    f"expected at most {PACKED_VALUES_MAX} values in one MessagePack event; use JSON for this event"
+                )
             value = msgspec.msgpack.decode(data)
             walk = Walk(value, len(data))
             while not walk.go_on(STEP_VALUES):

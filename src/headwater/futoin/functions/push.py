@@ -214,9 +214,9 @@ class Push(ABC):
         except ConsumerNotFound:
             self.connection.close(f"consumer {self.component} is no longer registered")
         except NotPrimary:
-            self.connection.close("another server pushes now")
+            self.connection.close("another server now pushes the events")
         except (StorageUnavailable, OutcomeUnknown):
-            self.connection.close("positions cannot be stored at present; reconnect")
+            self.connection.close("positions cannot be stored at the moment; reconnect")
         except OSError:  # the peer has left
             self.connection.close("")
         except Exception:

@@ -70,7 +70,9 @@ def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object]
     runs.sort()
     for (first, last), (next_first, _) in pairwise([(0, table.first - 1), *runs, (table.archived + 1, 0)]):
         if next_first <= last:
-            found.problems.append(f"event {next_first} occurs twice, or is not one of the table: {first} to {last}")
+            found.problems.append(
+                f"event {next_first} occurs twice, or is outside the table's range: {first} to {last}"
+            )
         elif next_first > last + 1:
             found.gaps.append((last + 1, next_first - 1))
     return found

@@ -55,7 +55,9 @@ class CompactionOvertaken(ArchiveError):
 
     def __init__(self, path: str, date: str) -> None:
         self.path, self.date = path, date
-        super().__init__(f"{path}: another compaction ran meanwhile, and {date} was left unchanged; run it again")
+        super().__init__(
+            f"{path}: another compaction ran at the same time, and {date} was left unchanged; run it again"
+        )
 
 
 class ConsumerAhead(ArchiveError):
@@ -77,5 +79,6 @@ class EventsMissing(ArchiveError):
     def __init__(self, path: str, archived: int, problem: str) -> None:
         self.path, self.archived, self.problem = path, archived, problem
         super().__init__(
-            f"{path} has the events up to {archived}, and {problem}; set accept_gap to continue with a gap in the table"
+            f"{path} contains the events up to {archived}, but {problem}; "
+            "set accept_gap to continue with a gap in the table"
         )

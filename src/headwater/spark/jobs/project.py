@@ -60,7 +60,7 @@ class Project:
     buckets: int = option("Number of files of a new table; a batch rewrites the files that it touches.", default=64,
                           minimum=1, maximum=4096)  # fmt: skip
     archive: str | None = option("The log's archive, for trimmed events.", default=None, metavar="PATH")
-    keep_hours: int = option("Remove files unused by table versions of this many hours.", default=24,
+    keep_hours: int = option("Remove files that no table version newer than this many hours uses.", default=24,
                              minimum=1)  # fmt: skip
     dump: str | None = option("At the end, write the table to this file as JSON lines, sorted by entity.", default=None,
                               metavar="FILE")  # fmt: skip
@@ -111,7 +111,7 @@ def plan(options: Project, run: Run) -> list[str]:
     )
     lines.append(f"the function gets {', '.join(columns)}")
     if position + 1 < info.first_retained:
-        lines.append(f"events before {info.first_retained} come from {options.archive or 'nowhere: give --archive'}")
+        lines.append(f"events before {info.first_retained} are read from {options.archive or 'nowhere: set --archive'}")
     if options.dump is not None:
         lines.append(f"write the table to {options.dump}")
     lines.append(run.until)
@@ -199,7 +199,7 @@ def _check_there(options: Project, position: int, extent: Extent) -> None:
     first = extent.first_retained
     if options.archive is None and position + 1 < first and position < extent.head:
         raise InvalidInput(
-            f"events {position + 1} to {first - 1} are no longer in log {options.log!r}; give --archive PATH, or fold "
+            f"events {position + 1} to {first - 1} are no longer in log {options.log!r}; set --archive PATH, or fold "
             f"into a new table with --start {first}",
             "archive",
         )

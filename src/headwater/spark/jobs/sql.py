@@ -36,7 +36,7 @@ class Sql:
         "Payload columns of a log, such as 'orders=order string, total double'.",
         default=(), metavar="LOG=COLUMNS",
     )  # fmt: skip
-    archive: str | None = option("The Delta table with the trimmed events.", default=None, metavar="PATH")
+    archive: str | None = option("The Delta table that contains the trimmed events.", default=None, metavar="PATH")
     format: Literal["table", "ndjson", "csv"] = option("Output format of rows.", default="table")
     rows_max: int = option("Maximum number of rows shown.", default=1000, minimum=1, maximum=1_000_000)
 

@@ -29,7 +29,7 @@ class ProjectionOvertaken(ProjectionError):
     def __init__(self, path: str, after: int, position: int) -> None:
         self.path, self.after, self.position = path, after, position
         super().__init__(
-            f"{path}: another run also folds into it: it is at {position}, and was at {after} for this one"
+            f"{path}: another run also writes to it: its position is {position}, but this run expected {after}"
         )
 
 

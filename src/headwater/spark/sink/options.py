@@ -25,7 +25,7 @@ REQUIRED_COLUMNS = ("type", "data")
 IGNORED_COLUMNS = ("log", "sequence_number", "recorded_at", "partition")
 """Columns that a read adds and the target assigns: ignored, so that what was read can be written."""
 ROUTING_COLUMNS = {
-    "log": "one write goes to one log, the option log; select the rows of each log, and write them one after the other",
+    "log": "a write appends to one log, the option log; select the rows of each log, and write them separately",
     "partition": "the log derives it from group_key; set the option partition for all rows",
 }
 """Refused, unless the frame was read from a log: Kafka users would expect them to route each row."""

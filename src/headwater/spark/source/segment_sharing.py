@@ -84,8 +84,8 @@ def _check(loan: Loan, ticket: Ticket) -> None:
     """Raises StorageUnavailable unless it is the beginning of the ticket."""
     assert ticket.after is not None and ticket.upto is not None, "it was worth it"
     if not (loan.segments and loan.after == ticket.after < loan.upto <= ticket.upto):
-        asked = f"events {ticket.after + 1} to {ticket.upto} were asked for"
-        raise StorageUnavailable(f"{asked}, but {loan.after + 1} to {loan.upto} were lent")
+        asked = f"requested events {ticket.after + 1} to {ticket.upto}"
+        raise StorageUnavailable(f"{asked}, but the server shared {loan.after + 1} to {loan.upto}")
 
 
 def _is_worth_it(ticket: Ticket) -> bool:

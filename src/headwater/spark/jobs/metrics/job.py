@@ -98,7 +98,7 @@ def plan(options: Metrics, run: Run) -> list[str]:
         f"read {which}, at most {options.events_per_batch:,} in a batch; "
         f"a new checkpoint starts at {options.start}; {run.checkpoint} shows whether it is new",
         f"{what[options.measure]}, in windows of {options.window}",
-        f"write a window {where} when it is over by {options.late}",
+        f"write each window {where}, {options.late} after its end",
         run.until,
     ]
 
