@@ -225,7 +225,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
         shown = command("home", "status", "--home", url)
         assert re.search(rf"server .*: primary, term 1, .*http {first.url}, headwater ", shown)
         assert re.search(r"^since \d{4}-\d\d-\d\dT.*Z: it is the first primary of this home$", shown, re.MULTILINE)
-        assert re.search(r"^proved: the database has all acknowledged events, and .* has all of term 1$", shown, re.M)
+        assert re.search(r"^proof: the database has all acknowledged events, and .* has all of term 1$", shown, re.M)
         assert re.search(rf"server .*: following, 0 events behind, as of .*http {second.url}", shown)
         for member in (first, second):
             assert "headwater_role{" in metrics_of(member)

@@ -1,4 +1,4 @@
-"""`headwater bench`: a small load on a log, from this machine, to see what appends and reads take there."""
+"""`headwater bench`: puts a small load on a log from this machine, and measures the duration of appends and reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BENCH_TYPE = "BenchEvent"
 
 
 class Measured(NamedTuple):
-    """What one kind of request took."""
+    """The measurements of one kind of request."""
 
     what: str
     clients: int

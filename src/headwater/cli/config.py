@@ -1,4 +1,4 @@
-"""`headwater config`: what the server would run with, and why."""
+"""`headwater config`: shows the configuration that the server would use, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     options of `headwater serve`. Keys and the hashes of passwords and tokens are not shown. Certificate and key files
     must exist and match.
     """
-    from ..server.startup.setting_files import check_files  # not at the top: help needs none of what it imports
+    from ..server.startup.setting_files import check_files  # not at the top: help does not need these imports
 
     effective = load_config(file, flags, logs)
     check_files(effective)

@@ -1,4 +1,4 @@
-"""`headwater append`, `read`, `tail`, `query`: events on a server, one by one or in sum."""
+"""`headwater append`, `read`, `tail`, `query`: append, show and count events on a server."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def query(server: Server, log: str, text: str, partition: int | None, as_json: b
 
 
 class _Summary:
-    """Matching events, counted as they stream by."""
+    """Counts matching events while they are read."""
 
     def __init__(self, events: Iterable[SequencedEvent]) -> None:
         self.first: SequencedEvent | None = None
@@ -190,7 +190,7 @@ class _Summary:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of all events."""
         return self._counts.total()
 
     def rows(self) -> list[tuple[str, int, int, int]]:
@@ -198,7 +198,7 @@ class _Summary:
         return [(type, count, self._firsts[type], self._lasts[type]) for type, count in self._counts.most_common()]
 
     def as_json(self) -> dict[str, object]:
-        """The same for programs."""
+        """The same as JSON, for programs."""
         types = [dict(zip(("type", "events", "first", "last"), row, strict=True)) for row in self.rows()]
         first, last = (event and event.sequence_number for event in (self.first, self.last))
         return {"events": self.count, "first": first, "last": last, "types": types}

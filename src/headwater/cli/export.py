@@ -1,4 +1,4 @@
-"""`headwater export`: the events of a log into a file."""
+"""`headwater export`: writes the events of a log to a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..client import Server
 
 FORMATS = {"ndjson": "ndjson", "jsonl": "ndjson", "csv": "csv", "cloudevents": "cloudevents", "parquet": "parquet"}
-"""By the file's ending."""
+"""Formats by file extension."""
 STDOUT = "-"
 PARQUET_ROWS = 10_000
 
@@ -142,7 +142,7 @@ def _format_of(file: Path) -> str:
 
 @contextmanager
 def _written(file: Path, overwrite: bool) -> Iterator[IO[bytes]]:
-    """The file to write, packed on the way where its name says so; or standard output."""
+    """The file to write, compressed if its name says so; or standard output."""
     if str(file) == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

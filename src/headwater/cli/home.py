@@ -1,4 +1,4 @@
-"""`headwater home`: the home that several servers share."""
+"""`headwater home`: manages the home that several servers share."""
 
 from __future__ import annotations
 
@@ -376,7 +376,7 @@ def renew_secret(file: Path | None, **flags: object) -> None:
 
 
 def _as_json(member: Member) -> dict[str, object]:
-    """A member in the form of `--json`."""
+    """A member as a JSON object of `--json`."""
     said = member.evidence
     return {"name": member.name, "id": said.id, "seen": said.seen.number, "held": said.held.number or None,
             "compared": member.compared._asdict(), "ahead": member.ahead or None}  # fmt: skip
@@ -386,8 +386,8 @@ def _proved(members: list[Member], term: int) -> str:
     """Which copies could prove that the database is complete, on one line."""
     whole = [each.name for each in members if each.evidence.is_whole and each.evidence.held.number == term]
     if not whole:
-        return f"proved: no copy has all of term {term}, so a changed database could not be proved complete"
-    return f"proved: the database has all acknowledged events, and {', '.join(whole)} has all of term {term}"
+        return f"proof: no copy has all of term {term}, so a changed database could not be proved complete"
+    return f"proof: the database has all acknowledged events, and {', '.join(whole)} has all of term {term}"
 
 
 def _proves(member: Member) -> str:

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 REFUSED = 1
 LOOK_S = 0.2
 TAKING_OVER_S = 30.0
-"""How long a server may take from its lease until it appends."""
+"""The maximum time between a server's taking the lease and its first append."""
 
 
 def utc(s: float) -> str:
-    """A time in s since 1970, to the second."""
+    """A time in s since 1970, shown to the second."""
     return datetime.fromtimestamp(s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 RETENTION = ("retention_ms", "retention_bytes", "retention_until_acknowledged")
-"""The settings by which events may be trimmed."""
+"""The settings that determine which events may be trimmed."""
 
 
 def _changeable(function: F) -> F:
@@ -165,16 +165,16 @@ def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None
 
 
 def _ask_to_trim(log: RemoteLog, below: int) -> None:
-    """Say what would go, and ask. Raises click.UsageError without a terminal, and click.Abort."""
+    """Show what would be dropped, and ask. Raises click.UsageError without a terminal, and click.Abort."""
     info = log.info()
     last = min([below - 1, info.head, *(each.acknowledged for each in log.consumers())])
     if last < info.first_retained or below > info.head + 1:
-        return  # nothing goes, or it is refused
+        return  # nothing is dropped, or the call is refused
     ask(f"the events {info.first_retained:,} to {last:,} of {log.name}")
 
 
 def _holders(log: RemoteLog, first_retained: int) -> list[Consumer]:
-    """The consumers that keep a log from being trimmed above that, as far as the user may know."""
+    """The consumers that prevent trimming above that number, as far as the user may see them."""
     try:
         return [each for each in log.consumers() if each.acknowledged < first_retained]
     except Forbidden:

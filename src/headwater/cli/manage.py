@@ -1,4 +1,4 @@
-"""`headwater manage`: the operations of management on entities of every type."""
+"""`headwater manage`: the management operations on entities of every type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Operations(click.Group):
-    """Operations in any case, as AMQP Management writes them and as commands are written."""
+    """Accepts operations in upper case, as in AMQP Management, and in lower case, like commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name.lower())
@@ -125,7 +125,9 @@ def delete(server: Server, type: str, name: str, yes: bool) -> None:
 
 
 def _given(attributes: tuple[str, ...]) -> dict[str, str | None]:
-    """Attributes of a command line; the server makes of each text what its type has there. Raises InvalidInput."""
+    """The attributes of a command line as texts; the server converts each to the type of the attribute. Raises
+    InvalidInput.
+    """
     pairs = [output.pair(text, "ATTRIBUTE=VALUE") for text in attributes]
     return {name: None if value == "null" else value for name, value in pairs}
 

@@ -125,7 +125,7 @@ def reset_group(server: Server, name: str, after: int, partition: int | None) ->
 def _list(
     server: Server, type: str, columns: dict[str, str], as_json: bool, nothing: str, terms: str | None = None
 ) -> None:
-    """The entities of a type: all of each as JSON, or some attributes, by what their columns are called."""
+    """List the entities of a type: with --json all attributes, otherwise those in `columns`, by their headings."""
     if as_json:
         output.show_json(server.management.query(type, filter=terms).entities)
         return
@@ -148,7 +148,7 @@ def _close(server: Server, type: str, names: tuple[str, ...]) -> None:
 
 
 def _terms(**values: str | None) -> str | None:
-    """A filter for these values; None where none is given."""
+    """A filter for these values; None if there are none."""
     terms = [f"{name}={_escaped(value)}" for name, value in values.items() if value is not None]
     return ",".join(terms) or None
 

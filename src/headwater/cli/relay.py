@@ -1,4 +1,4 @@
-"""`headwater relay`: from an outbox table, or FutoIn's own `evt_queue`, into a log."""
+"""`headwater relay`: copies an outbox table, or FutoIn's own `evt_queue`, into a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PASSWORD = re.compile(r"(://[^/@:]*):[^/]*(?=@)")
 
 
 class OutboxFailed(EventLogError):
-    """The database of the outbox refuses."""
+    """The database of the outbox reported an error."""
 
 
 @click.command(
@@ -112,7 +112,7 @@ def _move(queue: QueueRelay, log: EventLog, owners: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def _told(database: str) -> Iterator[None]:
-    """What the database raises, as an error that says so. The address is shown without its password."""
+    """Convert the database's exceptions into OutboxFailed. The address is shown without its password."""
     try:
         yield
     except Exception as error:

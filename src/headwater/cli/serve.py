@@ -1,4 +1,4 @@
-"""`headwater serve`: run the server in the foreground until a signal ends it."""
+"""`headwater serve`: runs the server in the foreground until a signal ends it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)
     from ..core.errors import DiskFull, StorageUnavailable
-    from ..server import app  # not at the top: `headwater serve --help` needs none of what these import
+    from ..server import app  # not at the top: `headwater serve --help` does not need these imports
     from ..storage.disk.locks import DirectoryUnavailable
 
     try:

@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from ..storage import BackupReport, CheckReport, LogCheck, StateCheck
 
 REFUSED, UNAVAILABLE, DAMAGED = 1, 4, 5
-"""Exit codes: of a backup that has damaged logs; of a check that found what a newer headwater wrote, or damage. See
-`cli.main`."""
+"""Exit codes: of a backup with damaged logs; of a check that found data of a newer headwater, or damage. See
+`cli.main`.
+"""
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 directory = LocalPath(path_type=Path)

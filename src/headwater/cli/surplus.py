@@ -1,4 +1,4 @@
-"""Shows the events that only the copy of a stopped server has, and exports them before they are given up."""
+"""Lists the events that only the copy of a stopped server has, and exports them before they are discarded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def described(found: Surplus) -> str:
-    """How many events, or changes of the state, and their numbers."""
+    """The number of events, or of changes of the state, and their sequence numbers."""
     from ..storage.state.journal import NAME
 
     if not found.size:

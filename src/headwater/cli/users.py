@@ -1,4 +1,4 @@
-"""`headwater user`: the users in a data directory. A server that runs on it follows within a second."""
+"""`headwater user`: manages the users of a data directory. A running server applies changes within a second."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLOSED = "every request is refused; add a user, or allow requests without crede
 
 
 class UserExists(EventLogError):
-    """There is a user of that name."""
+    """A user of that name already exists."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -186,12 +186,12 @@ def allow_everybody(file: Path | None, **flags: object) -> None:
 
 
 class _Row(NamedTuple):
-    """One user as `list` shows it."""
+    """One user as shown by `list`."""
 
     name: str
     grants: list[str]
     secrets: list[str]
-    """Which kinds the user has."""
+    """The kinds of secrets that the user has."""
     origin: str
 
     @staticmethod
@@ -203,7 +203,7 @@ class _Row(NamedTuple):
 
 @contextlib.contextmanager
 def _known_state(config: Config) -> Iterator[StateStore]:
-    """The state of a data directory that exists. Raises StorageUnavailable, and creates nothing, if there is none."""
+    """The state of an existing data directory. Raises StorageUnavailable, and creates nothing, if there is none."""
     from ..storage.state.data_directory import require_data
 
     if config.storage != "memory":
