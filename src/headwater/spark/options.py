@@ -45,7 +45,7 @@ NUMBER_OR_TIME = "a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000
 
 
 class InvalidOption(InvalidInput):
-    """An option of the data source is unknown, malformed, or does not go with another. `where` is its name."""
+    """An option of the data source is unknown, malformed, or conflicts with another. `where` is its name."""
 
     def __init__(self, problem: str, name: str) -> None:
         super().__init__(problem, f"option {name}")

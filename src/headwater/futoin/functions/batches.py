@@ -53,7 +53,7 @@ class _Element(Struct, forbid_unknown_fields=True):
 
 
 def _given(traceparent: str | None, tracestate: str | None) -> Mapping[str, str]:
-    """The given ones, by name."""
+    """The given members, by name."""
     if traceparent is tracestate is None:
         return NO_ATTRIBUTES
     given = {TRACEPARENT: traceparent, TRACESTATE: tracestate}

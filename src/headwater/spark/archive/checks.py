@@ -133,7 +133,7 @@ def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
 
 
 def _check_told(file: ArchiveFile, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    """Raises ArchiveUnreadable if a file contains other events than the table specifies."""
+    """Raises ArchiveUnreadable if a file does not contain the events that the table specifies."""
     there = (len(numbers), int(numbers.min()), int(numbers.max()))
     if there != (expected := (file.events, file.first, file.last)):
         problem = "it has {:,} events, {} to {}".format(*there)

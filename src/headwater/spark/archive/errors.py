@@ -1,11 +1,11 @@
-"""What can be wrong between a log and its archive.
+"""The errors of logs and their archives.
 
 ArchiveError (an EventLogError)
 ├── ArchiveUnreadable   the table, or a file that it names, cannot be read
 │   └── NotAnArchive    there is something else at the path, or the archive of another log
 ├── ArchiveFenced       a newer archiver of the log has claimed the table
 ├── ArchiveIncomplete   the staged events are not exactly the log's next events
-├── CompactionOvertaken another compaction came between
+├── CompactionOvertaken another compaction ran at the same time
 ├── ConsumerAhead       the consumer has acknowledged events missing from this table
 └── EventsMissing       the log no longer has the events that the table needs next
 """

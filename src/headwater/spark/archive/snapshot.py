@@ -82,7 +82,7 @@ class ArchiveFile(NamedTuple):
         return _is_within(log, self.log_min, self.log_max)
 
     def may_match(self, query: Query) -> bool:
-        """Whether it may contain matching events, judged by their types alone."""
+        """Whether it may contain matching events, according to its types only."""
         return query.items is None or any(
             not item.types or any(_is_within(type, self.type_min, self.type_max) for type in item.types)
             for item in query.items

@@ -31,7 +31,7 @@ SITE_CHARS_MAX = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Aggregate:
-    """What to combine, and where."""
+    """What to aggregate, and the target log."""
 
     sources: tuple[str, ...] = option("A log, or a pattern such as 'orders-*'. Repeatable.", flag="--from",
                                       metavar="LOG")  # fmt: skip

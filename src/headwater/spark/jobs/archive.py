@@ -4,8 +4,8 @@ The archiver is the registered consumer ARCHIVER of the log. It acknowledges eve
 with `headwater logs set LOG --until-acknowledged` or --trim, the log then drops them. It can be killed and restarted at
 any time: the table stores the progress. Of two archivers of a log, the one started last continues.
 
-A table holds one log. --tables DIR archives several logs in turn, each to the table of its name in DIR; if one cannot
-be archived, the run ends with an error after the others had their turn.
+A table contains one log. With --tables DIR, several logs are archived in turn, each into the table of its name in DIR.
+If one cannot be archived, the run archives the others and then ends with an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OWNER = "spark"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Archive:
-    """What to archive, where to, and what stays in the log."""
+    """What to archive, the target tables, and what stays in the log."""
 
     log: tuple[str, ...] = option("The log. With --tables also a pattern such as 'orders-*'. Repeatable.",
                                   metavar="LOG")  # fmt: skip

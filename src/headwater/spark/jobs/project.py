@@ -2,11 +2,11 @@
 
 The function is `fold(state, event) -> state`, where a state is a JSON-compatible dict or None, and the event a
 headwater.core.SequencedEvent. An entity is the value of a tag with the key --tag: an event with several such tags is
-folded into each. Events of an entity come in log order.
+folded into each. Events of an entity are folded in log order.
 
-The Delta table has entity, state (JSON with sorted names), sequence_number (of the last event) and events (their
-count). It stores its own progress, so there is no checkpoint. The pipeline can be killed and restarted at any time; the
-table is byte for byte the same as after one uninterrupted run.
+The Delta table has the columns entity, state (JSON with sorted names), sequence_number (of the last event) and events
+(their count). It stores its own progress, so there is no checkpoint. The pipeline can be killed and restarted at any
+time; the table is byte for byte the same as after one uninterrupted run.
 
 Decisions can start from it: headwater.spark.projection.snapshot returns the states and the number to continue after. A
 changed function needs a new table. The module is searched in the current directory first; on a cluster, ship it with

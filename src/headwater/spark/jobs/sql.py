@@ -115,7 +115,9 @@ def _check_who(run: Run) -> None:
 
 
 def _asked(frame: DataFrame, rows_max: int, format: str) -> tuple[list[tuple[Any, ...]], list[str]]:
-    """Rows and the names of their columns, which may repeat in a join. Raises InvalidInput if JSON cannot."""
+    """Rows and the names of their columns, which may repeat in a join. Raises InvalidInput if the format is JSON and a
+    name repeats.
+    """
     twice = [name for number, name in enumerate(frame.columns) if name in frame.columns[:number]]
     if twice and format == "ndjson":
         raise InvalidInput(f"two columns are called {twice[0]!r}, which JSON does not allow; use AS", "--query")

@@ -41,7 +41,7 @@ def failed(pipeline: str, error: BaseException) -> PipelineFailed:
 
 
 def is_sparks(error: BaseException) -> bool:
-    """Whether Spark raised it, or the connection to its Java."""
+    """Whether the error came from Spark, or from the connection to its Java."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") or is_of_connection(error)
 
 

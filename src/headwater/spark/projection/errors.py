@@ -1,8 +1,8 @@
-"""What can be wrong with a projection.
+"""The errors of projections.
 
 ProjectionError (an EventLogError)
 ├── NotAProjection      there is something else at the path, or a projection of other events or by another function
-├── ProjectionOvertaken another run has folded events into the table meanwhile
+├── ProjectionOvertaken another run has folded events into the table in the meantime
 └── FoldFailed          the user's function failed, or did not return a state
 """
 

@@ -28,7 +28,7 @@ _TRANSACTION = "projection"
 
 
 class Definition(NamedTuple):
-    """What a table is the projection of. It never changes."""
+    """What a table contains. It never changes."""
 
     log: str
     incarnation: str

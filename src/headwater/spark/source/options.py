@@ -1,4 +1,4 @@
-"""The options of reads and streams, as one checked value that travels to the workers, without a connection."""
+"""The options of reads and streams, as one checked value that is sent to the workers; it holds no connection."""
 
 from __future__ import annotations
 

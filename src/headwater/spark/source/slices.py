@@ -35,7 +35,7 @@ TRIMS_MAX = 5
 def read_slice(
     options: ReadOptions, query: Query, partitions: tuple[int, ...] | None, slice: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a slice, in order. Raises what BulkClient raises, ArchiveUnreadable, DataLoss."""
+    """The events of a slice, in order. Raises the errors of BulkClient, ArchiveUnreadable, DataLoss."""
     settle()
     batches = _read(options, query, partitions, slice)
     return batches if options.typed is None else typed(batches, options.typed)

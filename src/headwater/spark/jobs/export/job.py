@@ -30,7 +30,7 @@ MANIFEST_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Export(Selection):
-    """What to write, and where to."""
+    """What to export, and the target directory."""
 
     to: str = option("The directory to create.", metavar="DIR")
     format: Literal["parquet", "ndjson", "csv"] = option("Format of the files.", default="parquet")

@@ -41,7 +41,7 @@ UNEXPECTED_MAX = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Import:
-    """What to load, and where to."""
+    """What to import, and the target log."""
 
     file: tuple[str, ...] = option("A file, a directory, or a pattern such as 'day-*.csv'. Repeatable. All "
                                    "Spark workers must be able to read it.", metavar="FILE")  # fmt: skip
