@@ -98,10 +98,13 @@ def test_an_unknown_user_costs_what_a_wrong_signature_costs_and_is_answered_alik
 def test_more_than_a_signature_is_computed_of_is_refused_with_what_to_do(guarded: Any) -> None:
     long = {"f": BATCH, "p": {"events": [{"type": "A", "data": "x" * SIGNED_BYTES_MAX}]}}
     many = {"f": BATCH, "p": {"events": [{"type": "A", "data": [1] * 70_000}]}}
-    for message, told in ((long, "1048576 are allowed in a signed message"), (many, "65536 values")):
+    for message, told in (
+        (long, "at most 1048576 are allowed in a signed message; send less at once"),
+        (many, "at most 65536 values in a signed message; send fewer at once"),
+    ):
         for pack in (lambda given: json.dumps(given).encode(), lambda given: b"MPCK" + msgspec.msgpack.encode(given)):
             reply = post(guarded, pack(signed(message)))
-            assert told.encode() in reply and b"send less at once" in reply
+            assert told.encode() in reply
 
 
 def test_a_signed_message_may_hold_values_in_any_depth_and_order(guarded: Any) -> None:
