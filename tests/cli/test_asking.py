@@ -45,7 +45,7 @@ def test_a_malformed_query_is_a_wrong_usage(headwater, log: RemoteLog, command: 
 def test_empty_lists_say_what_makes_an_entry(headwater) -> None:
     nothing = headwater("logs", "list")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "no logs that you may read; `headwater logs create NAME` creates one" in nothing.err
+    assert "no logs are visible to you; `headwater logs create NAME` creates one" in nothing.err
     headwater("logs", "create", "orders")
     nothing = headwater("consumers", "list", "orders")
     assert (nothing.code, nothing.out) == (0, "")
@@ -54,7 +54,7 @@ def test_empty_lists_say_what_makes_an_entry(headwater) -> None:
 
 
 def test_a_new_log_is_told_from_one_that_was_there(headwater) -> None:
-    assert headwater("logs", "create", "orders").err == "orders is created\n"
+    assert headwater("logs", "create", "orders").err == "created orders\n"
     assert headwater("logs", "create", "orders").err == "orders already exists with these settings\n"
     assert json.loads(headwater("logs", "create", "orders", "--json").out)["name"] == "orders"
 

@@ -59,7 +59,7 @@ def test_a_log_is_made_read_changed_and_deleted(run: Callable[..., Outcome]) -> 
     assert "partitions" in run("manage", "read", "log", "clicks").out
     found = run("manage", "query", "log", "--attributes", "name,partitions", "--filter", "partitions=4", "--json")
     assert found.json == [{"name": "clicks", "partitions": 4}]
-    assert run("manage", "DELETE", "io.headwater.log", "clicks", "--yes").out == "io.headwater.log clicks is deleted\n"
+    assert run("manage", "DELETE", "io.headwater.log", "clicks", "--yes").out == "deleted io.headwater.log clicks\n"
     gone = run("manage", "read", "log", "clicks")
     assert (gone.code, gone.out) == (REFUSED, "") and "clicks" in gone.err
 
@@ -103,7 +103,7 @@ def test_links_groups_and_connections_are_listed_and_closed(run: Callable[..., O
         client.wait(lambda: receiver.link.is_over)
         other = client.receiver("orders", name="other")
         [link] = run("links", "list", "--json").json
-        assert run("links", "close", link["name"]).out == f"link {link['name']} is closed\n"
+        assert run("links", "close", link["name"]).out == f"closed link {link['name']}\n"
         client.wait(lambda: other.link.is_over)
         assert run("connections", "close", connection["name"]).code == 0
         refused = run("connections", "close", "4711")

@@ -283,7 +283,7 @@ def test_a_log_that_is_gone_after_a_lost_answer_is_deleted(gateway: Gateway, ser
     server.create("orders")
     gateway.failures += [None, None, Failure(504, is_after=True)]  # the command looks at it first
     done = headwater("logs", "delete", "orders", "--yes", "--url", gateway.url, cwd=tmp_path)
-    assert (done.returncode, done.stdout, server.logs()) == (0, "orders is deleted\n", [])
+    assert (done.returncode, done.stdout, server.logs()) == (0, "deleted orders\n", [])
 
 
 def test_what_may_undo_the_work_of_others_is_sent_once(gateway: Gateway, server: Server) -> None:

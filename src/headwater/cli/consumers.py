@@ -71,7 +71,7 @@ def register(server: Server, log: str, owner: str, component: str, after: int | 
     consumer = when_agreed(
         lambda drops: target.register_consumer(owner, component, after=after, drops_at_most=drops), yes
     )
-    click.echo(f"{owner} {component} is registered; it continues after {consumer.acknowledged:,}")
+    click.echo(f"registered {owner} {component}; it continues after {consumer.acknowledged:,}")
 
 
 @consumers.command(epilog=output.examples("headwater consumers reset orders spark archiver --after 0"))
@@ -113,7 +113,7 @@ def unregister(server: Server, log: str, owner: str, component: str, yes: bool) 
     """Remove a consumer. It no longer holds back trimming."""
     target = server.log(log)
     when_agreed(lambda drops: target.unregister_consumer(owner, component, drops_at_most=drops), yes)
-    click.echo(f"{owner} {component} is unregistered")
+    click.echo(f"unregistered {owner} {component}")
 
 
 def _reset(log: RemoteLog, owner: str, component: str, after: int, yes: bool) -> None:

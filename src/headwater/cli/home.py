@@ -269,7 +269,7 @@ def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
     is_kept = False
     for each in servers:
         if not each.runs:
-            hint = "give it an empty data directory before it starts again, and keep the old one"
+            hint = "start it with an empty data directory, and keep the old one"
             click.echo(f"note: server {each.name} last reported {each.heard_s:.0f} s; {hint}")
         elif each.ahead:
             click.echo(

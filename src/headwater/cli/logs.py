@@ -82,7 +82,7 @@ def list_logs(server: Server, as_json: bool) -> None:
         output.show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
         return
     if not infos and not stopped:
-        output.show_nothing("no logs that you may read; `headwater logs create NAME` creates one")
+        output.show_nothing("no logs are visible to you; `headwater logs create NAME` creates one")
         return
     rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
@@ -115,7 +115,7 @@ def show(server: Server, log: str, as_json: bool) -> None:
 def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     """Create LOG. Does nothing if it exists with the same settings."""
     is_new = server.ensure(log, LogSettings(**_given(settings)))
-    click.echo(f"{log} is created" if is_new else f"{log} already exists with these settings", err=True)
+    click.echo(f"created {log}" if is_new else f"{log} already exists with these settings", err=True)
     _show(server.log(log).info(), as_json)
 
 
@@ -191,7 +191,7 @@ def delete(server: Server, log: str, yes: bool) -> None:
     if not yes:
         ask(f"{log} with its {output.counted(events, 'event')}", "delete")
     server.delete(log)
-    click.echo(f"{log} is deleted")
+    click.echo(f"deleted {log}")
 
 
 def _show(info: LogInfo, as_json: bool) -> None:

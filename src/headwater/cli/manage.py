@@ -121,7 +121,7 @@ def delete(server: Server, type: str, name: str, yes: bool) -> None:
     if not yes:
         ask(f"{type} {name}", "delete")
     when_agreed(lambda drops: server.management.delete(type, name, drops_at_most=drops), yes)
-    click.echo(f"{type} {name} is deleted")
+    click.echo(f"deleted {type} {name}")
 
 
 def _given(attributes: tuple[str, ...]) -> dict[str, str | None]:

@@ -29,7 +29,7 @@ def list_connections(server: Server, as_json: bool) -> None:
     """List the AMQP connections."""
     columns = {"name": "connection", "peer": "peer", "port": "port", "user": "user", "containerId": "container",
                "product": "product", "links": "links", "openedAt": "opened"}  # fmt: skip
-    nothing = "no AMQP connections that you may see; to see those of other users, you need `manage` on `*`"
+    nothing = "no AMQP connections are visible to you; to see those of other users, you need `manage` on `*`"
     _list(server, "connection", columns, as_json, nothing)
 
 
@@ -60,7 +60,7 @@ def list_links(server: Server, log: str | None, as_json: bool) -> None:
     columns = {"name": "link", "log": "log", "role": "role", "containerId": "container", "linkName": "name",
                "group": "group", "partition": "partition", "position": "position", "lag": "behind",
                "deliveries": "messages"}  # fmt: skip
-    nothing = "no AMQP links that you may see; AMQP senders and receivers create them"
+    nothing = "no AMQP links are visible to you; AMQP senders and receivers create them"
     _list(server, "link", columns, as_json, nothing, _terms(log=log))
 
 
@@ -85,7 +85,7 @@ def groups() -> None:
 def list_groups(server: Server, log: str | None, as_json: bool) -> None:
     """List the consumer groups of logs that you can read or manage, and how far behind they are."""
     columns = {"name": "group", "members": "members", "positions": "positions", "lags": "behind", "owners": "owners"}
-    nothing = "no consumer groups that you may see; AMQP receivers create them by naming a group"
+    nothing = "no consumer groups are visible to you; AMQP receivers create them by naming a group"
     _list(server, "consumerGroup", columns, as_json, nothing, _terms(log=log))
 
 
@@ -144,7 +144,7 @@ def _list(
 def _close(server: Server, type: str, names: tuple[str, ...]) -> None:
     for name in names:
         server.management.delete(type, name)
-        click.echo(f"{type} {name} is closed")
+        click.echo(f"closed {type} {name}")
 
 
 def _terms(**values: str | None) -> str | None:

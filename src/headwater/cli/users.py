@@ -40,7 +40,9 @@ class UserNotFound(EventLogError):
 
     def __init__(self, name: str, data: Path) -> None:
         self.name, self.data = name, data
-        super().__init__(f"there is no user {name!r} in {data}; remove users of the configuration file in that file")
+        super().__init__(
+            f"there is no user {name!r} in {data}; to remove a user of the configuration file, edit that file"
+        )
 
 
 @click.group()
@@ -161,7 +163,7 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
             raise UserNotFound(name, config.data)
         state.flush()
         has_users = bool(config.users) or any(True for _ in state.items(accounts.KIND))
-    click.echo(f"user {name} is removed", err=True)
+    click.echo(f"removed user {name}", err=True)
     if not has_users:
         click.echo(f"it was the last user: {_CLOSED}", err=True)
 

@@ -248,7 +248,7 @@ def test_the_plan_says_what_is_folded_and_makes_nothing(url: str, log: LocalLog,
     assert "fold the events after 0 with tests.spark.folds:totals, by the values of tag 'order'" in lines[2]
     assert lines[3:5] == [
         "the function gets sequence_number, data, tags",
-        "events before 11 are read from nowhere: set --archive",
+        "events before 11 are read from a missing archive: set --archive",
     ]
     assert not (tmp_path / "table").exists()
 

@@ -111,7 +111,9 @@ def plan(options: Project, run: Run) -> list[str]:
     )
     lines.append(f"the function gets {', '.join(columns)}")
     if position + 1 < info.first_retained:
-        lines.append(f"events before {info.first_retained} are read from {options.archive or 'nowhere: set --archive'}")
+        lines.append(
+            f"events before {info.first_retained} are read from {options.archive or 'a missing archive: set --archive'}"
+        )
     if options.dump is not None:
         lines.append(f"write the table to {options.dump}")
     lines.append(run.until)

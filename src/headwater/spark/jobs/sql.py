@@ -28,7 +28,7 @@ COLUMN_CHARS_MAX = 60
 class Sql:
     """The query, its logs, and the output format."""
 
-    query: str = option("The question, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
+    query: str = option("The query, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
                         metavar="SQL")  # fmt: skip
     logs: str = option("The logs to register as tables: names and patterns, separated by commas.", default="*",
                        metavar="LOGS")  # fmt: skip
@@ -72,7 +72,7 @@ def plan(options: Sql, run: Run) -> list[str]:
         count = len(client.logs())
     return [
         f"register the logs {options.logs} on {run.server.url}, which has {count:,}",
-        f"ask {options.query}",
+        f"run {options.query}",
         f"show at most {options.rows_max:,} rows, as {options.format}",
     ]
 

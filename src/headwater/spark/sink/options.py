@@ -64,7 +64,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, is_stream: boo
             if name in values:
                 raise InvalidOption("only a batch write supports it, for example inside foreachBatch", name)
     elif "batchId" in values and "writerId" not in values:
-        raise InvalidOption("it numbers the batches of a writer; also give writerId", "batchId")
+        raise InvalidOption("it numbers the batches of a writer; also set writerId", "batchId")
     return SinkOptions(
         address_of(values),
         logs.pop(),
@@ -84,7 +84,7 @@ def columns_of(schema: StructType) -> tuple[str | None, ...]:
         _check_column(field.name, field.dataType)
     for name in REQUIRED_COLUMNS:
         if name not in names:
-            raise InvalidInput(f"there is no column {name}; the columns are {', '.join(names) or 'none'}", "columns")
+            raise InvalidInput(f"column {name} is missing; the columns are {', '.join(names) or 'none'}", "columns")
     for name in ROUTING_COLUMNS.keys() & set(names) if READ_COLUMN not in names else ():
         raise InvalidInput(f"it cannot route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
     if len(set(names)) < len(names):

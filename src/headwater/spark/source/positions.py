@@ -165,7 +165,7 @@ def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
     if isinstance(first, str) or isinstance(last, str):
         return
     where = "startingTimestamp" if isinstance(first, Moment) else "startingPosition"
-    raise InvalidOption(f"for log {log!r} it is {after + 1}, but the given end is {upto}", where)
+    raise InvalidOption(f"for log {log!r} it is {after + 1}, but the end is {upto}", where)
 
 
 def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:
