@@ -51,7 +51,9 @@ INTERNAL = ServerFault("internal error; see the server's log")
 
 
 def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
-    """The Flight error that is sent to a client. An internal error is logged together with `doing`."""
+    """The Flight error that is sent to a client. An internal error is logged together with `doing`, the name of the
+    call.
+    """
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, core.EventLogError):

@@ -33,7 +33,7 @@ from .messages.coders import JSON
 from .outlet import Claim, Outlet
 
 MESSAGE_BYTES_MAX = 8 * 2**20
-"""The largest message of any function; each function also has its own limit."""
+"""The maximum size of a message of any function; each function also has its own limit."""
 _VND = b"application/vnd.futoin"
 _PARAMETER = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 

@@ -19,7 +19,7 @@ PIECE_BYTES_MIN, PIECE_BYTES_MAX = 256 * KIB, 4 * MIB
 CLIENT_BATCH_BYTES = 32 * MIB
 """The largest batches that Headwater's clients and Spark's sink send."""
 BATCHES = 2
-"""Batches per read: one being sent, and one being made."""
+"""The number of batches per read: one being sent, and one being created."""
 WAIT_S, LOOK_S = 10.0, 0.02
 """How long a write waits for memory, and how often it checks."""
 

@@ -22,7 +22,7 @@ from ..messages.json_values import Walk, checked_json, encoded_json, json_text
 from ..messages.message import PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
 
 PACKED_FACTOR = 3
-"""How much longer a value may be in MessagePack than in JSON: `0.5` takes nine bytes."""
+"""The maximum ratio of a value's size in MessagePack to its size in JSON: `0.5` takes nine bytes."""
 BESIDE_BYTES_MAX = 2 * CUT_BYTES
 """The maximum size of an event's type, key, names and white space together, in bytes."""
 STEP_VALUES = 8 * 1024

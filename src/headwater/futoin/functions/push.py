@@ -45,7 +45,7 @@ class Step(NamedTuple):
     upto: int
     """Every event up to this number was sent or is not wanted."""
     sent: int
-    """How many events were sent."""
+    """The number of events sent."""
     is_last: bool
     """Whether the log has no more."""
     answer: asyncio.Future[str | None] | None
