@@ -153,10 +153,10 @@ def test_http_where_tls_is_spoken_and_the_other_way_round_are_told_at_once(
     with secured(certificate) as port:
         done = headwater("logs", "--url", f"http://127.0.0.1:{port}")
     assert done.code == UNREACHABLE
-    assert done.err.endswith("the server expects TLS on that port; use an https:// URL\n")
+    assert done.err.endswith("the server expects TLS on that port; use the scheme https://\n")
     done = headwater("logs", "--url", served.url.replace("http://", "https://"))
     assert done.code == UNREACHABLE
-    assert "the server does not use TLS on that port; use an http:// URL" in done.err
+    assert "the server does not use TLS on that port; use the scheme http://" in done.err
 
 
 def test_users_are_kept_in_no_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

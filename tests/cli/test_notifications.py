@@ -79,7 +79,7 @@ def test_a_user_needs_a_password(url: str, user: str | None) -> None:
 def test_certificates_that_cannot_be_used_are_a_wrong_option(tmp_path: Path) -> None:
     (tmp_path / "empty.pem").touch()
     for name in ("missing.pem", "empty.pem"):
-        with pytest.raises(click.UsageError, match=r"--ca-file: .* cannot be used"):
+        with pytest.raises(click.UsageError, match=r"--ca-file: .* cannot be loaded"):
             tls_of(str(tmp_path / name), is_verified=True)
 
 

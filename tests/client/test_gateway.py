@@ -337,7 +337,7 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     done = headwater(*append, "--retry-s", "0", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2)
     [id] = re.findall(
-        r"it is unknown whether the events are in log 'orders'; run it again with --id (\S+):", done.stderr
+        r"it is unknown whether the events are in log 'orders'; run it again with --id (\S+);", done.stderr
     )
     done = headwater(*append, "--id", id, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "event 2 already existed\n")

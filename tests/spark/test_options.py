@@ -136,7 +136,7 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
             "option query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all, got 'kind=Paid'",
         ),
         ({"columns": "sequence"}, "option columns: there is no column 'sequence'; did you mean sequence_number?"),
-        ({"columns": "data,data"}, "option columns: column 'data' is given twice"),
+        ({"columns": "data,data"}, "option columns: column 'data' occurs twice"),
         ({"columns": "data", "includeMetadata": "false"}, "option includeMetadata: columns already selects"),
         ({"includeMetadata": "no"}, "option includeMetadata: expected true or false, got 'no'"),
         ({"startingPosition": "0"}, "option startingPosition: expected earliest, latest, a number from 1"),
