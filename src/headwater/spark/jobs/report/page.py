@@ -231,7 +231,7 @@ def _readers(facts: Facts) -> str:
         for consumer in facts.consumers
     )
     table = _wide_table(["consumer", "", "behind", "acknowledged", "last seen"], rows)
-    return _card("Consumers", table, f"Number of events of {facts.head:,} that each consumer has not processed.")
+    return _card("Consumers", table, f"Unprocessed events of each consumer, out of {facts.head:,}.")
 
 
 def _storage(facts: Facts) -> str:
