@@ -1,4 +1,4 @@
-"""Identifies the sender of a message by its `sec` field, else by the HTTP Authorization header (FTN3 1.9; FTN8.1).
+"""Identifies the sender of a message by its `sec` field, otherwise by the HTTP Authorization header (FTN3 1.9; FTN8.1).
 
 Without either, the sender is the user named by the client's certificate.
 """

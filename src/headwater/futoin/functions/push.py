@@ -97,7 +97,7 @@ class UnansweredPushes:
 
 
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
-"""futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
+"""futoin.evt.receiver:1.1 accepts messages of 8M; its version 1.0 specifies no size."""
 LIVE_GROUPS_MAX = 2
 """The maximum number of unanswered groups of a live push."""
 PUSHES_MAX = 64
@@ -251,7 +251,7 @@ class Push(ABC):
             self.reader.waits(Waiting.EVENTS)
 
     async def _step(self, seq: int, cursor: int, events_max: int) -> Step:
-        """Send the next group once the peer has taken the previous one and there is room for it.
+        """Send the next group once the peer has received the previous one and there is room for it.
 
         The group is not kept: to send it again, it is read again.
         """

@@ -155,7 +155,7 @@ def _short(cell: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value in a form that JSON supports: bytes are text if they are UTF-8, else hexadecimal."""
+    """A value in a form that JSON supports: bytes are text if they are UTF-8, otherwise hexadecimal."""
     if isinstance(value, bytes):
         try:
             return value.decode()

@@ -25,7 +25,7 @@ TICK_INTERVAL_S = 10.0
 OFFSETS = ("endOffset", "latestOffset")
 """The fields of a source's progress for the end of a batch, and for the end of the data."""
 BEHIND = "behind"
-"""What a stream of logs adds to its latest offset, besides positions: see `lag`."""
+"""What a stream of logs adds to its latest offset, in addition to positions: see `lag`."""
 
 
 class Progress(StrEnum):

@@ -173,7 +173,7 @@ class Run:
     def named(self, target: str) -> str | None:
         """The name under which the server shows the stream's progress: the given name, or by default its target.
 
-        None for a run that ends by itself: later events are no lag.
+        None for a run that ends by itself: later events do not count as lag.
         """
         if self.stream_name is not None or self.is_once:
             return self.stream_name
@@ -250,7 +250,7 @@ class Run:
         return not self.stop.is_asked
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
-        """The results so far; without an ending: `stopped` if it was asked to stop, else `done`."""
+        """The results so far; without an ending: `stopped` if it was asked to stop, otherwise `done`."""
         tally = self._tally
         ending = ending or (Ending.STOPPED if self.stop.is_asked else Ending.DONE)
         seconds = round(tally.seconds, 3)

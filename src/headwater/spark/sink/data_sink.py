@@ -140,7 +140,7 @@ def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.R
         for number, piece in enumerate(pieces(_while_taken(rows, sent))):
             if sent:
                 sent[-1].result()  # only one is sent while the next is made
-            # Each piece by itself: it is in memory, so it can be sent again if the server was away.
+            # Each piece by itself: it is in memory, so it can be sent again if the server was unreachable.
             where = (options.log, writer, batch, part * PIECES_MAX + number, attempt)
             sent.append(sender.submit(client.stage, *where, piece))
         return Part(writer, batch, part, tuple([piece.result().stage for piece in sent]))

@@ -29,7 +29,7 @@ from .positions import LogRecreated
 
 logger = logging.getLogger("headwater.spark")
 TRIMS_MAX = 5
-"""How often a slice is located again because the log was trimmed meanwhile."""
+"""How often a slice is located again because the log was trimmed in the meantime."""
 
 
 def read_slice(
