@@ -210,7 +210,7 @@ def test_an_empty_home_that_somebody_made_before_is_taken(url: str, single: Path
     command("home", "init", "--home", url)
     moved(url, single)
     again = ("home", "init", "--from", str(single), "--home", url)
-    assert f"has the logs of {single} already: start servers with it" in command(*again)
+    assert f"already contains the logs of {single}; start servers with it" in command(*again)
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute("DROP ROLE IF EXISTS later")
         owner.execute("CREATE ROLE later")

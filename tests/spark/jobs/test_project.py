@@ -147,7 +147,7 @@ def test_only_what_matches_is_folded_and_only_from_the_start(project: Project, l
     project(query="type=Paid", start=11)
     states = snapshot(tmp_path / "table").states
     assert sum(state["count"] for state in states.values()) == sum(not number % 3 for number in range(11, 31))
-    with pytest.raises(NotAProjection, match="it was created with query 'type=Paid', not ''; start a new table"):
+    with pytest.raises(NotAProjection, match="it was created with query 'type=Paid', not ''; use a new table"):
         project(start=11)
 
 
