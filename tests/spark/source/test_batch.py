@@ -150,7 +150,7 @@ def test_positions_are_included_at_both_ends(load: Load, orders: LocalLog, store
     [
         ({"startingPosition": 102}, "got 102, but the head of log 'orders' is 100"),
         ({"endingPosition": 101}, "got 101, but the head of log 'orders' is 100"),
-        ({"startingPosition": 90, "endingTimestamp": "2000-01-01"}, "for log 'orders' it is 90, .* but the end is 0"),
+        ({"startingPosition": 90, "endingTimestamp": "2000-01-01"}, "for log 'orders' it is 90, but the end is 0"),
         (
             {"startingPosition": '{"shop": 1}'},
             "a position is set for 'shop', which is not read; the logs that are read: orders",

@@ -114,7 +114,7 @@ def test_what_is_wrong_with_a_start_is_said(reader: Make, orders: LocalLog) -> N
         ({"startingTimestamp": T0 + 99_000}, "no event was recorded in log 'orders' since then"),
         ({"startingTimestamp": '{"shop": 1}'}, "option startingTimestamp: a time is set for 'shop'"),
         ({"endingPosition": '{"shop": 1}'}, "option endingPosition: a position is set for 'shop'"),
-        ({"endingPosition": "earliest"}, "option endingPosition: earliest given: a read that ends there reads nothing"),
+        ({"endingPosition": "earliest"}, "option endingPosition: got earliest: a read that ends there reads nothing"),
     ):
         with pytest.raises(InvalidOption, match=message):
             reader(log="orders", **options).initialOffset()
