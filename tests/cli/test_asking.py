@@ -45,7 +45,7 @@ def test_a_malformed_query_is_a_wrong_usage(headwater, log: RemoteLog, command: 
 def test_empty_lists_say_what_makes_an_entry(headwater) -> None:
     nothing = headwater("logs", "list")
     assert (nothing.code, nothing.out) == (0, "")
-    assert "there are no logs that you can read; `headwater logs create NAME` creates one" in nothing.err
+    assert "no logs are visible to you; `headwater logs create NAME` creates one" in nothing.err
     headwater("logs", "create", "orders")
     nothing = headwater("consumers", "list", "orders")
     assert (nothing.code, nothing.out) == (0, "")
@@ -54,7 +54,7 @@ def test_empty_lists_say_what_makes_an_entry(headwater) -> None:
 
 
 def test_a_new_log_is_told_from_one_that_was_there(headwater) -> None:
-    assert headwater("logs", "create", "orders").err == "orders is created\n"
+    assert headwater("logs", "create", "orders").err == "created orders\n"
     assert headwater("logs", "create", "orders").err == "orders already exists with these settings\n"
     assert json.loads(headwater("logs", "create", "orders", "--json").out)["name"] == "orders"
 
@@ -153,10 +153,10 @@ def test_http_where_tls_is_spoken_and_the_other_way_round_are_told_at_once(
     with secured(certificate) as port:
         done = headwater("logs", "--url", f"http://127.0.0.1:{port}")
     assert done.code == UNREACHABLE
-    assert done.err.endswith("the server expects TLS on that port; use a URL of https://\n")
+    assert done.err.endswith("the server expects TLS on that port; use the scheme https://\n")
     done = headwater("logs", "--url", served.url.replace("http://", "https://"))
     assert done.code == UNREACHABLE
-    assert "the server does not use TLS on that port; use a URL of http://" in done.err
+    assert "the server does not use TLS on that port; use the scheme http://" in done.err
 
 
 def test_users_are_kept_in_no_directory_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +180,7 @@ def test_a_trim_says_what_it_would_drop_and_asks(headwater, log: RemoteLog, monk
     log.register_consumer("spark", "archiver", after=4)
     done = headwater("logs", "trim", "orders", "--below", "8")
     assert (done.code, log.info().first_retained) == (USAGE, 1)
-    assert "this drops the events 1 to 4 of orders, and there is no terminal to confirm on; use --yes" in done.err
+    assert "this drops the events 1 to 4 of orders, and there is no terminal for confirmation; use --yes" in done.err
     for answer, first in (("n\n", 1), ("y\n", 5)):
         monkeypatch.setattr("click.confirm", lambda text, answer=answer, **_: answers(text, answer))
         monkeypatch.setattr("headwater.cli.consent.has_terminal", lambda: True)

@@ -31,7 +31,7 @@ def test_a_spoilt_log_is_mended_by_the_command_and_then_said_to_be_so(tmp_path: 
         assert ready["status"] == "ready" and "--repair-clock orders" in ready["troubles"][0]
         assert server.terminate() == 0
     done = headwater("check", "--repair-clock", "orders", "--data", "d", cwd=tmp_path)
-    assert done.returncode == 0 and "events 2 to 2" in done.stderr and "goes back at event 3" in done.stderr
+    assert done.returncode == 0 and "events 2 to 2" in done.stderr and "decreases at event 3" in done.stderr
     again = headwater("check", "--repair-clock", "orders", "--data", "d", cwd=tmp_path)
     assert again.returncode == 0 and "no events are recorded in the future" in again.stderr
     with RunningServer("--data", "d", "--log", "orders", cwd=tmp_path) as server:

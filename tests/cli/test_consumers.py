@@ -25,12 +25,12 @@ def managed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RemoteL
 def test_a_consumer_is_registered_skipped_reset_and_unregistered(headwater, log: RemoteLog) -> None:
     log.append([Event("A")] * 10)
     done = headwater("consumers", "register", *WHO, "--after", "2")
-    assert done.out == "alice Billing is registered; it continues after 2\n"
+    assert done.out == "registered alice Billing; it continues after 2\n"
     assert headwater("consumers", "skip", *WHO, "--events", "3").out == "alice Billing continues after 5\n"
     assert headwater("consumers", "skip", *WHO).out == "alice Billing continues after 10\n"
     assert headwater("consumers", "skip", *WHO, "--events", "1").out == "alice Billing continues after 10\n"
     assert headwater("consumers", "reset", *WHO, "--after", "4").out == "alice Billing continues after 4\n"
-    assert headwater("consumers", "unregister", *WHO).out == "alice Billing is unregistered\n"
+    assert headwater("consumers", "unregister", *WHO).out == "unregistered alice Billing\n"
     assert log.consumers() == []
 
 

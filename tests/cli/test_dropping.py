@@ -71,7 +71,7 @@ def test_settings_that_drop_events_need_yes_without_a_terminal(headwater, log: R
     done = headwater("logs", "set", "orders", "--until-acknowledged")
     assert done.code == USAGE
     assert "this drops 4 events of orders, numbered 1 to 4, recorded from" in done.err
-    assert "there is no terminal to confirm on; use --yes" in done.err
+    assert "there is no terminal for confirmation; use --yes" in done.err
     assert not log.info().settings.retention_until_acknowledged
     assert headwater("logs", "set", "orders", "--until-acknowledged", "--yes").code == 0
     assert log.info().settings.retention_until_acknowledged

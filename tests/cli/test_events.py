@@ -86,7 +86,7 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
-        (["append", "orders"], USAGE, "give --type and the rest of one event, or --events FILE"),
+        (["append", "orders"], USAGE, "use --type and the other options for one event, or --events FILE"),
         (
             ["append", "orders", "--type", "A", "--tag", ""],
             REFUSED,
@@ -98,7 +98,7 @@ def test_query_counts_types(headwater, log: RemoteLog) -> None:
         (
             ["read", "orders", "--query", "x", "--type", "A"],
             USAGE,
-            "give --query, or --type, --tag and --exact-tag, not both",
+            "use --query, or --type, --tag and --exact-tag, not both",
         ),
         (["query", "orders", "order:17"], USAGE, "query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all"),
         (["read", "orders", "--url", "http://127.0.0.1:1", "--retry-s", "0"], UNREACHABLE, "no answer from"),

@@ -14,7 +14,7 @@ from headwater.storage.home.copy_file import COPY_NAME
 @pytest.mark.parametrize(
     "arguments, expected, why",
     [
-        (("init", "--sql", "--from", "."), 2, "--sql and --from exclude each other"),
+        (("init", "--sql", "--from", "."), 2, "--sql and --from cannot be combined"),
         (("init", "--from", "nothing"), 2, "it is not set; name the database with --home"),
         (("leave", "--data", "nothing"), 2, "it is not set; name the database with --home"),
         (("hand-over", "b.example:8080", "--data", "nothing"), 2, "it is not set; name the database with --home"),

@@ -13,7 +13,7 @@ def test_logs_are_created_listed_changed_and_deleted(headwater) -> None:
     assert [info["name"] for info in json.loads(headwater("logs", "list", "--json").out)] == ["wide"]
     assert headwater("logs").out.splitlines()[1].split() == ["wide", "0", "1", "0", "3", "0"]
     assert "keeps_history" in (shown := headwater("logs", "show", "wide").out) and "retention  " not in shown
-    assert headwater("logs", "delete", "wide", "--yes").out == "wide is deleted\n"
+    assert headwater("logs", "delete", "wide", "--yes").out == "deleted wide\n"
     assert headwater("logs", "list", "--json").out == "[]\n"
 
 

@@ -59,7 +59,7 @@ def test_a_log_is_made_read_changed_and_deleted(run: Callable[..., Outcome]) -> 
     assert "partitions" in run("manage", "read", "log", "clicks").out
     found = run("manage", "query", "log", "--attributes", "name,partitions", "--filter", "partitions=4", "--json")
     assert found.json == [{"name": "clicks", "partitions": 4}]
-    assert run("manage", "DELETE", "io.headwater.log", "clicks", "--yes").out == "io.headwater.log clicks is deleted\n"
+    assert run("manage", "DELETE", "io.headwater.log", "clicks", "--yes").out == "deleted io.headwater.log clicks\n"
     gone = run("manage", "read", "log", "clicks")
     assert (gone.code, gone.out) == (REFUSED, "") and "clicks" in gone.err
 
@@ -78,7 +78,7 @@ def test_types_are_listed_and_what_is_none_is_told_with_those_that_are(run: Call
 def test_empty_lists_say_what_makes_an_entry(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
         run = running(server, capfd)
-        for group, told in (("connections", "AMQP connections"), ("links", "receiver"), ("groups", "name a group")):
+        for group, told in (("connections", "AMQP connections"), ("links", "receiver"), ("groups", "naming a group")):
             empty = run(group, "list")
             assert (empty.code, empty.out) == (0, "") and told in empty.err
             assert run(group, "list", "--json").json == []
@@ -103,7 +103,7 @@ def test_links_groups_and_connections_are_listed_and_closed(run: Callable[..., O
         client.wait(lambda: receiver.link.is_over)
         other = client.receiver("orders", name="other")
         [link] = run("links", "list", "--json").json
-        assert run("links", "close", link["name"]).out == f"link {link['name']} is closed\n"
+        assert run("links", "close", link["name"]).out == f"closed link {link['name']}\n"
         client.wait(lambda: other.link.is_over)
         assert run("connections", "close", connection["name"]).code == 0
         refused = run("connections", "close", "4711")

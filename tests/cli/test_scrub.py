@@ -22,7 +22,7 @@ def run(data: Path, *arguments: str) -> Result:
 def test_a_running_server_starts_the_pass(tmp_path: Path) -> None:
     with RunningServer("--data", "d", cwd=tmp_path) as server:
         asked = run(tmp_path / "d", "--now")
-        assert asked.output == "the server starts a scrub pass within 1 s, but not in its first 60 s\n"
+        assert asked.output == "the server starts a scrub pass within 1 s, but not within 60 s of its own start\n"
         assert server.terminate() == 0
 
 
@@ -38,7 +38,8 @@ def test_a_pass_that_was_asked_for_begins_and_what_it_finds_is_shown(
         assert not one.scrub.place.began_at
     assert "has not run yet" in run(tmp_path / "d").output
     assert (
-        run(tmp_path / "d", "--now").output == "no server runs: the next one starts a scrub pass 0 s after its start\n"
+        run(tmp_path / "d", "--now").output
+        == "no server is running; the next one starts a scrub pass 0 s after its start\n"
     )
     with engine(tmp_path / "d", scrub_ms=0) as one:
         one.scrub.step()

@@ -148,7 +148,7 @@ def test_the_log_is_created_if_asked(headwater) -> None:
         (
             "bad.ndjson",
             b'{"type":"A","id":"1"}\n{"type":"B","id":"1"}\n',
-            "bad.ndjson: line 2: id '1' is that of event 1, which differs",
+            "bad.ndjson: line 2: id '1' already belongs to event 1, which differs",
         ),
         ("deep.ndjson", b'{"type":"A","data":%b}' % (b"[" * 3000), "line 1: data: the JSON is nested too deeply"),
         ("compact.csv", b"type,time\nA,20240310023000\n", "line 2: '20240310023000' is ambiguous: YYYYMMDDhhmmss"),
@@ -226,7 +226,7 @@ def test_standard_output_is_a_file_too(headwater, log: RemoteLog) -> None:
 def test_a_file_without_known_ending_is_refused(headwater, log: RemoteLog) -> None:
     done = headwater("export", "orders", "e.xls")
     assert (done.code, Path("e.xls").exists()) == (REFUSED, False)
-    assert "the extension of 'e.xls' is not a known format; use one of ndjson" in done.err
+    assert "the extension of 'e.xls' does not name a known format; use one of ndjson" in done.err
 
 
 @pytest.mark.parametrize("file", ["e.ndjson", "e.cloudevents", "e.csv"])
@@ -352,7 +352,7 @@ def test_an_event_that_is_twice_in_a_file_is_stored_once_in_whatever_batches(
     Path("other.ndjson").write_text("\n".join(['{"type":"C","id":"3"}', *lines, '{"type":"D","id":"2"}', lines[0]]))
     done = headwater("import", "other.ndjson", "orders", "--batch", batch)
     assert done.code == REFUSED
-    assert "other.ndjson: line 6: id '2' is that of event 2, which differs" in done.err
+    assert "other.ndjson: line 6: id '2' already belongs to event 2, which differs" in done.err
     assert [event.type for event in log.read()] == ["A", "B", "C"]
 
 

@@ -366,7 +366,7 @@ class TestOtherIncarnations:
         head = log.read(query).head
         first.stop()
         try:
-            with pytest.raises(errors.PositionOfOtherIncarnation, match="another incarnation of the log orders"):
+            with pytest.raises(errors.PositionOfOtherIncarnation, match="log orders has the incarnation"):
                 log.append([Event("A")], AppendCondition(query, head))
             assert opened(second.url).head() == 0
         finally:

@@ -283,7 +283,7 @@ def test_a_log_that_is_gone_after_a_lost_answer_is_deleted(gateway: Gateway, ser
     server.create("orders")
     gateway.failures += [None, None, Failure(504, is_after=True)]  # the command looks at it first
     done = headwater("logs", "delete", "orders", "--yes", "--url", gateway.url, cwd=tmp_path)
-    assert (done.returncode, done.stdout, server.logs()) == (0, "orders is deleted\n", [])
+    assert (done.returncode, done.stdout, server.logs()) == (0, "deleted orders\n", [])
 
 
 def test_what_may_undo_the_work_of_others_is_sent_once(gateway: Gateway, server: Server) -> None:
@@ -337,7 +337,7 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     done = headwater(*append, "--retry-s", "0", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 2)
     [id] = re.findall(
-        r"it is unknown whether the events are in log 'orders'; run it again with --id (\S+):", done.stderr
+        r"it is unknown whether the events are in log 'orders'; run it again with --id (\S+);", done.stderr
     )
     done = headwater(*append, "--id", id, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "event 2 already existed\n")
@@ -346,7 +346,7 @@ def test_the_command_line_repeats_and_tells_when_it_does_not_know(
     done = headwater("append", "orders", "--url", gateway.url, "--events", "events.ndjson", cwd=tmp_path)
     assert (done.returncode, log.head()) == (3, 4)
     stored = [each.event.id for each in log.read(after=2)]
-    told = "; run it again with these ids, one for each line of its input; the events are then stored once:"
+    told = "; run it again with these ids, one for each line of its input; the events are stored only once:"
     assert done.stderr.endswith("\n".join((told, *stored, "")))
 
 

@@ -148,7 +148,7 @@ def test_a_long_append_has_little_beside_its_events_and_condition(client: Any) -
     events, other = json.dumps(large(1_000)).encode(), b"x" * (64 * 1024 + 1)
     answer = post(client, "/logs/courses/append", b'{"events":%b,"other":"%b"}' % (events, other))
     assert answer.status == 400
-    assert "more than 65536 bytes in addition to `events` and `condition`" in answer.json["detail"]
+    assert "expected at most 65536 bytes in addition to `events` and `condition`" in answer.json["detail"]
 
 
 @pytest.mark.parametrize("path", ["/logs/courses/append", "/dcb/courses/append"])

@@ -135,7 +135,7 @@ def test_long_boundaries_are_read_page_by_page(asked: Asked) -> None:
 
 def test_an_unreadable_event_is_an_error(asked: Asked) -> None:
     asked.log.append([Event("CourseDefined", b"[]", ("course:go",))])
-    with pytest.raises(UnreadableEvent, match="event 1 of the type 'CourseDefined'"):
+    with pytest.raises(UnreadableEvent, match="event 1 of type 'CourseDefined'"):
         asked.decide(take("ann", "go"))
 
 
@@ -168,7 +168,9 @@ def test_who_was_not_the_fastest_decides_again(asked: Asked) -> None:
 
 def test_who_never_is_the_fastest_is_told_so(asked: Asked) -> None:
     asked.log.append([write(CourseDefined("go", 9))])
-    with pytest.raises(Contended, match=r"conflicting appends, 3 times; the last time, .*event 4 matches") as caught:
+    with pytest.raises(
+        Contended, match=r"3 attempts failed because of conflicting appends; the last error: .*event 4 matches"
+    ) as caught:
         asked.decide(racing(asked, 3, SeatTaken("go", "bob")), retries=AT_ONCE)
     assert caught.value.failed.conflict == 4 and caught.value.attempts == 3
     assert asked.log.head() == 4
@@ -340,7 +342,7 @@ def test_a_decision_is_not_given_up_while_its_patience_lasts(monkeypatch: pytest
         now[0] += 5.0
         return rule(left)
 
-    with pytest.raises(Contended, match="conflicting appends, 2 times"):
+    with pytest.raises(Contended, match="2 attempts failed because of conflicting appends"):
         decide(log, Decision(seats_left("go"), slow), retries=no_pause)
 
 

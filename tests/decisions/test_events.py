@@ -194,13 +194,13 @@ def of_a_local_class() -> Any:
 @pytest.mark.parametrize(
     ("define", "problem"),
     [
-        (of_a_local_class, "Outer: name 'Inner' is not defined; its annotations need the names of its module"),
+        (of_a_local_class, "Outer: name 'Inner' is not defined; its annotations may only use names of its module"),
         (lambda: event(Thawed), "Thawed is not an event class: expected a frozen dataclass"),
         (lambda: event(dataclass(type("Loose", (), {}))), "Loose is not an event class"),
         (without_its_decorator, "Returned has only the fields of its base event class, not its own: reason; decorate"),
         (of_a_class_that_changes, "Draft: cannot inherit frozen dataclass from a non-frozen one"),
         (nested, r"Nested.inner: Tag must annotate the whole field"),
-        (twice_tagged, "Twice.name: a field can have one tag, but 2 are given"),
+        (twice_tagged, "Twice.name: expected at most one tag for a field, got 2"),
         (lambda: Tag("a:b"), "a tag's key: expected text without a colon"),
         (lambda: event(type="")(type("a\nb", (), {})), "control character"),
         (lambda: event(version=0)(type("A", (), {})), "expected a version of 1 or more, got 0"),
@@ -262,13 +262,13 @@ def test_the_version_is_stored_and_old_names_are_asked_for() -> None:
         (b'{"size": ', "1", "truncated"),
         (b"{}", "1", "size"),
         (b"", "2", "missing required field `course`"),
-        (b"{}", "5", "its version is 5, but only 1 to 4 are known"),
+        (b"{}", "5", "its version is 5, but the known versions are 1 to 4"),
         (b"{}", "x", "invalid literal"),
     ],
 )
 def test_a_stored_event_that_cannot_be_read_is_named(data: bytes, version: str, problem: str) -> None:
     with pytest.raises(
-        UnreadableEvent, match="event 1 of the type 'course-defined' cannot be read: .*" + problem
+        UnreadableEvent, match="event 1 of type 'course-defined' cannot be read: .*" + problem
     ) as caught:
         EventTypes(CourseDefined).read(old("course-defined", data, version))
     assert (caught.value.type, caught.value.sequence_number) == ("course-defined", 1)
@@ -285,7 +285,7 @@ def test_an_event_without_fields_may_have_no_data() -> None:
 def test_unknown_types_are_errors_or_passed_on() -> None:
     log = MemoryLog()
     log.append([write(Plain("a")), Event("Foreign", b"?")])
-    with pytest.raises(UnknownEvent, match="event 2 is of the type 'Foreign', which has no registered class"):
+    with pytest.raises(UnknownEvent, match="event 2 has type 'Foreign', for which no class is registered"):
         list(EventTypes(Plain).read_all(log.read()))
     plain, foreign = EventTypes(Plain, passes_unknown=True).read_all(log.read())
     assert plain == Plain("a")

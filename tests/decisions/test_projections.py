@@ -104,7 +104,7 @@ def test_an_event_that_cannot_be_read_is_named_and_one_that_nobody_asked_for_is_
     log = memory_log()
     log.append([Event("SeatTaken", b"?", ("course:chess",)), Event("CourseDefined", b"?", ("course:go",))])
     assert project(log, courses_of("ann")) == set()
-    with pytest.raises(UnreadableEvent, match="event 2 of the type 'CourseDefined' cannot be read"):
+    with pytest.raises(UnreadableEvent, match="event 2 of type 'CourseDefined' cannot be read"):
         project(log, seats_left("go"))
 
 
@@ -120,7 +120,7 @@ def test_what_a_handler_raises_passes_through_and_names_the_event() -> None:
         with pytest.raises(LookupError) as caught:
             project(log, failing)
         assert caught.value.args == ("go",)
-        assert caught.value.__notes__ == ["It was raised for event 2 of the type 'CourseDefined'."]
+        assert caught.value.__notes__ == ["It was raised while handling event 2 of type 'CourseDefined'."]
 
 
 def test_a_state_goes_on_without_an_event_that_cannot_be_read_where_it_may(caplog: pytest.LogCaptureFixture) -> None:
@@ -135,9 +135,9 @@ def test_a_state_goes_on_without_an_event_that_cannot_be_read_where_it_may(caplo
     store = MemorySnapshots()
     assert project(log, seats("skip")) == 10
     assert project(log, seats("skip").with_snapshots(store, int, version="1", every=1)) == 10
-    assert caplog.messages[0].startswith("skipped: event 2 of the type 'CourseDefined' cannot be read: ")
+    assert caplog.messages[0].startswith("skipped: event 2 of type 'CourseDefined' cannot be read: ")
     for strict in (seats("fail"), seats("fail").with_snapshots(store, int, version="1", every=1)):
-        with pytest.raises(UnreadableEvent, match="event 2 of the type 'CourseDefined'"):
+        with pytest.raises(UnreadableEvent, match="event 2 of type 'CourseDefined'"):
             project(log, strict)
     with pytest.raises(UnreadableEvent, match="event 2"):
         decide(log, Decision(seats("skip"), seats("fail"), lambda most, least: None))

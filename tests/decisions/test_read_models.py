@@ -192,7 +192,7 @@ def test_a_rollback_that_fails_does_not_hide_what_the_handler_raised() -> None:
         runner = Runner(memory_log(SeatTaken("go", "ann")), connection, model)
         with pytest.raises(LookupError, match="ann") as caught:
             runner.run_once()
-    assert caught.value.__notes__[1] == "Rolling back failed, too: OperationalError: the connection is lost"
+    assert caught.value.__notes__[1] == "The rollback also failed: OperationalError: the connection is lost"
 
 
 def test_tables_are_locked_over_a_connection_of_a_class_of_ones_own(postgresql: str) -> None:
@@ -278,7 +278,7 @@ def test_a_handler_that_fails_leaves_nothing_behind(connection: Any) -> None:
     runner = Runner(log, connection, ReadModel("seats", seats().columns).on(SeatTaken, fail_once))
     with pytest.raises(LookupError, match="bob") as caught:
         runner.run_once()
-    assert caught.value.__notes__ == ["It was raised for event 2 of the type 'SeatTaken'."]
+    assert caught.value.__notes__ == ["It was raised while handling event 2 of type 'SeatTaken'."]
     assert rows(connection) == [] and runner.position() == 0
     assert runner.run_once() == 2 and rows(connection) == [("go", "ann"), ("go", "bob")]
 
@@ -287,7 +287,7 @@ def test_an_event_that_cannot_be_read_stops_the_model(connection: Any) -> None:
     log = memory_log(SeatTaken("go", "ann"))
     log.append([Event("SeatTaken", b"?")])
     runner = Runner(log, connection, seats())
-    with pytest.raises(UnreadableEvent, match="event 2 of the type 'SeatTaken'"):
+    with pytest.raises(UnreadableEvent, match="event 2 of type 'SeatTaken'"):
         runner.run_once()
     assert runner.lag().behind == 2
 

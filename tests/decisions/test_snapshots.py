@@ -140,7 +140,7 @@ def test_what_was_trimmed_is_gone_as_without_snapshots(caplog: pytest.LogCapture
     enter(log, "d")
     log.trim(4)
     assert project(log, students(store)) == ["d"]
-    assert "a snapshot includes events that the log does not have, and was not used" in caplog.text
+    assert "a snapshot includes events that are not in the log, and was not used" in caplog.text
 
 
 @given(st.data())

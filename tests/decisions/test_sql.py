@@ -62,9 +62,9 @@ def test_sqlite_takes_what_is_made(paramstyle: str) -> None:
 def test_what_does_not_fit_is_refused() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         transaction = Transaction(connection, "qmark", dict(TABLES))
-        with pytest.raises(InvalidInput, match="1 values given for 2 placeholders"):
+        with pytest.raises(InvalidInput, match="got 1 values for 2 placeholders"):
             transaction.execute("SELECT ?, ?", (1,))
-        with pytest.raises(InvalidInput, match="tables: 'chair' is not declared; declared: seat"):
+        with pytest.raises(InvalidInput, match="tables: 'chair' is not declared; expected one of: seat"):
             transaction.execute("SELECT * FROM {chair}")
         with pytest.raises(sqlite3.OperationalError, match="no such table"):
             transaction.execute("SELECT * FROM {seat}")
@@ -84,7 +84,7 @@ def test_the_style_is_what_the_library_says(monkeypatch: pytest.MonkeyPatch) -> 
         module.paramstyle = style
         monkeypatch.setitem(sys.modules, "somedb", module)
         assert paramstyle_of(type("Connection", (), {"__module__": "somedb.inner"})()) == style
-    with pytest.raises(InvalidInput, match="Silent has no paramstyle; give one of qmark, numeric"):
+    with pytest.raises(InvalidInput, match="Silent has no paramstyle; pass one of qmark, numeric"):
         paramstyle_of(Silent())
 
 

@@ -34,7 +34,9 @@ def test_given_when_then() -> None:
 
 def test_what_is_not_as_expected_is_told() -> None:
     asked = given(CourseDefined("go", 1)).when(take("ann", "go"))
-    with pytest.raises(AssertionError, match=r"followed: SeatTaken\(course='go', student='ann'\); expected: none"):
+    with pytest.raises(
+        AssertionError, match=r"got these events: SeatTaken\(course='go', student='ann'\); expected: none"
+    ):
         asked.then_nothing()
     with pytest.raises(Refused, match="ann has a seat in go"):
         asked.then(SeatTaken("go", "ann"))
@@ -106,7 +108,7 @@ def test_a_rule_that_looks_elsewhere_is_found() -> None:
         return CourseDefined("go", len(elsewhere))
 
     peeking = Decision(Projection(0, tags={"course": "go"}).on(CourseDefined, lambda n, _: n + 1), rule)
-    with pytest.raises(AssertionError, match="give a result that no order of the decisions gives"):
+    with pytest.raises(AssertionError, match="lead to a result that no order of the decisions produces"):
         assert_serializable(peeking, peeking)
 
 

@@ -212,7 +212,7 @@ class TestReading:
         home.primary.problem = StorageUnavailable(reason="it stops")
         for call in (client.head, client.count, lambda log: client.sequence_number_at(log, 0)):
             with pytest.raises(
-                NotHereYet, match=f"log 'orders' ends at 60 at {home.urls[0]}, and is known to go to 100"
+                NotHereYet, match=f"log 'orders' ends at 60 at {home.urls[0]}, but this client has seen event 100"
             ):
                 call("orders")
         home.replica.head = None

@@ -167,7 +167,7 @@ def test_appends_go_on_with_fewer_standbys_only_by_a_command_and_a_promotion_sho
     eventually(lambda: one.says("synchronous_standby_names is now ''"))
     assert appended(one, 1) is None
     refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
-    assert "headwater home promotion ask" in refused and "accepted nothing" in refused
+    assert "headwater home promotion ask" in refused and "nothing was accepted" in refused
     assert "no server may append: commits no longer wait" in command("home", "status", "--home", url)
     two = started(closing, url, tmp_path / "b")  # it waits, and fetches nothing that a standby may lack
     eventually(lambda: two.says("commits no longer wait"))
@@ -330,11 +330,11 @@ def test_a_home_that_went_on_is_not_refilled_and_what_is_given_up_can_be_importe
     refused = refill(lacking, tmp_path / "a", expected=4)
     assert "log orders ends with 6 in the home, and only the copy contains the 5 entries after 5, up to 10" in refused
     accept = ("home", "accept-loss", "--yes", "--home", lacking, "--home-lease-ms", LEASE_MS)
-    assert "run this on its machine, with --data" in command(*accept, expected=1)
+    assert "run this there, with --data" in command(*accept, expected=1)
     target = tmp_path / "given-up"
     told = command(*accept, "--data", str(tmp_path / "a"), "--export", str(target))
-    assert f"orders: 5 events, numbered 6 to 10: given up; exported to {target}/orders.ndjson" in told
-    assert f"bills: 1 event, numbered 1 to 1: given up; exported to {target}/bills.ndjson" in told
+    assert f"orders: 5 events, numbered 6 to 10: discarded; exported to {target}/orders.ndjson" in told
+    assert f"bills: 1 event, numbered 1 to 1: discarded; exported to {target}/bills.ndjson" in told
     (tmp_path / "a").rename(tmp_path / "aside")
     one = started(closing, lacking, tmp_path / "a")
     one.comes()

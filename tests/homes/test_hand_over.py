@@ -66,7 +66,9 @@ def test_a_server_that_is_not_fit_is_refused_with_the_reason(join: Join, url: st
     second = join("b")
     eventually(lambda: is_fit(url, second))
     assert "server nobody is not running; running servers: " in hand_over(tmp_path / "a", url, "nobody", expected=4)
-    assert "is a replica; run this beside the primary" in hand_over(tmp_path / "b", url, name_of(second), expected=4)
+    assert "is a replica; run this on the primary's machine" in hand_over(
+        tmp_path / "b", url, name_of(second), expected=4
+    )
     second.process.send_signal(signal.SIGSTOP)
     assert f"it does not answer at {second.url}" in hand_over(tmp_path / "a", url, name_of(second), expected=4)
     second.process.send_signal(signal.SIGCONT)

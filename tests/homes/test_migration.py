@@ -131,8 +131,8 @@ def check_whole(log: StoredLog, of: str) -> None:
 def test_a_data_directory_moves_into_a_home_with_all_that_it_has(url: str, single: Path, tmp_path: Path) -> None:
     known = incarnation(single)
     told = command("home", "init", "--from", str(single), "--home", url)
-    assert "orders: 5 events up to number 5, in 5 frames: the same in both" in told
-    assert "bills: 4 events up to number 4, in 4 frames: the same in both" in told
+    assert "orders: 5 events up to number 5, in 5 frames, identical in both" in told
+    assert "bills: 4 events up to number 4, in 4 frames, identical in both" in told
     assert "empty: 0 events up to number 0" in told
     assert "users, consumers, positions and settings: " in told
     assert "start servers with this --home" in told and "no server may append" not in told
@@ -211,7 +211,7 @@ def test_an_empty_home_that_somebody_made_before_is_taken(url: str, single: Path
     command("home", "init", "--home", url)
     moved(url, single)
     again = ("home", "init", "--from", str(single), "--home", url)
-    assert f"has the logs of {single} already: start servers with it" in command(*again)
+    assert f"already contains the logs of {single}; start servers with it" in command(*again)
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute("DROP ROLE IF EXISTS later")
         owner.execute("CREATE ROLE later")
@@ -339,8 +339,8 @@ def test_a_home_from_a_copy_that_proves_nothing_waits_for_the_others(url: str, t
 def test_a_copy_leaves_its_home_with_all_of_it(url: str, tmp_path: Path, name: str) -> None:
     shared(url, tmp_path)
     told = command("home", "leave", "--data", str(tmp_path / name), "--home", url)
-    assert "orders: 5 events up to number 5, in 5 frames: the same in both" in told
-    assert f"has ended: start one server on {tmp_path / name}, without --home" in told
+    assert "orders: 5 events up to number 5, in 5 frames, identical in both" in told
+    assert f"has been closed; start one server on {tmp_path / name}, without --home" in told
     with Engine(tmp_path / name, maintains=False) as engine:
         orders = engine.open("orders")
         assert contents(orders) == [b"0", b"1", b"2", b"3", b"4"]
@@ -438,8 +438,8 @@ def test_a_home_that_is_made_from_an_old_copy_elsewhere_tells_of_the_copy_that_l
     emptied()  # as another database is
     told = command("home", "init", "--from", str(tmp_path / "a"), "--home", url)  # it held the newest term: believed
     assert "no server may append yet" not in told
-    assert "another copy has left it (headwater home leave), the logs go on there" in told
-    assert "start no server with this home" in told
+    assert "another copy has left it (headwater home leave), the logs continue there" in told
+    assert "do not start a server with this home" in told
 
 
 def test_one_server_becomes_three_again_in_the_same_database(url: str, tmp_path: Path) -> None:

@@ -378,9 +378,9 @@ def test_a_damaged_journal_of_a_copy_is_left_as_it_is(ahead: Scene) -> None:
 def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scene) -> None:
     target = ahead.directory / "given-up"
     told = accept(ahead, target)
-    assert f"orders: 2 events, numbered 4 to 5: given up; exported to {target}/orders.ndjson" in told
-    assert f"bills: 4 events, numbered 1 to 4: given up; exported to {target}/bills.ndjson" in told
-    assert "log empty without an event: given up" in told
+    assert f"orders: 2 events, numbered 4 to 5: discarded; exported to {target}/orders.ndjson" in told
+    assert f"bills: 4 events, numbered 1 to 4: discarded; exported to {target}/bills.ndjson" in told
+    assert "log empty, which has no events: discarded" in told
     assert "changes of users, consumers, positions and settings, numbered" in told
     assert "a is no longer a member" in told and "move " in told
     assert sorted(each.name for each in target.iterdir()) == ["bills.ndjson", "orders.ndjson"]

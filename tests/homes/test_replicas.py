@@ -383,7 +383,7 @@ def test_the_secret_of_the_home_is_renewed_while_its_servers_run(pair: tuple[Mem
     eventually(lambda: "headwater_replica_is_told 1.0" in metrics(second))
     old = secret_at(tmp_path / "a")
     with stranger(first, old) as listening:
-        assert "is a replica; run this beside the primary" in command(
+        assert "is a replica; run this on the primary's machine" in command(
             "home", "renew-secret", "--data", str(tmp_path / "b"), expected=4
         )
         assert secret_at(tmp_path / "a") == old

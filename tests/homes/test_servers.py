@@ -225,7 +225,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
         shown = command("home", "status", "--home", url)
         assert re.search(rf"server .*: primary, term 1, .*http {first.url}, headwater ", shown)
         assert re.search(r"^since \d{4}-\d\d-\d\dT.*Z: it is the first primary of this home$", shown, re.MULTILINE)
-        assert re.search(r"^proved: the database has all acknowledged events, and .* has all of term 1$", shown, re.M)
+        assert re.search(r"^proof: the database has all acknowledged events, and .* has all of term 1$", shown, re.M)
         assert re.search(rf"server .*: following, 0 events behind, as of .*http {second.url}", shown)
         for member in (first, second):
             assert "headwater_role{" in metrics_of(member)
@@ -233,7 +233,7 @@ def test_status_shows_every_server_with_its_role_and_how_far_behind_it_is(
         assert sorted(told["results"]) == [["following", None, 0], ["primary", 1, 0]]
         proxy.stop()
         eventually(lambda: servers(url)[second.url]["heard_s"] > 3)
-        assert re.search(rf"{second.url}, .*, silent for \d+ s", command("home", "status", "--home", url))
+        assert re.search(rf"{second.url}, .*, last report \d+ s ago", command("home", "status", "--home", url))
         proxy.go_on()
         eventually(lambda: servers(url)[second.url]["heard_s"] < 3)
         assert second.end(signal.SIGTERM) == 0
@@ -561,7 +561,7 @@ def test_a_home_that_was_marked_waits_for_a_person(join: Join, url: str, monkeyp
     time.sleep(2 * float(LEASE_MS) / 1000)
     assert not second.is_primary()
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    assert "no terminal to confirm on" in command("home", "accept-loss", "--home", url, expected=2)
+    assert "no terminal for confirmation" in command("home", "accept-loss", "--home", url, expected=2)
     command("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
     eventually(second.is_primary)
     assert second.append(1) == RESTORE_JUMP + 1  # whether 2 was given before, nobody knows
@@ -598,20 +598,20 @@ def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join,
     assert all(each["ahead"] for each in status(url)["members"])
     refused = command("home", "accept-loss", "--yes", "--home", url, expected=1)
     assert "is ahead of the home (" in refused
-    assert "stop it, and keep its data directory aside" in refused
+    assert "stop it and move its data directory aside" in refused
     assert not status(url)["is_vouched"]
     for each in (first, second):
         assert each.end(signal.SIGTERM) == 0
     third = join("c")
     eventually(lambda: servers(url).get(third.url, {}).get("lag_s") is not None)
     accept = ("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
-    assert "run this on its machine, with --data" in command(*accept, expected=1)
+    assert "run this there, with --data" in command(*accept, expected=1)
     accept = (*accept, "--data", str(tmp_path / "a"), "--export", str(tmp_path / "given-up"))
     of_second = f"{socket.gethostname()}:{second.port}"
     assert f"headwater home forget {of_second}" in command(*accept, expected=1)  # it may have others than the first
     command("home", "forget", of_second, "--home", url)
     accepted = command(*accept)
-    assert "orders: 2 events, numbered 4 to 5: given up" in accepted and "is no longer a member" in accepted
+    assert "orders: 2 events, numbered 4 to 5: discarded" in accepted and "is no longer a member" in accepted
     eventually(third.is_primary)
     assert third.append(5) == RESTORE_JUMP + 1
     assert third.contents() == [b"0", b"1", b"2", b"5"]
@@ -673,7 +673,7 @@ def test_the_owner_of_a_database_makes_a_home_for_another_role(database: Postgre
             connection.execute(done)
             closing.callback(connection.execute, undone)
         denied = command("home", "init", "--home", f"postgresql://server{place}", expected=4)
-        assert "denied" in denied and "have its administrator run what headwater home init --sql prints" in denied
+        assert "denied" in denied and "have its administrator run the output of headwater home init --sql" in denied
         command("home", "init", "--home", f"postgresql://owner{place}", "--role", "server")
         assert "OK" in command("home", "check", "--home", f"postgresql://server{place}")
         member = Member(f"postgresql://server{place}", tmp_path / "a")

@@ -88,7 +88,7 @@ def test_a_server_that_lost_its_users_does_not_start_until_it_is_told_to(tmp_pat
 
 def test_everybody_is_not_allowed_where_there_are_users(tmp_path: Path, token: dict[str, str]) -> None:
     refused = headwater("user", "allow-everybody", "--data", "d", cwd=tmp_path)
-    assert (refused.returncode, "there are users (alice); remove them first" in refused.stderr) == (1, True)
+    assert (refused.returncode, "users exist (alice); remove them first" in refused.stderr) == (1, True)
 
 
 def test_a_server_that_misses_the_configuration_with_its_users_does_not_start(tmp_path: Path) -> None:

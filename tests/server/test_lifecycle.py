@@ -247,4 +247,4 @@ def test_a_damaged_directory_is_told_by_exit_code(tmp_path: Path) -> None:
         assert 'message="log cannot be used" log=default' in server.errors
         assert server.terminate() == 0
     accepted = headwater("check", "--data", "d", "--accept-loss", "default", cwd=tmp_path)
-    assert accepted.returncode == 0 and "default: events 1 to 1 are given up" in accepted.stderr
+    assert accepted.returncode == 0 and "default: events 1 to 1 were discarded" in accepted.stderr

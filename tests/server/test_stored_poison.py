@@ -1,4 +1,4 @@
-"""What earlier versions took, and no reader survived: it is handed on as a stub, and everybody gets past it."""
+"""What earlier versions took, and no reader survived: it is delivered as a stub, and everybody gets past it."""
 
 from __future__ import annotations
 
@@ -188,5 +188,5 @@ def test_check_lists_it(directory: Path, server: RunningServer, tmp_path: Path) 
     assert [each["sequence_number"] for each in log["unfit"]] == unfit
     assert log["unfit_events"] == len(unfit)
     said = headwater("check", "--data", "copy", cwd=directory).stdout
-    assert "event 2 is handed on as a stub: data: not an AMQP message: " in said
-    assert " is handed on without an attribute: attributes.time: expected an RFC 3339 time" in said
+    assert "event 2 is delivered as a stub: data: not an AMQP message: " in said
+    assert " is delivered without an attribute: attributes.time: expected an RFC 3339 time" in said

@@ -130,7 +130,7 @@ def test_a_table_that_another_program_changed_says_so_until_it_is_checked(tmp_pa
     assert snapshot(tmp_path).unproved_since == version  # a commit of ours proves nothing of what was before
     assert check(tmp_path).unproved_since == version
     told = check_by_command(tmp_path)
-    assert f"since version {version} no digest proves the table's log" in told.output
+    assert f"since version {version} the table's log has no digest" in told.output
     told = check_by_command(tmp_path, "--adopt", "--json")
     assert json.loads(told.output)["unproved_since"] is None
     assert snapshot(tmp_path).unproved_since is None
@@ -146,7 +146,7 @@ def test_a_projection_that_another_program_changed_says_so_once(
     for _ in range(2):
         StateTable(tmp_path)
     (said,) = caplog.messages
-    assert f"{tmp_path}: since version {version} no digest proves the table's log" in said
+    assert f"{tmp_path}: since version {version} the table's log has no digest" in said
     assert "fold the log into a new table" in said
 
 

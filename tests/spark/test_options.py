@@ -125,18 +125,18 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
     ("given", "message"),
     [
         ({"maxEventPerTrigger": "5"}, "option maxeventpertrigger: .* did you mean maxEventsPerTrigger?"),
-        ({"zzz": "5"}, "option zzz: .* there are url, user, password"),
+        ({"zzz": "5"}, "option zzz: .* expected one of url, user, password"),
         ({"log": ""}, "option log: expected names or patterns of logs"),
         ({"log": "a,,b"}, "option log: expected names or patterns of logs"),
         ({"log": "a b"}, "option log: 'a b' does not match"),
-        ({"log": "a,a"}, "option log: a log is named twice in 'a,a'"),
+        ({"log": "a,a"}, "option log: a log occurs twice in 'a,a'"),
         ({"partitions": "1,x"}, "option partitions: expected numbers from 0 to 1023 .* got '1,x'"),
         (
             {"query": "kind=Paid"},
             "option query: expected type=TYPE, tag=TAG, exact_tag=TAG, or, all, got 'kind=Paid'",
         ),
         ({"columns": "sequence"}, "option columns: there is no column 'sequence'; did you mean sequence_number?"),
-        ({"columns": "data,data"}, "option columns: column 'data' is given twice"),
+        ({"columns": "data,data"}, "option columns: column 'data' occurs twice"),
         ({"columns": "data", "includeMetadata": "false"}, "option includeMetadata: columns already selects"),
         ({"includeMetadata": "no"}, "option includeMetadata: expected true or false, got 'no'"),
         ({"startingPosition": "0"}, "option startingPosition: expected earliest, latest, a number from 1"),
@@ -145,18 +145,18 @@ def test_sizes_and_durations_are_given_as_everywhere_in_spark() -> None:
         ({"startingTimestamp": '{"orders": "noon"}'}, "option startingTimestamp: expected ISO 8601"),
         ({"startingTimestamp": '{"orders": '}, "option startingTimestamp: expected ISO 8601"),
         ({"startingPosition": '{"orders": '}, "option startingPosition: expected earliest, latest"),
-        ({"startingPosition": "latest"}, "option startingPosition: latest given: a batch read .* reads nothing"),
-        ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: earliest given: a read that ends"),
-        ({"startingPosition": "9", "endingPosition": "8"}, "startingPosition: 9 given, .* above endingPosition 8"),
+        ({"startingPosition": "latest"}, "option startingPosition: got latest: a batch read .* reads nothing"),
+        ({"endingPosition": '{"orders": "earliest"}'}, "option endingPosition: got earliest: a read that ends"),
+        ({"startingPosition": "9", "endingPosition": "8"}, "startingPosition: 9 is above endingPosition 8"),
         (
             {"startingPosition": "9", "endingPosition": '{"orders": 8}'},
-            "startingPosition: 9 given, .* above endingPosition 8 of log 'orders'",
+            "startingPosition: 9 is above endingPosition 8 of log 'orders'",
         ),
         ({"startingTimestamp": "9", "endingTimestamp": "8"}, "startingTimestamp: it is later than endingTimestamp"),
         ({"startingTimestamp": "yesterday"}, "option startingTimestamp: expected ISO 8601 .*got 'yesterday'"),
         (
             {"startingTimestamp": "5", "startingPosition": "5"},
-            "option startingTimestamp: startingPosition is also given",
+            "option startingTimestamp: startingPosition is also set",
         ),
         ({"startingTimestampStrategy": "latest"}, "option startingTimestampStrategy: requires startingTimestamp"),
         ({"compression": "gzip"}, "option compression: expected none, lz4 or zstd, got 'gzip'"),
@@ -178,7 +178,7 @@ def test_a_stream_may_have_an_end_and_takes_no_filters() -> None:
     assert stream(endingPosition='{"orders": 5}').end == Bound("latest", {"orders": 5})
     with pytest.raises(InvalidOption, match="option filterPushdown: only for batch reads"):
         stream(filterPushdown="true")
-    with pytest.raises(InvalidOption, match="option startingPosition: 6 given, which is above endingPosition 5"):
+    with pytest.raises(InvalidOption, match="option startingPosition: 6 is above endingPosition 5"):
         stream(startingPosition="6", endingPosition="5")
 
 
@@ -191,7 +191,7 @@ def test_times_are_given_for_all_logs_or_by_name() -> None:
 
 
 def test_a_stream_cannot_wait_for_more_events_than_it_may_take() -> None:
-    with pytest.raises(InvalidOption, match=r"option minEventsPerTrigger: 6 given, at most maxEventsPerTrigger \(5\)"):
+    with pytest.raises(InvalidOption, match=r"option minEventsPerTrigger: 6 exceeds maxEventsPerTrigger \(5\)"):
         stream(minEventsPerTrigger="6", maxEventsPerTrigger="5")
 
 
@@ -226,7 +226,9 @@ def test_columns_are_what_the_options_ask_for() -> None:
 
 def test_a_declared_schema_is_a_choice_of_columns_with_their_own_types() -> None:
     assert columns_of(select(["type", "log"])) == ("type", "log")
-    with pytest.raises(InvalidInput, match="type: bigint is declared, but the column is string; omit the schema"):
+    with pytest.raises(
+        InvalidInput, match="type: the schema declares bigint, but the column is string; omit the schema"
+    ):
         columns_of(StructType([StructField("type", LongType())]))
     with pytest.raises(InvalidInput, match=r"there is no column 'typ'; did you mean type\?"):
         columns_of(StructType([StructField("typ", StringType())]))
@@ -275,7 +277,7 @@ def test_variables_say_who_asks_of_their_server_and_of_no_other(monkeypatch: pyt
 
 def test_columns_that_look_as_if_they_routed_rows_are_refused_unless_they_were_read() -> None:
     made = StructType([StructField(name, StringType()) for name in ("type", "data")])
-    for name, remedy in (("log", "one write goes to one log, the option log"), ("Partition", "from group_key")):
+    for name, remedy in (("log", "a write appends to one log, the option log"), ("Partition", "from group_key")):
         with pytest.raises(InvalidInput, match=f"column {name.lower()}: it cannot route rows: .*{remedy}"):
             columns_to_write(StructType([*made.fields, StructField(name, StringType())]))
     assert columns_to_write(select(COLUMNS)) == (None, None, None, None, *COLUMNS[4:])

@@ -1,1 +1,1 @@
-"""The commands of `headwater`, a module for each kind. They are imported one by one, when used (`cli.main`)."""
+"""The commands of `headwater`, one module for each group. A module is imported when it is used (`cli.main`)."""

@@ -1,4 +1,4 @@
-"""`headwater bench`: a small load on a log, from this machine, to see what appends and reads take there."""
+"""`headwater bench`: puts a small load on a log from this machine, and measures the duration of appends and reads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BENCH_TYPE = "BenchEvent"
 
 
 class Measured(NamedTuple):
-    """What one kind of request took."""
+    """The measurements of one kind of request."""
 
     what: str
     clients: int
@@ -41,7 +41,11 @@ class Measured(NamedTuple):
     "--seconds", type=click.FloatRange(0.1, 600), default=5.0, show_default=True, help="Duration of a measurement."
 )
 @click.option(
-    "--clients", type=click.IntRange(1, 256), default=4, show_default=True, help="Threads, each with a connection."
+    "--clients",
+    type=click.IntRange(1, 256),
+    default=4,
+    show_default=True,
+    help="Number of threads, each with its own connection.",
 )
 @click.option("--batch", type=click.IntRange(1, 65_536), default=1, show_default=True, help="Events per append.")
 @click.option(
@@ -53,8 +57,8 @@ def bench(server: Server, log: str, seconds: float, clients: int, batch: int, si
     """Benchmark a log.
 
     Measures appends, then decisions (a read and a conditional append), then reads of a tag. Its events, of the type
-    BenchEvent, stay in the log: use one that you can delete. The clients are threads of one Python process, which is
-    the bottleneck before the server is.
+    BenchEvent, stay in the log: use one that you can delete. The clients are threads of one Python process, which
+    saturates before the server does.
     """
     target = server.log(log)
     target.head()

@@ -19,8 +19,9 @@ from .output import examples
 def clock(accept: bool, file: Path | None, **flags: object) -> None:
     """Show whether the system clock is trusted, or accept it.
 
-    A clock that jumps ahead is not trusted at once: events get the time before the jump until the clock was stable for
-    limits.clock_patience_ms, or is accepted here. A running server follows within a second, others at their next start.
+    A clock that jumps ahead is not trusted immediately: events get the time before the jump until the clock has been
+    stable for limits.clock_patience_ms, or until this command accepts it. A running server accepts it within a second,
+    other servers at their next start.
     """
     from ..storage.append.clock import accept_clock, read_known, show_ms
     from ..storage.state.data_directory import open_state, require_data
@@ -37,5 +38,8 @@ def clock(accept: bool, file: Path | None, **flags: object) -> None:
         click.echo(f"the clock is trusted: {show_ms(wall_clock_ms())}")
     else:
         trusted = known.trusted_ms + max(0, wall_clock_ms() - known.shown_ms)
-        click.echo(f"the clock shows {show_ms(wall_clock_ms())} and is not trusted: events get {show_ms(trusted)}")
-        click.echo("if it is right, run headwater clock --accept; otherwise set it")
+        click.echo(
+            f"the system clock shows {show_ms(wall_clock_ms())} and is not trusted; "
+            f"events are recorded at {show_ms(trusted)}"
+        )
+        click.echo("if it is correct, run headwater clock --accept; otherwise correct it")

@@ -1,4 +1,4 @@
-"""`headwater config`: what the server would run with, and why."""
+"""`headwater config`: shows the configuration that the server would use, and the origin of each value."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from .output import examples
 
 @click.command(epilog=examples("HEADWATER_HTTP_PORT=9000 headwater config"))
 @config_option
-@click.option("--log", "logs", multiple=True, metavar="NAME[:PARTITIONS]", help="The same as for headwater serve.")
+@click.option("--log", "logs", multiple=True, metavar="NAME[:PARTITIONS]", help="As for headwater serve.")
 @setting_options()
 def config(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Show the effective configuration.
 
-    Prints it as TOML, with the origin of each value: the default, the file, the variable or the flag. Takes the options
-    of `headwater serve`. Hashes of passwords and tokens, and keys, are not shown. The
-    files of certificates and keys must exist and fit.
+    Prints it as TOML, with the origin of each value: the default, the file, the variable or the flag. Accepts the
+    options of `headwater serve`. Keys and the hashes of passwords and tokens are not shown. Certificate and key files
+    must exist and match.
     """
-    from ..server.startup.setting_files import check_files  # not at the top: help needs none of what it imports
+    from ..server.startup.setting_files import check_files  # not at the top: help does not need these imports
 
     effective = load_config(file, flags, logs)
     check_files(effective)

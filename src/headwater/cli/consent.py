@@ -1,4 +1,4 @@
-"""Before a command drops events, it says which, and asks."""
+"""Asks for confirmation before a command drops events, and names these events."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ yes_option = click.option("--yes", is_flag=True, help="Do not ask, even if event
 
 
 def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
-    """The answer of `act`, whose argument is how many events it may drop: none, until the user has agreed.
-
-    Raises what `ask` raises.
+    """Call `act` with the maximum number of events that it may drop: none, until the user has agreed. Returns its
+    result. Raises the errors of `ask`.
     """
     allowed = 0
     while True:
@@ -29,23 +28,25 @@ def when_agreed(act: Callable[[int], Result], yes: bool) -> Result:
         except WouldDrop as error:
             if not yes:
                 ask(_described(error))
-            allowed = SEQUENCE_NUMBER_MAX if yes else error.drops  # where the clock makes it more, this asks again
+            allowed = SEQUENCE_NUMBER_MAX if yes else error.drops  # if more events have expired since, ask again
 
 
 def ask(what: str, verb: str = "drop") -> None:
-    """Say which events would go, and ask. Raises as `confirm`."""
+    """Show which events would be dropped, and ask. Raises the errors of `confirm`."""
     confirm(f"{verb.capitalize()} {what}?", f"this {verb}s {what}")
 
 
 def confirm(question: str, effect: str) -> None:
-    """Ask. Raises click.UsageError, which names the effect, without a terminal, and click.Abort for a no."""
+    """Ask. Raises click.UsageError, which names the effect, if there is no terminal, and click.Abort if the user
+    declines.
+    """
     if not has_terminal():
-        raise click.UsageError(f"{effect}, and there is no terminal to confirm on; use --yes")
+        raise click.UsageError(f"{effect}, and there is no terminal for confirmation; use --yes")
     click.confirm(question, abort=True, err=True)
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to ask on."""
+    """Whether there is a terminal for confirmation."""
     return sys.stdin.isatty()
 
 

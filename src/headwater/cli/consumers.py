@@ -1,4 +1,4 @@
-"""`headwater consumers`: lists the registered consumers of a log with their lag, and moves them."""
+"""`headwater consumers`: lists the registered consumers of a log with their lag, and changes their positions."""
 
 from __future__ import annotations
 
@@ -66,12 +66,12 @@ def list_consumers(server: Server, log: str, as_json: bool) -> None:
 @yes_option
 @output.server_options
 def register(server: Server, log: str, owner: str, component: str, after: int | None, yes: bool) -> None:
-    """Register a consumer on its behalf, so that it needs no right to do so. A known one keeps its position."""
+    """Register a consumer that may not register itself. A registered consumer keeps its position."""
     target = server.log(log)
     consumer = when_agreed(
         lambda drops: target.register_consumer(owner, component, after=after, drops_at_most=drops), yes
     )
-    click.echo(f"{owner} {component} is registered; it continues after {consumer.acknowledged:,}")
+    click.echo(f"registered {owner} {component}; it continues after {consumer.acknowledged:,}")
 
 
 @consumers.command(epilog=output.examples("headwater consumers reset orders spark archiver --after 0"))
@@ -93,7 +93,7 @@ def reset(server: Server, log: str, owner: str, component: str, after: int, yes:
 @yes_option
 @output.server_options
 def skip(server: Server, log: str, owner: str, component: str, events: int | None, yes: bool) -> None:
-    """Let a consumer skip its next events: one that it cannot process, or all."""
+    """Skip the next events of a consumer, such as one that it cannot process."""
     target = server.log(log)
     head = target.head()
     if events is None:
@@ -113,7 +113,7 @@ def unregister(server: Server, log: str, owner: str, component: str, yes: bool) 
     """Remove a consumer. It no longer holds back trimming."""
     target = server.log(log)
     when_agreed(lambda drops: target.unregister_consumer(owner, component, drops_at_most=drops), yes)
-    click.echo(f"{owner} {component} is unregistered")
+    click.echo(f"unregistered {owner} {component}")
 
 
 def _reset(log: RemoteLog, owner: str, component: str, after: int, yes: bool) -> None:
@@ -121,16 +121,16 @@ def _reset(log: RemoteLog, owner: str, component: str, after: int, yes: bool) ->
 
 
 class _Lag(NamedTuple):
-    """A consumer, and how far behind it is."""
+    """A consumer and its lag."""
 
     consumer: Consumer
     behind: int
     age_ms: int
-    """Of the first event that it has not acknowledged; 0 if there is none."""
+    """The age of the first event that it has not acknowledged; 0 if there is none."""
 
     @staticmethod
     def of(server: Server, log: str, consumer: Consumer) -> _Lag:
-        """As the server counts it. Raises Refused for one that was unregistered this moment."""
+        """The lag as counted by the server. Raises Refused for a consumer that has just been unregistered."""
         from ..management.ports import joined
 
         found = server.management.read("consumer", joined(log, consumer.owner, consumer.component))
@@ -145,7 +145,7 @@ class _Lag(NamedTuple):
 
 
 def _next_events(log: RemoteLog, after: int, limit: int) -> Any:
-    """The events that follow, from the first that is kept where the next ones are not."""
+    """The following events. Starts at the first retained event if the next ones were trimmed."""
     try:
         return log.read(after=after, limit=limit)
     except (PositionTrimmed, PositionOfOtherIncarnation):
@@ -160,7 +160,7 @@ def _known(log: RemoteLog, owner: str, component: str) -> Consumer:
 
 
 def _duration(seconds: int) -> str:
-    """Two units are enough: `3d 4h`, `12m 5s`."""
+    """The duration in at most two units: `3d 4h`, `12m 5s`."""
     parts: list[str] = []
     for unit, size in (("d", 86_400), ("h", 3600), ("m", 60), ("s", 1)):
         count, seconds = divmod(seconds, size)

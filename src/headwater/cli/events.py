@@ -1,4 +1,4 @@
-"""`headwater append`, `read`, `tail`, `query`: events on a server, one by one or in sum."""
+"""`headwater append`, `read`, `tail`, `query`: append, show and count events on a server."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STDIN = "-"
     )
 )
 @click.argument("log")
-@click.option("--type", "type", metavar="TYPE", help="What happened.")
+@click.option("--type", "type", metavar="TYPE", help="The event type.")
 @click.option("--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="A tag. Repeatable.")
 @click.option("--data", default="", metavar="TEXT", help="The payload; - reads it from standard input.")
 @click.option("--id", "id", default="", help="The event's id.  [default: a UUIDv7]")
@@ -38,7 +38,7 @@ STDIN = "-"
 @click.option("--attribute", "attributes", multiple=True, metavar="NAME=VALUE", help="A CloudEvents attribute.")
 @click.option("--group-key", default="", help="Events with the same key share a partition.")
 @click.option("--events", type=click.File("rb"), help="An NDJSON file with any number of events; - for standard input.")
-@click.option("--fail-if-match", metavar="QUERY", help="Append nothing if any event matches.")
+@click.option("--fail-if-match", metavar="QUERY", help="Append only if no event matches.")
 @click.option("--after", type=click.IntRange(min=0), help="With --fail-if-match: only check events after this number.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @output.json_option
@@ -66,7 +66,7 @@ def append(
     ["order:17"], "data": "..."}.
     """
     if (type is None) == (events is None):
-        raise click.UsageError("give --type and the rest of one event, or --events FILE")
+        raise click.UsageError("use --type and the other options for one event, or --events FILE")
     if after is not None and fail_if_match is None:
         raise click.UsageError("--after requires --fail-if-match QUERY")
     if events is not None:
@@ -97,7 +97,7 @@ def append(
 @output.query_options
 @click.option("--from", "from_", type=click.IntRange(min=1), help="Start at this number.")
 @click.option("--after", type=click.IntRange(min=0), help="Start after this number.")
-@click.option("--upto", type=click.IntRange(min=0), help="Stop at this number (inclusive), also backwards.")
+@click.option("--upto", type=click.IntRange(min=0), help="Stop at this number (inclusive), in either direction.")
 @click.option("--backwards", is_flag=True, help="Newest first.")
 @click.option("--limit", type=click.IntRange(min=0), help="Maximum number of events.")
 @output.partition_option
@@ -119,7 +119,7 @@ def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -
 @click.option(
     "-n", "--number", type=click.IntRange(min=0), default=10, show_default=True, help="Number of newest events."
 )
-@click.option("-f", "--follow", is_flag=True, help="Follow new events until interrupted.")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new events until interrupted.")
 @output.query_options
 @output.partition_option
 @output.json_option
@@ -127,7 +127,7 @@ def read(server: Server, log: str, query: Query, as_json: bool, **bounds: Any) -
 def tail(
     server: Server, log: str, number: int, follow: bool, query: Query, partition: int | None, as_json: bool
 ) -> None:
-    """Show the newest events, and with -f follow.
+    """Show the newest events, and follow new ones with -f.
 
     Prints the newest matching events in log order; with -f, also new ones.
     """
@@ -156,7 +156,7 @@ def query(server: Server, log: str, text: str, partition: int | None, as_json: b
     A query is "all", or alternatives joined by "or". In an alternative:
       type=TYPE      repeated: any of these types
       tag=TAG        repeated: all of these tags; a bare KEY also matches KEY:anything
-      exact_tag=TAG  the same, but a bare KEY is an exact tag
+      exact_tag=TAG  the same, but a bare KEY matches only that tag
     Quote words with spaces: "tag='city:New York'". The JSON form of the HTTP API is also accepted.
     """
     summary = _Summary(server.log(log).read(parse_query(text), partition=partition))
@@ -173,7 +173,7 @@ def query(server: Server, log: str, text: str, partition: int | None, as_json: b
 
 
 class _Summary:
-    """Matching events, counted as they stream by."""
+    """Counts matching events while they are read."""
 
     def __init__(self, events: Iterable[SequencedEvent]) -> None:
         self.first: SequencedEvent | None = None
@@ -190,7 +190,7 @@ class _Summary:
 
     @property
     def count(self) -> int:
-        """All of them."""
+        """The number of all events."""
         return self._counts.total()
 
     def rows(self) -> list[tuple[str, int, int, int]]:
@@ -198,7 +198,7 @@ class _Summary:
         return [(type, count, self._firsts[type], self._lasts[type]) for type, count in self._counts.most_common()]
 
     def as_json(self) -> dict[str, object]:
-        """The same for programs."""
+        """The same as JSON, for programs."""
         types = [dict(zip(("type", "events", "first", "last"), row, strict=True)) for row in self.rows()]
         first, last = (event and event.sequence_number for event in (self.first, self.last))
         return {"events": self.count, "first": first, "last": last, "types": types}

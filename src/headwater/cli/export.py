@@ -1,4 +1,4 @@
-"""`headwater export`: the events of a log into a file."""
+"""`headwater export`: writes the events of a log to a file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from ..client import Server
 
 FORMATS = {"ndjson": "ndjson", "jsonl": "ndjson", "csv": "csv", "cloudevents": "cloudevents", "parquet": "parquet"}
-"""By the file's ending."""
+"""Formats by file extension."""
 STDOUT = "-"
 PARQUET_ROWS = 10_000
 
@@ -68,7 +68,7 @@ def export(
     """Write the events of a log to a file.
 
     Exports matching events up to the current end of the log; use - for standard output. FILE appears when it is
-    complete; an existing one is refused without --overwrite. A name that ends in .gz compresses it.
+    complete; an existing file is only replaced with --overwrite. If its name ends in .gz, it is compressed.
     """
     output.check_bounds(bounds)
     if str(file) != STDOUT:
@@ -135,14 +135,14 @@ def _format_of(file: Path) -> str:
     ending = file.name.removesuffix(".gz").rpartition(".")[2].lower()
     if ending not in FORMATS:
         raise InvalidInput(
-            f"the extension of {file.name!r} is not a known format; use one of {', '.join(FORMATS)}", "--format"
+            f"the extension of {file.name!r} does not name a known format; use one of {', '.join(FORMATS)}", "--format"
         )
     return FORMATS[ending]
 
 
 @contextmanager
 def _written(file: Path, overwrite: bool) -> Iterator[IO[bytes]]:
-    """The file to write, packed on the way where its name says so; or standard output."""
+    """The file to write, compressed if its name says so; or standard output."""
     if str(file) == STDOUT:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

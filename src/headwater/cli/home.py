@@ -1,4 +1,4 @@
-"""`headwater home`: the home that several servers share."""
+"""`headwater home`: manages the home that several servers share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ..homes.postgres.schema import Finding
     from ..homes.postgres.servers import ServerReport
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 PROMOTIONS = ("ask", "waited-for", "managed")
 """The values in `homes.postgres.schema`, which is not imported for help pages."""
 COMPARED_S = 5.0
@@ -35,7 +35,7 @@ COMPARED_S = 5.0
 def home() -> None:
     """Manage the PostgreSQL database shared by replicas.
 
-    This database is called the home: several servers store their logs in it. Give its address by --home,
+    This database is called the home: several servers store their logs in it. Set its address with --home,
     HEADWATER_HOME, or `home` in the configuration file.
     """
 
@@ -51,7 +51,7 @@ home.add_command(hand_over)
         "headwater home init --from /var/lib/headwater --home postgresql://owner@db.example/headwater --role headwater",
     )
 )
-@click.option("--role", metavar="NAME", help="Also grant this role the rights of a server.")
+@click.option("--role", metavar="NAME", help="Also grant this role the privileges of a server.")
 @click.option("--sql", "is_sql", is_flag=True, help="Print the SQL statements instead.")
 @click.option("--from", "source", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
               help="Start with the logs of this data directory.")  # fmt: skip
@@ -60,19 +60,19 @@ home.add_command(hand_over)
 def init(role: str | None, is_sql: bool, source: Path | None, file: Path | None, **flags: object) -> None:
     """Create the tables of a home. An existing home is left unchanged.
 
-    --from DIR moves the data directory of a stopped server into a home without logs. Events keep their numbers, logs
-    their incarnations; users, settings, consumers and positions move too. All of it is then counted and compared. DIR
-    becomes the first copy of the home: start the first server on it. DIR can also be the most complete copy of a lost
-    home. If this is interrupted, run it again.
+    --from DIR moves the data directory of a stopped server into a home without logs. Events keep their numbers, and
+    logs keep their incarnations; users, settings, consumers and positions move too. Everything is then counted and
+    compared. DIR becomes the first copy of the home: start the first server on it. DIR can also be the most complete
+    copy of a lost home. If this is interrupted, run it again.
     """
     from ..homes.postgres.schema import initial_sql, make_tables
 
     if is_sql and source is not None:
-        raise click.UsageError("--sql and --from exclude each other: run what --sql prints first")
+        raise click.UsageError("--sql and --from cannot be combined; run the statements of --sql first")
     if is_sql:
         click.echo(initial_sql(role), nl=False)
         return
-    address, remedy = home_address(file, flags), "have its administrator run what headwater home init --sql prints"
+    address, remedy = home_address(file, flags), "have its administrator run the output of headwater home init --sql"
     if source is not None:
         fill_from(source, address, role, remedy, f"{socket.gethostname()}:{load_config(file, flags).http.port}")
         return
@@ -177,11 +177,12 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
 @config_option
 @setting_options("home", "data")
 def refill(file: Path | None, **flags: object) -> None:
-    """Commit events again that the database lost and the copy of a stopped server still has.
+    """Restore events that the database lost from the copy of a stopped server.
 
     Use it after a restore, or after the promotion of a standby that lacks the newest events, as long as no other events
-    have the numbers of the missing ones. Events keep their numbers, logs their incarnations. Stop all servers first.
-    Start with the copy of the last primary, and start all servers afterwards. If this is interrupted, run it again.
+    have the numbers of the missing ones. Events keep their numbers, and logs keep their incarnations.
+    Stop all servers first. Start with the copy of the last primary, and start all servers afterwards. If this is
+    interrupted, run it again.
     """
     from ..homes.refill import refill as fill
     from .surplus import described
@@ -204,7 +205,7 @@ def refill(file: Path | None, **flags: object) -> None:
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--export", type=LocalPath(file_okay=False, path_type=Path), metavar="DIR",
-              help="Where to write the events that are given up.  [default: given-up-TIME]")  # fmt: skip
+              help="Where to write the discarded events.  [default: given-up-TIME]")  # fmt: skip
 @config_option
 @setting_options("home", "home_lease_ms", "data")
 def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: object) -> None:
@@ -212,9 +213,9 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
 
     Try headwater home refill first. Each log becomes a new incarnation: its numbers continue far above the old ones,
     and old positions are refused. Events that the copy in --data has and the database lacks are first listed and
-    written to files for headwater import. Accepts nothing and exits with 1 while a server with a copy that is ahead
-    runs, another copy than --data is known to be ahead, two hosts of the address take writes, or commits do not wait
-    for standbys as declared.
+    written to files for headwater import. Accepts nothing and exits with 1 while a server whose copy is ahead is
+    running, a copy other than --data is known to be ahead, two hosts of the address accept writes, or commits do not
+    wait for standbys as declared.
 
     A complete database does not need this command: once every server has compared its copy with it, one of them
     continues. If a server never comes back, remove it with headwater home forget.
@@ -225,7 +226,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
     with opened_home(home_address(file, flags)) as opened:
         standing = opened.standing()
         if standing.is_vouched:
-            click.echo("nothing to accept: the home has the history that its servers know")
+            click.echo("nothing to accept: the home matches the history that its servers have seen")
             return
         click.echo(standing.obstacle)
         hosts = _of_hosts(opened)
@@ -234,7 +235,7 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
         copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
         is_refused = _has_problem(hosts) or standing.is_weakened or _keeps_from_accepting(opened.servers())
         if is_refused or _has_more(opened.members(), copy):
-            click.echo("accepted nothing")
+            click.echo("nothing was accepted")
             click.get_current_context().exit(REFUSED)
         is_ahead = copy is not None and export_given_up(opened, config.data, export)
         if not yes:
@@ -246,7 +247,8 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
             click.echo(f"{name} is no longer a member: its copy was not compared with this database, or is ahead of it")
     if is_ahead:
         click.echo(
-            f"move {config.data} aside before its server starts: with an empty one it fetches all data of the home"
+            f"move {config.data} aside before you start its server; with an empty directory, the server fetches all "
+            "data of the home"
         )
     click.echo("accepted; a server takes over when the last primary's lease has expired")
 
@@ -256,8 +258,8 @@ def _has_more(members: list[Member], exported: str | None) -> bool:
     ahead = [each for each in members if each.ahead and each.evidence.id != exported]
     for each in ahead:
         click.echo(
-            f"the copy of {each.name} is ahead of the home ({each.ahead}): run this on its machine, with --data; if "
-            f"its events are not wanted, or are safe elsewhere: headwater home forget {each.name}"
+            f"the copy of {each.name} is ahead of the home ({each.ahead}): run this there, with --data; if "
+            f"its events are not needed, or are stored elsewhere: headwater home forget {each.name}"
         )
     return bool(ahead)
 
@@ -267,11 +269,11 @@ def _keeps_from_accepting(servers: list[ServerReport]) -> bool:
     is_kept = False
     for each in servers:
         if not each.runs:
-            hint = "give it an empty data directory before it starts again, and keep the old one"
-            click.echo(f"note: server {each.name} was silent for {each.heard_s:.0f} s; {hint}")
+            hint = "start it with an empty data directory, and keep the old one"
+            click.echo(f"note: server {each.name} last reported {each.heard_s:.0f} s; {hint}")
         elif each.ahead:
             click.echo(
-                f"server {each.name} is ahead of the home ({each.ahead}): stop it, and keep its data directory aside"
+                f"server {each.name} is ahead of the home ({each.ahead}): stop it and move its data directory aside"
             )
             is_kept = True
         elif each.lag_s is None or each.lag_s > COMPARED_S:
@@ -317,17 +319,17 @@ def promotion(value: str, file: Path | None, **flags: object) -> None:
     servers continue at once unless a copy is known to be ahead.
 
     A new value starts a new term. With waited-for, appends stop if synchronous_standby_names is changed so that commits
-    no longer wait for every named standby; choose ask to continue without.
+    no longer wait for every named standby; choose ask to continue without waiting.
     """
     from ..homes.postgres.schema import set_promotion
 
     with connected_owner(home_address(file, flags)) as connection:
         set_promotion(connection, value)
-    click.echo(f"promotion is now: {value}")
+    click.echo(f"promotion is now {value}")
 
 
 @home.command(epilog=examples("headwater home upgrade --home postgresql://owner@db.example/headwater"))
-@click.option("--role", metavar="NAME", help="Also grant this role the new rights of a server.")
+@click.option("--role", metavar="NAME", help="Also grant this role the new privileges of a server.")
 @config_option
 @setting_options("home")
 def upgrade(role: str | None, file: Path | None, **flags: object) -> None:
@@ -361,18 +363,20 @@ def renew_secret(file: Path | None, **flags: object) -> None:
 
     data = load_config(file, flags).data
     if home_of(data) is None:
-        raise StorageUnavailable(f"{data} is not a copy of a home; give the data directory of the primary with --data")
+        raise StorageUnavailable(f"{data} is not a copy of a home; pass the primary's data directory with --data")
     try:
         with closing(open_state(data)) as state:
             renew(state)
     except NotPrimary:
-        problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
+        problem = (
+            f"the server of {data} is a replica; run this on the primary's machine (headwater home status shows it)"
+        )
         raise StorageUnavailable(problem) from None
     click.echo("the home has a new secret; its servers adopt it within seconds")
 
 
 def _as_json(member: Member) -> dict[str, object]:
-    """A member in the form of `--json`."""
+    """A member as a JSON object of `--json`."""
     said = member.evidence
     return {"name": member.name, "id": said.id, "seen": said.seen.number, "held": said.held.number or None,
             "compared": member.compared._asdict(), "ahead": member.ahead or None}  # fmt: skip
@@ -382,14 +386,18 @@ def _proved(members: list[Member], term: int) -> str:
     """Which copies could prove that the database is complete, on one line."""
     whole = [each.name for each in members if each.evidence.is_whole and each.evidence.held.number == term]
     if not whole:
-        return f"proved: no copy has all of term {term}, so a changed database could not be proved complete"
-    return f"proved: the database has all acknowledged events, and {', '.join(whole)} has all of term {term}"
+        return f"proof: no copy has all of term {term}, so a changed database could not be proved complete"
+    return f"proof: the database has all acknowledged events, and {', '.join(whole)} has all of term {term}"
 
 
 def _proves(member: Member) -> str:
     """The evidence of a member's copy, on one line."""
     said = member.evidence
-    held = f"has all of term {said.held.number}, which it held" if said.is_whole else "held no term, or may lack some"
+    held = (
+        f"has all of term {said.held.number}, the last one that it held"
+        if said.is_whole
+        else "held no term, or may lack events of it"
+    )
     ahead = f", ahead of the home: {member.ahead}" if member.ahead else ""
     return f"{held}; compared on timeline {member.compared.timeline}{ahead}"
 
@@ -400,7 +408,7 @@ def _described(server: ServerReport) -> str:
     if server.term:
         parts.append(f"term {server.term}")
     elif server.lag_events is None or server.lag_s is None:
-        parts.append("its copy is not known to have caught up yet")
+        parts.append("its copy may not have caught up yet")
     else:
         parts.append(f"{server.lag_events} events behind, as of {server.lag_s:.1f} s ago")
     parts += [f"{protocol} {url}" for protocol, url in sorted(server.addresses.items())]
@@ -408,7 +416,7 @@ def _described(server: ServerReport) -> str:
     if server.ahead:
         parts.append(f"ahead of the home: {server.ahead}")
     if not server.runs:
-        parts.append(f"silent for {server.heard_s:.0f} s")
+        parts.append(f"last report {server.heard_s:.0f} s ago")
     return ", ".join(parts)
 
 

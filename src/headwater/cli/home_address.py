@@ -1,4 +1,4 @@
-"""How commands of `headwater home` reach the database: like a server, or as a role that may change its tables."""
+"""Connects the commands of `headwater home` to the database: like a server, or as a role that may change its tables."""
 
 from __future__ import annotations
 

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 REFUSED = 1
 LOOK_S = 0.2
 TAKING_OVER_S = 30.0
-"""How long a server may take from its lease until it appends."""
+"""The maximum time between a server's taking the lease and its first append."""
 
 
 def utc(s: float) -> str:
-    """A time in s since 1970, to the second."""
+    """A time in s since 1970, shown to the second."""
     return datetime.fromtimestamp(s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
@@ -42,7 +42,9 @@ def fill_from(source: Path, address: str, role: str | None, remedy: str, server:
     with connected_owner(address, remedy) as owned:
         is_to_move = found(owned, origin.identity, role, is_copy=origin.is_copy)
     if not is_to_move:
-        click.echo(f"the home {origin.identity.incarnation} has the logs of {source} already: start servers with it")
+        click.echo(
+            f"the home {origin.identity.incarnation} already contains the logs of {source}; start servers with it"
+        )
         return
     with opened_home(address) as opened, progress_bar("committing") as progress:
 
@@ -53,14 +55,14 @@ def fill_from(source: Path, address: str, role: str | None, remedy: str, server:
         moved = move_in(opened, source, server, told)
         incarnation = opened.incarnation
     _show(moved.logs)
-    click.echo(f"the home {incarnation} has all of {source}, which is a copy of it now: start servers with this --home")
+    click.echo(f"the home {incarnation} contains all of {source}, now a copy of it; start servers with this --home")
     if moved.obstacle:
         click.echo(f"no server may append yet: {moved.obstacle}")
     if origin.is_copy:
         click.echo(
-            f"note: {source} was a copy of an earlier database. If that database still takes writes, or another copy "
-            "has left it (headwater home leave), the logs go on there, and both would give the same numbers: then "
-            "start no server with this home, and drop its database"
+            f"note: {source} was a copy of an earlier database. If that database still accepts writes, or another "
+            "copy has left it (headwater home leave), the logs continue there, and both would assign the same numbers. "
+            "In that case, do not start a server with this home, and drop its database"
         )
 
 
@@ -70,11 +72,11 @@ def fill_from(source: Path, address: str, role: str | None, remedy: str, server:
 @config_option
 @setting_options("home", "data")
 def leave(file: Path | None, **flags: object) -> None:
-    """Turn the copy of a stopped server into an independent data directory, and end the home.
+    """Turn the copy of a stopped server into an independent data directory, and close the home.
 
     Use it to return from several servers to one. Stop all servers first. The copy fetches missing events and is counted
-    and compared with the home; if anything is missing, nothing changes. Events keep their numbers, logs their
-    incarnations. Afterwards no server appends to that home. If this is interrupted, run it again.
+    and compared with the home; if anything is missing, nothing changes. Events keep their numbers, and
+    logs keep their incarnations. Afterwards no server appends to that home. If this is interrupted, run it again.
     """
     from ..homes.migration import move_out
 
@@ -83,7 +85,7 @@ def leave(file: Path | None, **flags: object) -> None:
         compared = move_out(opened, config.data, f"{socket.gethostname()}:{config.http.port}")
         incarnation = opened.incarnation
     _show(compared)
-    click.echo(f"the home {incarnation} has ended: start one server on {config.data}, without --home")
+    click.echo(f"the home {incarnation} has been closed; start one server on {config.data}, without --home")
 
 
 @click.command(
@@ -100,8 +102,8 @@ def hand_over(name: str, file: Path | None, **flags: object) -> None:
     """Make the server NAME the primary, and wait until it is.
 
     Use it before maintenance of the primary's machine. Run it there while the server runs, with its --data. NAME is the
-    name in `headwater home status`. If that server does not run, is behind or not ready, the command fails with the
-    reason. Appends pause for less than a second; nothing is lost.
+    name in `headwater home status`. If that server is not running, is behind or is not ready, the command fails
+    with the reason. Appends pause for less than a second; nothing is lost.
     """
     config = load_config(file, flags)
     with opened_home(home_address(file, flags)) as opened:
@@ -126,12 +128,14 @@ def _ask(opened: PostgresHome, data: Path, name: str, term: int) -> None:
     if (obstacle := obstacle_of(opened, name)) is not None:
         raise StorageUnavailable(f"{name} cannot be the primary: {obstacle}")
     if home_of(data) is None:
-        raise StorageUnavailable(f"{data} is not a copy of a home; give the data directory of the primary with --data")
+        raise StorageUnavailable(f"{data} is not a copy of a home; pass the primary's data directory with --data")
     try:
         with closing(open_state(data)) as state:
             ask_for(state, HandOver(name, term))
     except NotPrimary:
-        problem = f"the server of {data} is a replica; run this beside the primary (headwater home status shows it)"
+        problem = (
+            f"the server of {data} is a replica; run this on the primary's machine (headwater home status shows it)"
+        )
         raise StorageUnavailable(problem) from None
 
 
@@ -145,7 +149,9 @@ def _changed(opened: PostgresHome, name: str, term: int, patience_s: float) -> L
             if acts or standing.holder != name:
                 return standing
         time.sleep(LOOK_S)
-    raise StorageUnavailable(f"no server has taken over within {patience_s:.0f} s; headwater home status says why")
+    raise StorageUnavailable(
+        f"no server has taken over within {patience_s:.0f} s; headwater home status shows the reason"
+    )
 
 
 def _primary(standing: LeaseStanding) -> str:
@@ -160,6 +166,6 @@ def _show(compared: list[Compared]) -> None:
         what = "change" if name == NAME else "event"
         whose = "users, consumers, positions and settings" if name == NAME else name
         click.echo(
-            f"{whose}: {counted(extent.events, what)} up to number {last:,}, in {counted(extent.frames, 'frame')}: "
-            "the same in both"
+            f"{whose}: {counted(extent.events, what)} up to number {last:,}, in {counted(extent.frames, 'frame')}, "
+            "identical in both"
         )

@@ -1,7 +1,7 @@
-"""`headwater import`: a file of events into a log.
+"""`headwater import`: loads a file of events into a log.
 
-An import may be interrupted and run again at any time: ids are those of the file, or derived from it, so the log
-recognises what it has (docs/guides/import.md).
+An import can be interrupted and run again at any time: ids are taken or derived from the file, so the log recognises
+events that it already contains (docs/guides/import.md).
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 _EVENT_INDEX = re.compile(r"events\[(\d+)\]\.?")
 SMALLER = f"{AGAIN}; if that fails too, use a smaller --batch"
-"""What to do where an import is in doubt: behind a gateway that takes no bodies of its size it would stay so."""
+"""What to do if the outcome of an import is unknown: behind a gateway that rejects bodies of this size, a repetition
+would fail in the same way.
+"""
 
 
 @click.command(
@@ -46,7 +48,7 @@ SMALLER = f"{AGAIN}; if that fails too, use a smaller --batch"
 @click.argument("log")
 @click.option("--format", "format", type=click.Choice(FORMATS), help="Format of FILE.  [default: guessed]")
 @click.option("--create", is_flag=True, help="Create LOG if it does not exist.")
-@click.option("--source", help="The source of events without one.  [default: the file name]")
+@click.option("--source", help="The source of events that do not name one.  [default: the file name]")
 @click.option("--batch", type=click.IntRange(1, 65_536), default=1000, show_default=True, help="Events per append.")
 @click.option("--partition", type=click.IntRange(min=0), help="The partition to append to.")
 @click.option("--quarantine", type=LocalPath(dir_okay=False, path_type=Path),
@@ -151,9 +153,9 @@ def _progress_bar(what: str, opened: Opened) -> Iterator[Any]:
 
 
 def _in_the_file(error: InvalidInput | DuplicateEventId, file: Path, put: Quarantine) -> InvalidInput:
-    """The error with the place in the file, so that the culprit can be found."""
+    """The error with its place in the file, so that the user can find the row."""
     if isinstance(error, DuplicateEventId):
-        problem = f"id {error.id!r} is that of event {error.sequence_number}, which differs"
+        problem = f"id {error.id!r} already belongs to event {error.sequence_number}, which differs"
         return InvalidInput(problem, f"{file}: {put.place(error.index)}")
     if (found := _EVENT_INDEX.match(error.where)) is None:
         return InvalidInput(str(error), str(file))
@@ -172,4 +174,4 @@ def _show_import(done: BulkProgress, kept: int, quarantine: Path | None, seconds
         f"{seconds:.1f} s ({events / seconds:,.0f}/s)"
     )
     if kept:
-        click.echo(f"{counted(kept, 'row')} that are not valid events are in {quarantine}")
+        click.echo(f"{counted(kept, 'row')} that are not valid events were written to {quarantine}")

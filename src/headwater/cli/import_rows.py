@@ -1,4 +1,4 @@
-"""The rows of a file that `headwater import` reads, in any format, and the quarantine of rows that are no events."""
+"""The rows of a file that `headwater import` reads, in any format, and the quarantine of invalid rows."""
 
 from __future__ import annotations
 
@@ -29,33 +29,34 @@ _array_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Row(NamedTuple):
-    """One event of a file, or the fault of a row that is none."""
+    """One event of a file, or the error of an invalid row."""
 
     place: str
-    """In the file: its line, row, or element."""
+    """Its place in the file: line, row, or element."""
     raw: bytes
-    """As it stands there, if that is no event."""
+    """The unchanged row, if it is not a valid event."""
     found: Event | InvalidInput
 
 
 class Quarantine:
-    """A file of NDJSON with the rows that are no events, or that a log refuses, their places and the reasons.
+    """An NDJSON file of the rows that are invalid or that a log refuses, with their places and the reasons.
 
-    Without a file the first such row ends the import. Places of accepted rows are kept while they may be refused.
+    Without a file, the first such row ends the import. The places of accepted rows are kept while they may still be
+    refused.
     """
 
     def __init__(self, file: IO[bytes] | None, ahead: int) -> None:
-        """`ahead`: the most rows in progress."""
+        """`ahead`: the maximum number of rows in progress."""
         self._file = file
         self._recent: deque[str] = deque(maxlen=ahead)
         self._count = 0
         self.rows = 0
-        """How many are in it."""
+        """The number of rows in it."""
         self.failure: Exception | None = None
         """Why the rest of the rows could not be read."""
 
     def events(self, rows: Iterable[Row]) -> Iterator[Event]:
-        """The events among the rows, up to what cannot be read; without a file, up to a row that is no event."""
+        """The events among the rows, up to the first unreadable one; without a file, up to the first invalid row."""
         try:
             for place, raw, found in rows:
                 if isinstance(found, Event):
@@ -67,14 +68,14 @@ class Quarantine:
                 else:
                     self._put(place, raw.decode(errors="backslashreplace").rstrip("\r\n"), found)
         except Exception as error:
-            self.failure = error  # what came before it goes into the log first
+            self.failure = error  # first append the rows before it
 
     def refused(self, index: int, event: Event, error: InvalidInput) -> None:
-        """The event of that place among all is refused. May be called from another thread, for recent ones."""
+        """Record that the event at that index was refused. May be called from another thread, for recent events."""
         self._put(self.place(index), msgspec.json.encode(event_json(*event)).decode(), error)
 
     def place(self, index: int) -> str:
-        """Where a recent event is in the file."""
+        """The place of a recent event in the file."""
         return self._recent[index - self._count]
 
     def _put(self, place: str, raw: str, error: InvalidInput) -> None:
@@ -85,15 +86,16 @@ class Quarantine:
 
 
 class Opened:
-    """A file being read: its bytes, unpacked, and how far it is, packed."""
+    """A file being read: its decompressed bytes, and the position in the compressed file."""
 
     def __init__(self, raw: IO[bytes], unpacked: io.BufferedReader, size: int, *, is_packed: bool) -> None:
         self.raw, self.unpacked, self.size, self.is_packed = raw, unpacked, size, is_packed
         self.text: io.TextIOWrapper | None = None
 
     def lines(self) -> Iterable[str]:
-        """The lines of a text, with bytes that are no UTF-8 as surrogates; kept here, because the wrapper closes the
-        file when it is collected."""
+        """The lines of a text; invalid UTF-8 becomes surrogates. The wrapper is kept here, because it closes the file
+        when it is garbage-collected.
+        """
         self.text = io.TextIOWrapper(self.unpacked, errors="surrogateescape", encoding="utf-8", newline="")
         return self.text
 
@@ -106,7 +108,7 @@ _DAMAGE = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 class _Unpacked(io.RawIOBase):
-    """A gzip file, unpacked. All that comes before damage can be read; the damage is raised then."""
+    """A decompressed gzip file. Everything before damaged data can be read; then the error is raised."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._packed = gzip.GzipFile(fileobj=raw)
@@ -117,7 +119,7 @@ class _Unpacked(io.RawIOBase):
         return True
 
     def readinto(self, into: Any) -> int:
-        """Fill the buffer as far as there is something. Raises what gzip and zlib raise of a damaged file."""
+        """Fill the buffer with as much as is available. Raises the errors of gzip and zlib for a damaged file."""
         count = 0
         while count < len(into) and self._damage is None:
             try:
@@ -135,7 +137,7 @@ class _Unpacked(io.RawIOBase):
 
 @contextmanager
 def opened_file(file: Path) -> Iterator[Opened]:
-    """The file, unpacked, and after a byte order mark. Raises InvalidInput around reading, where it is no gzip file."""
+    """The decompressed file, after any byte order mark. Reading raises InvalidInput if it is not a gzip file."""
     with file.open("rb") as raw:
         is_packed = file.name.endswith(".gz")
         unpacked: Any = _Unpacked(raw) if is_packed else raw
@@ -149,9 +151,9 @@ def opened_file(file: Path) -> Iterator[Opened]:
 
 
 def rows_of(opened: Opened, format: str, mapping: TableMapping) -> Iterator[Row]:
-    """The rows of a file of that format. Raises InvalidInput for another file."""
+    """The rows of a file of that format. Raises InvalidInput if the file has another format."""
     if format == "csv":
-        csv.field_size_limit(APPEND_BYTES_MAX)  # as large as an event may be, not 128 KiB
+        csv.field_size_limit(APPEND_BYTES_MAX)  # the maximum size of an event, instead of 128 KiB
         return _table(opened, mapping)
     if format == "ocel":
         return _ocel(opened, mapping.source)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     F = TypeVar("F", bound=Callable[..., Any])
 
 RETENTION = ("retention_ms", "retention_bytes", "retention_until_acknowledged")
-"""The settings by which events may be trimmed."""
+"""The settings that determine which events may be trimmed."""
 
 
 def _changeable(function: F) -> F:
@@ -39,7 +39,7 @@ def _changeable(function: F) -> F:
         click.option("--history/--no-history", "keeps_history", default=None,
                      help="Whether append conditions still consider trimmed events."),
         click.option("--consumer-age-ms-max", type=click.IntRange(min=1),
-                     help="Unregister a consumer that is silent for this long."),
+                     help="Unregister consumers that are inactive for this long."),
         click.option("--default-start", type=click.Choice([LATEST, EARLIEST]),
                      help="Where an AMQP receiver without a position starts."),
     ):  # fmt: skip
@@ -69,7 +69,7 @@ def logs(ctx: click.Context) -> None:
 @output.json_option
 @output.server_options
 def list_logs(server: Server, as_json: bool) -> None:
-    """List the logs that you can read. One that cannot be opened is shown as stopped, with the problem."""
+    """List the logs that you can read. A log that cannot be opened is shown as stopped, with the problem."""
     infos: list[LogInfo] = []
     stopped: dict[str, str] = {}
     for name in server.logs():
@@ -82,7 +82,7 @@ def list_logs(server: Server, as_json: bool) -> None:
         output.show_json(sorted([*map(asdict, infos), *problems], key=itemgetter("name")))
         return
     if not infos and not stopped:
-        output.show_nothing("there are no logs that you can read; `headwater logs create NAME` creates one")
+        output.show_nothing("no logs are visible to you; `headwater logs create NAME` creates one")
         return
     rows: list[tuple[object, ...]] = [
         (info.name, info.events, info.first_retained, info.head, info.settings.partitions, info.bytes) for info in infos
@@ -115,7 +115,7 @@ def show(server: Server, log: str, as_json: bool) -> None:
 def create(server: Server, log: str, as_json: bool, **settings: Any) -> None:
     """Create LOG. Does nothing if it exists with the same settings."""
     is_new = server.ensure(log, LogSettings(**_given(settings)))
-    click.echo(f"{log} is created" if is_new else f"{log} already exists with these settings", err=True)
+    click.echo(f"created {log}" if is_new else f"{log} already exists with these settings", err=True)
     _show(server.log(log).info(), as_json)
 
 
@@ -165,16 +165,16 @@ def trim(server: Server, log: str, below: int, yes: bool, as_json: bool) -> None
 
 
 def _ask_to_trim(log: RemoteLog, below: int) -> None:
-    """Say what would go, and ask. Raises click.UsageError without a terminal, and click.Abort."""
+    """Show what would be dropped, and ask. Raises click.UsageError without a terminal, and click.Abort."""
     info = log.info()
     last = min([below - 1, info.head, *(each.acknowledged for each in log.consumers())])
     if last < info.first_retained or below > info.head + 1:
-        return  # nothing goes, or it is refused
+        return  # nothing is dropped, or the call is refused
     ask(f"the events {info.first_retained:,} to {last:,} of {log.name}")
 
 
 def _holders(log: RemoteLog, first_retained: int) -> list[Consumer]:
-    """The consumers that keep a log from being trimmed above that, as far as the user may know."""
+    """The consumers that prevent trimming above that number, as far as the user may see them."""
     try:
         return [each for each in log.consumers() if each.acknowledged < first_retained]
     except Forbidden:
@@ -191,7 +191,7 @@ def delete(server: Server, log: str, yes: bool) -> None:
     if not yes:
         ask(f"{log} with its {output.counted(events, 'event')}", "delete")
     server.delete(log)
-    click.echo(f"{log} is deleted")
+    click.echo(f"deleted {log}")
 
 
 def _show(info: LogInfo, as_json: bool) -> None:

@@ -1,7 +1,9 @@
-"""The command `headwater`: finds its subcommands, turns errors into one line and an exit code. Only it exits.
+"""The command `headwater`: finds its subcommands, and turns errors into one line and an exit code. No other module
+exits.
 
-Exit codes: 0 done; 1 refused or failed; 2 wrong usage or configuration; 3 the server cannot be reached; 4 the
-storage cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted; 141 the output has no reader.
+Exit codes: 0 done; 1 refused or failed; 2 wrong usage or configuration; 3 the server cannot be reached; 4 the storage
+cannot be opened or the disk is full; 5 the storage is damaged; 130 interrupted; 141 the reader of the output has closed
+it.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ DONE, REFUSED, USAGE, UNREACHABLE, UNAVAILABLE, DAMAGED, INTERRUPTED, UNREAD = 0
 
 
 class Entry(NamedTuple):
-    """Where a command lives, and its line in `headwater --help`: so that one command is imported, not all."""
+    """The module of a command and its line in `headwater --help`, so that only the command in use is imported."""
 
     module: str
     attribute: str
@@ -39,7 +41,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
     "Events (on a server)": {
         "append": Entry("events", "append", "Append events to a log."),
         "read": Entry("events", "read", "Read the events of a log."),
-        "tail": Entry("events", "tail", "Show the newest events, and with -f follow."),
+        "tail": Entry("events", "tail", "Show the newest events, and follow new ones with -f."),
         "query": Entry("events", "query", "Count matching events, with their types and times."),
         "import": Entry("import_", "import_", "Load a file of events into a log."),
         "export": Entry("export", "export", "Write the events of a log to a file."),
@@ -78,7 +80,7 @@ COMMANDS: Mapping[str, Mapping[str, Entry]] = {
         "restore": Entry("storage", "restore", "Restore a BACKUP to a new data directory DIR."),
     },
 }
-"""All commands, by the section of the help that shows them."""
+"""All commands, by section of the help."""
 
 
 class CommandGroup(click.Group):
@@ -97,7 +99,7 @@ class CommandGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """See click.Group, which suggests only commands that were imported."""
+        """See click.Group, which only suggests commands that were imported."""
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-") and not ctx.resilient_parsing:
             nearest = difflib.get_close_matches(name, self.list_commands(ctx), n=1)
@@ -137,12 +139,12 @@ def headwater(ctx: click.Context) -> None:
 def main() -> None:
     """The entry point of the program `headwater`."""
     for stream, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, stream) is None:  # it was closed
+        if getattr(sys, stream) is None:  # it has been closed
             setattr(sys, stream, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - as long as the process
-    if sys.argv[1:2] == ["serve"]:  # SIGHUP waits until the server knows what it means: see `hangups`
+    if sys.argv[1:2] == ["serve"]:  # SIGHUP is blocked until the server has a handler: see `hangups`
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
     code = run(sys.argv[1:])
-    if code == UNREAD:  # end as other programs do
+    if code == UNREAD:  # end like other programs
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         os.kill(os.getpid(), signal.SIGPIPE)
     sys.exit(code)
@@ -150,7 +152,7 @@ def main() -> None:
 
 @contextmanager
 def _ending_unread() -> Iterator[None]:
-    """If the reader of the output has gone, the command ends with UNREAD; click would end it with 1."""
+    """If the reader of the output has closed it, end the command with UNREAD; click would end it with 1."""
     try:
         yield
     except BrokenPipeError as error:
@@ -168,7 +170,7 @@ def _is_unread() -> bool:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run one command; answers its exit code, and writes an error as one line to stderr."""
+    """Run one command and return its exit code. An error is written as one line to stderr."""
     try:
         code = headwater.main(list(arguments), prog_name="headwater", standalone_mode=False)
         return code if isinstance(code, int) else DONE
@@ -188,7 +190,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def next_step(error: core.EventLogError) -> str:
-    """What whoever sees the error may do next, where the error itself cannot know: the end of its line, or nothing."""
+    """What the user can do next, if the error itself cannot know it: the end of its line, or an empty text."""
     option = _URL_OPTIONS.get(error.url.partition("://")[0]) if isinstance(error, ServerUnreachable) else None
     if option is None or not isinstance(error.__cause__, ConnectionRefusedError):
         return ""

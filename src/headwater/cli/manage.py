@@ -1,4 +1,4 @@
-"""`headwater manage`: the operations of management on entities of every type."""
+"""`headwater manage`: the management operations on entities of every type."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class _Operations(click.Group):
-    """Operations in any case, as AMQP Management writes them and as commands are written."""
+    """Accepts operations in upper case, as in AMQP Management, and in lower case, like commands."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name.lower())
@@ -32,7 +32,8 @@ class _Operations(click.Group):
 def manage() -> None:
     """Show and change any managed entity by type and name.
 
-    docs/reference/management.md lists the types and their attributes. Operations can be written as there: READ.
+    docs/reference/management.md lists the types and their attributes. Operations can be in upper case, as on that page:
+    READ.
     """
 
 
@@ -53,8 +54,8 @@ def types(server: Server, as_json: bool) -> None:
     epilog=output.examples("headwater manage query log --attributes name,head --filter problem=null --json")
 )
 @click.argument("type")
-@click.option("--attributes", metavar="NAME,...", help="Only these attributes.  [default: all]")
-@click.option("--filter", metavar="NAME=VALUE,...", help="Only entities with this value; != for any other value.")
+@click.option("--attributes", metavar="NAME,...", help="Show only these attributes.  [default: all]")
+@click.option("--filter", metavar="NAME=VALUE,...", help="Show only entities with this value; != excludes it.")
 @click.option("--offset", type=click.IntRange(min=0), help="Number of results to skip.")
 @click.option("--count", type=click.IntRange(min=0), help="Maximum number of results.")
 @output.json_option
@@ -66,7 +67,7 @@ def query(server: Server, type: str, attributes: str | None, as_json: bool, **gi
     if as_json:
         output.show_json(found.entities)
     elif not found.rows:
-        output.show_nothing(f"no entities of type {type} that you can see and that match the filter")
+        output.show_nothing(f"no entities of type {type} match the filter, or you may not see them")
     else:
         output.show_table(found.names, [[output.show_value(value) for value in row] for row in found.rows])
 
@@ -120,11 +121,13 @@ def delete(server: Server, type: str, name: str, yes: bool) -> None:
     if not yes:
         ask(f"{type} {name}", "delete")
     when_agreed(lambda drops: server.management.delete(type, name, drops_at_most=drops), yes)
-    click.echo(f"{type} {name} is deleted")
+    click.echo(f"deleted {type} {name}")
 
 
 def _given(attributes: tuple[str, ...]) -> dict[str, str | None]:
-    """Attributes of a command line; the server makes of each text what its type has there. Raises InvalidInput."""
+    """The attributes of a command line as texts; the server converts each to the type of the attribute. Raises
+    InvalidInput.
+    """
     pairs = [output.pair(text, "ATTRIBUTE=VALUE") for text in attributes]
     return {name: None if value == "null" else value for name, value in pairs}
 

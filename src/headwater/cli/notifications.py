@@ -1,4 +1,4 @@
-"""`headwater events`: the notifications of a server, as they come."""
+"""`headwater events`: shows the notifications of a server as they arrive."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ DEFAULT_URL = "amqp://127.0.0.1:5672"
 DOMAIN = "io.headwater."
 SELECTOR = "apache.org:selector-filter:string"
 LOOK_S = 0.5
-"""How often an interruption and the connection's heartbeats have their turn."""
+"""The interval for handling interruptions and the connection's heartbeats."""
 
 
 class ListenerRefused(EventLogError):
-    """The server does not let us listen, or has ended it; the message says why."""
+    """The server refused the subscription or ended it; the message contains the reason."""
 
 
 @click.command(
@@ -92,7 +92,7 @@ def events(
 
 
 def selector_of(types: Sequence[str], logs: Sequence[str], selector: str | None) -> str | None:
-    """One message selector of all that was asked for; None for everything. Raises click.UsageError."""
+    """One message selector for all the given filters; None selects everything. Raises click.UsageError."""
     parts = [f"({selector})"] if selector else []
     if types:
         parts.append(f"eventType IN ({_literals(known for text in types for known in types_of(text))})")
@@ -102,12 +102,12 @@ def selector_of(types: Sequence[str], logs: Sequence[str], selector: str | None)
 
 
 def types_of(text: str) -> list[str]:
-    """The names of the types that a pattern stands for, with or without the domain. Raises click.UsageError."""
+    """The types that match a pattern, given with or without the domain. Raises click.UsageError."""
     pattern = text if text.startswith(DOMAIN) else DOMAIN + text
     found = [type.value for type in NotificationType if fnmatchcase(type.value, pattern)]
     if not found:
         known = ", ".join(type.value.removeprefix(DOMAIN) for type in NotificationType)
-        raise click.UsageError(f"--type: there is no type {text}; there are {known}")
+        raise click.UsageError(f"--type: unknown type {text}; expected one of {known}")
     return found
 
 
@@ -116,11 +116,11 @@ def _literals(texts: Any) -> str:
 
 
 def with_credentials(url: str, user: str | None, password: str | None) -> str:
-    """The URL with name and password in it, unless it has some. Raises click.UsageError."""
+    """The URL with the user name and password, unless it already contains them. Raises click.UsageError."""
     try:
         parts = urlsplit(url)
         has_host = bool(parts.hostname) and parts.port != 0
-    except ValueError:  # its text may hold a part of the password
+    except ValueError:  # its text may contain a part of the password
         has_host = False
     if not has_host or parts.scheme not in ("amqp", "amqps"):
         raise click.UsageError("--amqp-url: expected amqp://HOST:PORT or amqps://HOST:PORT")
@@ -133,13 +133,13 @@ def with_credentials(url: str, user: str | None, password: str | None) -> str:
 
 
 def tls_of(ca_file: str | None, *, is_verified: bool) -> ssl.SSLContext | None:
-    """How a server with TLS is checked; None as the system does. Raises click.UsageError."""
+    """How the server's certificate is verified; None for the system's defaults. Raises click.UsageError."""
     if ca_file is None and is_verified:
         return None
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise click.UsageError(f"--ca-file: {ca_file} cannot be used: {error}") from None
+        raise click.UsageError(f"--ca-file: {ca_file} cannot be loaded: {error}") from None
     if not is_verified:
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     return context
@@ -149,7 +149,7 @@ class NotificationListener:
     """The attributes of each notification, one by one, without end. Raises ListenerRefused, ServerUnreachable."""
 
     def __init__(self, url: str, selector: str | None, tls: ssl.SSLContext | None, retry_s: float) -> None:
-        """The first connection is tried for `retry_s`; one that was lost until it is there again, unless that is 0."""
+        """The first connection is tried for `retry_s`; a lost connection is retried without limit, unless that is 0."""
         address = urlsplit(url)._replace(query="", fragment="")
         self._shown = address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()
         self._url, self._selector, self._tls, self._retry_s = url, selector, tls, retry_s
@@ -170,8 +170,8 @@ class NotificationListener:
                 self._failed(error)
 
     def _received(self) -> Iterator[Mapping[str, object]]:
-        """Those of one connection."""
-        from ..amqp.client import Client  # not at the top: the help needs none of it
+        """The notifications of one connection."""
+        from ..amqp.client import Client  # not at the top: the help does not need these imports
         from ..amqp.protocol.types import Described, Symbol
 
         filters = None if self._selector is None else {"selector": Described(Symbol(SELECTOR), self._selector)}
@@ -179,7 +179,7 @@ class NotificationListener:
             receiver = client.receiver("$events", filter=filters)
             receiver.attached()
             if self._was_connected:
-                told = f"connected to {self._shown} again; notifications in between were missed"
+                told = f"reconnected to {self._shown}; notifications sent in the meantime were missed"
                 click.echo(f"headwater: {told}", err=True)
             else:
                 self._was_connected = True
@@ -191,7 +191,7 @@ class NotificationListener:
                     yield delivery.message.application_properties or {}
 
     def _failed(self, error: Exception) -> None:
-        """Wait until it may be tried again. Raises ServerUnreachable where it was tried long enough."""
+        """Wait until the next attempt. Raises ServerUnreachable after the last one."""
         hopeless = why_tls_fails(error, "amqp")
         unreachable = ServerUnreachable(self._shown, hopeless or str(error))
         unreachable.__cause__ = error

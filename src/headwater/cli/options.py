@@ -1,4 +1,4 @@
-"""Options that commands share, and how a command gets the effective configuration from them."""
+"""Options that several commands share, and how a command reads the effective configuration from them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ config_option = click.option(
 
 
 class ByRoom(click.Command):
-    """A command whose help shows the settings by room, after its own options."""
+    """A command whose help lists the settings by section, after its own options."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows: dict[str, list[tuple[str, str]]] = {}
@@ -47,7 +47,7 @@ _ROOMS: Mapping[str, str] = {
     "http": "HTTP",
     "tls": "TLS",
 }
-"""How the help calls the sections of the configuration."""
+"""The titles of the configuration's sections in the help."""
 
 
 def setting_options(*keys: str) -> Callable[[F], F]:
@@ -64,9 +64,8 @@ def setting_options(*keys: str) -> Callable[[F], F]:
 
 
 def load_config(file: Path | None, flags: dict[str, object], logs: Sequence[str] = ()) -> Config:
-    """The effective configuration; `flags` are the values of `setting_options`, None where not given.
-
-    Raises InvalidConfiguration.
+    """The effective configuration; `flags` are the values of `setting_options`, None if not given. Raises
+    InvalidConfiguration.
     """
     given = {_key(name): value for name, value in flags.items() if value is not None and value is not False}
     return load(given, logs=logs, file=file, environment=os.environ)

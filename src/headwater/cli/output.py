@@ -1,4 +1,4 @@
-"""What the commands that talk to a server share: how they find it, and how they show things to people and programs."""
+"""What the commands that talk to a server share: how they connect to it, and how they print for people and programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..formats.settings.path_argument import LocalPath
 
 
 def examples(*commands: str) -> str:
-    """An epilog for click that keeps each example on a line of its own, so that it can be copied."""
+    """An epilog for click that prints each example on its own line, so that it can be copied."""
     return "\n".join(("\b", "Examples:" if len(commands) > 1 else "Example:", *(f"  {line}" for line in commands)))
 
 
@@ -41,14 +41,15 @@ AGAIN = "run it again"
 DEFAULT_URL = "http://127.0.0.1:8080"
 PREVIEW_CHARS = 100
 PIPE_COLUMNS = 240
-"""How wide a table may be where there is no terminal."""
+"""The maximum width of a table without a terminal."""
 _QUOTED = re.compile(r"[\s'\"\\]")
 
 
 @contextmanager
 def in_doubt(how: Callable[[Sequence[str]], str]) -> Iterator[None]:
-    """Whoever appends with a command cannot look at an error's ids: OutcomeUnknown says `how` it is repeated, so that
-    the events are then stored once. `how` gets the ids.
+    """Explain how to repeat a command whose append has an unknown outcome, because its user cannot read an error's ids:
+    the message of OutcomeUnknown ends with the text that `how` returns for the ids. After that repetition, the events
+    are stored once.
     """
     try:
         yield
@@ -59,25 +60,25 @@ def in_doubt(how: Callable[[Sequence[str]], str]) -> Iterator[None]:
 
 
 def how_to_repeat(given: Sequence[Event], ids: Sequence[str]) -> str:
-    """How an append of given events is repeated; without an id of its own, an event got one on the way."""
+    """How to repeat an append of the given events; events without an id were assigned one."""
     if all(event.id for event in given):
-        return f"{AGAIN}: the events are then stored once"
+        return f"{AGAIN}; the events are stored only once"
     if len(ids) == 1:
-        return f"{AGAIN} with --id {ids[0]}: the event is then stored once"
+        return f"{AGAIN} with --id {ids[0]}; the event is stored only once"
     return "\n".join(
-        (f"{AGAIN} with these ids, one for each line of its input; the events are then stored once:", *ids)
+        (f"{AGAIN} with these ids, one for each line of its input; the events are stored only once:", *ids)
     )
 
 
 def server_options(function: F) -> F:
-    """The options that say which server, and who asks; the command gets a `headwater.client.Server` as `server`.
+    """The options for the server and the credentials; the command gets a `headwater.client.Server` as `server`.
 
-    Where they are not given to the command, they may be to its group (`server_options_of_group`).
+    They can also be given to the command's group (`server_options_of_group`).
     """
 
     @functools.wraps(function)
     def with_server(*args: Any, **options: Any) -> Any:
-        from ..client import connect  # not at the top: the help needs none of it
+        from ..client import connect  # not at the top: the help does not need these imports
 
         given = {name: _nearest(name, options.pop(name)) for name in _SERVER_OPTIONS}
         is_verified = not given.pop("no_verify")
@@ -94,7 +95,7 @@ def server_options(function: F) -> F:
 
 
 def server_options_of_group(function: F) -> F:
-    """The same options before the name of a command, for the commands of a group."""
+    """The same options for a group: they are given before the name of the command."""
 
     @functools.wraps(function)
     def without_them(*args: Any, **options: Any) -> Any:
@@ -123,7 +124,7 @@ _SERVER_OPTIONS: Mapping[str, Callable[[R], R]] = {
 
 
 def _nearest(name: str, value: Any) -> Any:
-    """The value of an option: the command's own, unless only its group was given one."""
+    """The value of an option: the command's own, or otherwise that of its group."""
     context, given = click.get_current_context(), ParameterSource.COMMANDLINE
     group = context.parent
     if context.get_parameter_source(name) is not given and group and group.get_parameter_source(name) is given:
@@ -132,27 +133,27 @@ def _nearest(name: str, value: Any) -> Any:
 
 
 def tell_waiting(error: EventLogError) -> None:
-    """Say on stderr why the command waits."""
+    """Show on stderr why the command waits."""
     click.echo(f"headwater: {error}; trying again", err=True)
 
 
 def counted(count: int, what: str) -> str:
-    """So many of something: `1 event`, `2,000 events`."""
+    """A number and its noun: `1 event`, `2,000 events`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def show_nothing(text: str) -> None:
-    """What stands where a list has no entries, on stderr: that it is empty, and what makes an entry."""
+    """Show on stderr that a list is empty, and how entries are created."""
     click.echo(text, err=True)
 
 
 def check_bounds(bounds: Mapping[str, Any]) -> None:
-    """Raises click.UsageError where --from and --after are both given."""
+    """Raises click.UsageError if both --from and --after are given."""
     if bounds["from_"] is not None and bounds["after"] is not None:
-        raise click.UsageError("give --from (inclusive) or --after (exclusive), not both")
+        raise click.UsageError("use --from (inclusive) or --after (exclusive), not both")
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for programs.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 partition_option = click.option("--partition", type=click.IntRange(min=0), help="Only this partition.")
 
 
@@ -164,7 +165,11 @@ def query_options(function: F) -> F:
         "--tag", "tags", multiple=True, metavar="KEY[:VALUE]", help="Only events with this tag. Repeatable (all)."
     )
     @click.option(
-        "--exact-tag", "exact_tags", multiple=True, metavar="TAG", help="Like --tag, but a bare key is an exact tag."
+        "--exact-tag",
+        "exact_tags",
+        multiple=True,
+        metavar="TAG",
+        help="Like --tag, but KEY matches only a tag without a value.",
     )
     @click.option("--query", "text", metavar="QUERY", help="A query; see `headwater query --help`.")
     @functools.wraps(function)
@@ -178,7 +183,7 @@ def query_options(function: F) -> F:
 def _query(terms: dict[str, Sequence[str]], text: str | None) -> Query:
     if text is not None:
         if any(terms.values()):
-            raise click.UsageError("give --query, or --type, --tag and --exact-tag, not both")
+            raise click.UsageError("use --query, or --type, --tag and --exact-tag, not both")
         return parse_query(text)
     return Query.where(**terms) if any(terms.values()) else ALL
 
@@ -189,7 +194,7 @@ def show_json(value: object) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """A table on stdout. Columns whose values are numbers stand to the right."""
+    """A table on stdout. Columns of numbers are right-aligned."""
     from rich.table import Table
     from rich.text import Text
 
@@ -204,19 +209,19 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, titl
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console on stdout or stderr: as wide as the terminal, or wide enough where there is none."""
+    """A console on stdout or stderr: as wide as the terminal, or PIPE_COLUMNS without one."""
     from rich.console import Console
 
     class Ending(Console):
         def on_broken_pipe(self) -> None:
-            raise  # the command line knows how a command ends then
+            raise  # the command line handles the end of the command
 
     is_terminal = (sys.stderr if stderr else sys.stdout).isatty()
     return Ending(stderr=stderr, highlight=False, width=None if is_terminal else PIPE_COLUMNS)
 
 
 def show_event(event: SequencedEvent) -> None:
-    """An event on one line: number, time, type, tags, and how its data begins."""
+    """An event on one line: number, time, type, tags, and the beginning of its data."""
     number = click.style(f"{event.sequence_number:>9}", fg="cyan")
     tags = click.style(" ".join(map(_shown_tag, event.tags)), fg="green")
     type = click.style(event.type, bold=True)
@@ -224,14 +229,16 @@ def show_event(event: SequencedEvent) -> None:
 
 
 def _shown_tag(tag: str) -> str:
-    """As it stands, or quoted as a shell and a query take it, where one could not tell where it ends."""
+    """A tag, quoted for a shell and a query if its end would be ambiguous."""
     return shlex.quote(tag) if _QUOTED.search(tag) else tag
 
 
 def preview(data: bytes) -> str:
     """The beginning of an event's data, on one line."""
     try:
-        text = codecs.getincrementaldecoder("utf-8")().decode(data[: 4 * PREVIEW_CHARS])  # a cut character is no fault
+        text = codecs.getincrementaldecoder("utf-8")().decode(
+            data[: 4 * PREVIEW_CHARS]
+        )  # a truncated character is not an error
     except UnicodeDecodeError:
         return f"<{len(data)} bytes>"
     shown = "".join(char if char.isprintable() else " " for char in text)
@@ -239,7 +246,7 @@ def preview(data: bytes) -> str:
 
 
 def show_value(value: object) -> object:
-    """A value of an entity as people read it; numbers stay numbers, so that they stand to the right."""
+    """A value of an entity as text for people; numbers remain numbers, so that they are right-aligned."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):
@@ -252,7 +259,7 @@ def show_value(value: object) -> object:
 
 
 def show_time(ms: int) -> str:
-    """ms since 1970 as people read it, in UTC."""
+    """A time in ms since 1970 as text, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 

@@ -29,7 +29,7 @@ def list_connections(server: Server, as_json: bool) -> None:
     """List the AMQP connections."""
     columns = {"name": "connection", "peer": "peer", "port": "port", "user": "user", "containerId": "container",
                "product": "product", "links": "links", "openedAt": "opened"}  # fmt: skip
-    nothing = "there are no AMQP connections that you can see; to see those of others, you need `manage` on `*`"
+    nothing = "no AMQP connections are visible to you; to see those of other users, you need `manage` on `*`"
     _list(server, "connection", columns, as_json, nothing)
 
 
@@ -52,7 +52,7 @@ def links() -> None:
 
 
 @links.command("list", epilog=output.examples("headwater links list --log orders --json"))
-@click.option("--log", help="Only those of this log.")
+@click.option("--log", help="Only links of this log.")
 @output.json_option
 @output.server_options
 def list_links(server: Server, log: str | None, as_json: bool) -> None:
@@ -60,7 +60,7 @@ def list_links(server: Server, log: str | None, as_json: bool) -> None:
     columns = {"name": "link", "log": "log", "role": "role", "containerId": "container", "linkName": "name",
                "group": "group", "partition": "partition", "position": "position", "lag": "behind",
                "deliveries": "messages"}  # fmt: skip
-    nothing = "there are no AMQP links that you can see; AMQP senders and receivers create them"
+    nothing = "no AMQP links are visible to you; AMQP senders and receivers create them"
     _list(server, "link", columns, as_json, nothing, _terms(log=log))
 
 
@@ -79,13 +79,13 @@ def groups() -> None:
 
 
 @groups.command("list", epilog=output.examples("headwater groups list --log orders --json"))
-@click.option("--log", help="Only those of this log.")
+@click.option("--log", help="Only groups of this log.")
 @output.json_option
 @output.server_options
 def list_groups(server: Server, log: str | None, as_json: bool) -> None:
     """List the consumer groups of logs that you can read or manage, and how far behind they are."""
     columns = {"name": "group", "members": "members", "positions": "positions", "lags": "behind", "owners": "owners"}
-    nothing = "there are no consumer groups that you can see; AMQP receivers that name a group create them"
+    nothing = "no consumer groups are visible to you; AMQP receivers create them by naming a group"
     _list(server, "consumerGroup", columns, as_json, nothing, _terms(log=log))
 
 
@@ -125,7 +125,7 @@ def reset_group(server: Server, name: str, after: int, partition: int | None) ->
 def _list(
     server: Server, type: str, columns: dict[str, str], as_json: bool, nothing: str, terms: str | None = None
 ) -> None:
-    """The entities of a type: all of each as JSON, or some attributes, by what their columns are called."""
+    """List the entities of a type: with --json all attributes, otherwise those in `columns`, by their headings."""
     if as_json:
         output.show_json(server.management.query(type, filter=terms).entities)
         return
@@ -144,11 +144,11 @@ def _list(
 def _close(server: Server, type: str, names: tuple[str, ...]) -> None:
     for name in names:
         server.management.delete(type, name)
-        click.echo(f"{type} {name} is closed")
+        click.echo(f"closed {type} {name}")
 
 
 def _terms(**values: str | None) -> str | None:
-    """A filter for these values; None where none is given."""
+    """A filter for these values; None if there are none."""
     terms = [f"{name}={_escaped(value)}" for name, value in values.items() if value is not None]
     return ",".join(terms) or None
 

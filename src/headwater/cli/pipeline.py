@@ -1,4 +1,4 @@
-"""`headwater pipeline`: the pipelines on Spark. The only command that imports any of it."""
+"""`headwater pipeline`: the pipelines on Spark. No other command imports Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a command is that takes long."""
+"""The progress of a command that runs for a long time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 Progress = Callable[[str, int, int], None]
-"""Gets a name, how much of it is done, and the total."""
+"""Called with a name, the amount done, and the total."""
 
 
 @contextmanager
 def progress_bar(verb: str) -> Iterator[Progress | None]:
-    """A progress bar on stderr where that is a terminal, else nothing."""
+    """A progress bar on stderr if that is a terminal, otherwise None."""
     if not sys.stderr.isatty():
         yield None
         return

@@ -1,4 +1,4 @@
-"""`headwater relay`: from an outbox table, or FutoIn's own `evt_queue`, into a log."""
+"""`headwater relay`: copies an outbox table, or FutoIn's own `evt_queue`, into a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _PASSWORD = re.compile(r"(://[^/@:]*):[^/]*(?=@)")
 
 
 class OutboxFailed(EventLogError):
-    """The database of the outbox refuses."""
+    """The database of the outbox reported an error."""
 
 
 @click.command(
@@ -51,7 +51,7 @@ class OutboxFailed(EventLogError):
 )
 @click.option("--once", is_flag=True, help="Exit when the table is empty; print how many rows were appended.")
 @click.option("--interval-s", type=click.FloatRange(min=0.01), default=0.2, show_default=True,
-              help="How often to look for new rows.")  # fmt: skip
+              help="Interval between checks for new rows.")  # fmt: skip
 @server_options
 def relay(
     server: Server,
@@ -112,7 +112,7 @@ def _move(queue: QueueRelay, log: EventLog, owners: tuple[str, ...]) -> None:
 
 @contextlib.contextmanager
 def _told(database: str) -> Iterator[None]:
-    """What the database raises, as an error that says so. The address is shown without its password."""
+    """Convert the database's exceptions into OutboxFailed. The address is shown without its password."""
     try:
         yield
     except Exception as error:

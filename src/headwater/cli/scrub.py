@@ -22,8 +22,8 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
     """Show the results of the scrub, or start a pass now.
 
     A server verifies every file of its data directory on the disk once per limits.scrub_ms. With --now a running server
-    starts a pass within a second (or after its first minute), others at their next start. Exits with 5 if damage is
-    known.
+    starts a pass within a second (or after its first minute); other servers start one at their next start. Exits
+    with 5 if damage has been found.
     """
     from ..storage.append.clock import show_ms
     from ..storage.home.copy_file import home_of
@@ -39,9 +39,9 @@ def scrub(now: bool, file: Path | None, **flags: object) -> None:
             ask(state, wall_clock_ms())
             is_served = isinstance(state, RemoteState)
         if is_served:
-            click.echo(f"the server starts a scrub pass within 1 s, but not in its first {SETTLED_S:.0f} s")
+            click.echo(f"the server starts a scrub pass within 1 s, but not within {SETTLED_S:.0f} s of its own start")
         else:
-            click.echo(f"no server runs: the next one starts a scrub pass {SETTLED_S:.0f} s after its start")
+            click.echo(f"no server is running; the next one starts a scrub pass {SETTLED_S:.0f} s after its start")
         return
     place = read_place(config.data)
     if not place.began_at:

@@ -1,4 +1,4 @@
-"""`headwater serve`: run the server in the foreground until a signal ends it."""
+"""`headwater serve`: runs the server in the foreground until a signal ends it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ def serve(file: Path | None, logs: tuple[str, ...], **flags: object) -> None:
     """Run the server.
 
     By default it listens on 127.0.0.1 port 8080, stores data in ./headwater-data and has one log named "default". When
-    ready, it prints a line for each address; it logs to stderr. SIGTERM or Ctrl-C shuts it down gracefully, a second
-    one immediately. SIGHUP reloads certificates; from a closed terminal it shuts the server down gracefully.
+    ready, it prints a line for each address; it logs to stderr. SIGTERM or Ctrl-C shuts it down gracefully; a second
+    signal stops it immediately. SIGHUP reloads certificates; if the terminal was closed, it shuts the server down
+    gracefully.
     """
     config = load_config(file, flags, logs)
     configure_logging(config.log_level)
     from ..core.errors import DiskFull, StorageUnavailable
-    from ..server import app  # not at the top: `headwater serve --help` needs none of what these import
+    from ..server import app  # not at the top: `headwater serve --help` does not need these imports
     from ..storage.disk.locks import DirectoryUnavailable
 
     try:

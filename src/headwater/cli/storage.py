@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from ..storage import BackupReport, CheckReport, LogCheck, StateCheck
 
 REFUSED, UNAVAILABLE, DAMAGED = 1, 4, 5
-"""Exit codes: of a backup that has damaged logs; of a check that found what a newer headwater wrote, or damage. See
-`cli.main`."""
+"""Exit codes: of a backup with damaged logs; of a check that found data of a newer headwater, or damage. See
+`cli.main`.
+"""
 
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 directory = LocalPath(path_type=Path)
 
 
@@ -31,7 +32,10 @@ directory = LocalPath(path_type=Path)
 )
 @click.argument("backup", type=directory, required=False)
 @click.option(
-    "--accept-loss", "lost", metavar="LOG", help="Give up the damaged events of LOG for good, so that it opens."
+    "--accept-loss",
+    "lost",
+    metavar="LOG",
+    help="Discard the damaged events of LOG permanently, so that it can be opened.",
 )
 @click.option("--repair-clock", "late", metavar="LOG", help="Set future recording times of LOG's events to now.")
 @click.option(
@@ -69,24 +73,24 @@ def check(
     data = load_config(file, flags).data
     if backup is not None:
         if lost or late or state_is_lost or adopted:
-            raise click.UsageError("a backup is never changed: restore it, and repair the new directory")
+            raise click.UsageError("a backup cannot be changed; restore it and repair the new directory")
         read_manifest(backup)
         data = backup
     if state_is_lost:
         for given_up in accept_state_loss(data):
-            click.echo(f"given up: {given_up}", err=True)
+            click.echo(f"discarded: {given_up}", err=True)
     if adopted is not None:
         click.echo(f"{adopted}: {adopt_log(data, adopted)} is now the directory of this log", err=True)
     if lost is not None:
         for first, last in accept_loss(data, lost):
-            click.echo(f"{lost}: events {first} to {last} are given up", err=True)
+            click.echo(f"{lost}: events {first} to {last} were discarded", err=True)
     if late is not None:
         if (found := repair_clock(data, late)) is None:
             click.echo(f"{late}: no events are recorded in the future", err=True)
         else:
             events = f"events {found.first} to {found.last}, recorded from {show_ms(found.recorded_at)} on"
             click.echo(f"{late}: {events} now count as recorded at {show_ms(found.taken_as)}; ", nl=False, err=True)
-            click.echo(f"recorded_at goes back at event {found.last + 1}", err=True)
+            click.echo(f"recorded_at decreases at event {found.last + 1}", err=True)
     with progress_bar("checking") as progress:
         report = check_directory(data, progress)
     if as_json:
@@ -102,7 +106,7 @@ def check(
                 click.echo(f"  {finding}")
             for event in log.unfit:
                 how = "as a stub" if event.is_stub else "without an attribute"
-                click.echo(f"  event {event.sequence_number} is handed on {how}: {event.reason}")
+                click.echo(f"  event {event.sequence_number} is delivered {how}: {event.reason}")
             if (more := log.unfit_events - len(log.unfit)) > 0:
                 click.echo(f"  and {more} more such events")
         for finding in (*report.problems, *report.newer, *report.notes):
@@ -120,7 +124,7 @@ def check(
 def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> None:
     """Back up a data directory to TARGET, with or without a running server, and verify the copy.
 
-    TARGET must be new or empty. The copy has every event acknowledged before the command started. Damaged logs are
+    TARGET must be new or empty. The copy contains every event acknowledged before the command started. Damaged logs are
     copied unchanged and listed with the numbers of their events; the exit code is then 1. Remove older backups only
     after exit code 0.
     """
@@ -129,7 +133,7 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
     config = load_config(file, flags)
     with progress_bar("copying") as progress:
         report = copy(config.data, target, progress)
-    _show(as_json, f"{config.data} is backed up in {target}", report)
+    _show(as_json, f"{config.data} was backed up to {target}", report)
     if report.damaged:
         click.get_current_context().exit(REFUSED)
 
@@ -137,7 +141,7 @@ def backup(target: Path, as_json: bool, file: Path | None, **flags: object) -> N
 @click.command(epilog=examples("headwater restore /mnt/backup/2026-01-31 /var/lib/headwater"))
 @click.argument("source", metavar="BACKUP", type=directory)
 @click.argument("target", metavar="DIR", type=directory)
-@click.option("--accept-damage", "accepts_damage", is_flag=True, help="Also restore damaged logs, as they are.")
+@click.option("--accept-damage", "accepts_damage", is_flag=True, help="Also restore damaged logs, unrepaired.")
 @json_option
 def restore(source: Path, target: Path, accepts_damage: bool, as_json: bool) -> None:
     """Restore a BACKUP to a new data directory DIR.
@@ -149,7 +153,7 @@ def restore(source: Path, target: Path, accepts_damage: bool, as_json: bool) -> 
 
     with progress_bar("copying") as progress:
         report = copy(source, target, progress, accepts_damage=accepts_damage)
-    _show(as_json, f"{target} is restored from {source}", report)
+    _show(as_json, f"{target} was restored from {source}", report)
 
 
 def _verdict(found: StateCheck | LogCheck) -> str:
@@ -169,7 +173,7 @@ def _show(as_json: bool, sentence: str, report: BackupReport) -> None:
         for problem in problems:
             click.echo(f"{name} is damaged: {problem}", err=True)
     if not report.is_proved:
-        click.echo("this backup was made by an earlier version, without file checksums: run headwater check", err=True)
+        click.echo("this backup was made by an earlier version, without file checksums; run headwater check", err=True)
     if as_json:
         click.echo(json.dumps(asdict(report)))
     else:

@@ -1,4 +1,4 @@
-"""Shows the events that only the copy of a stopped server has, and exports them before they are given up."""
+"""Lists the events that only the copy of a stopped server has, and exports them before they are discarded."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 
 def described(found: Surplus) -> str:
-    """How many events, or changes of the state, and their numbers."""
+    """The number of events, or of changes of the state, and their sequence numbers."""
     from ..storage.state.journal import NAME
 
     if not found.size:
-        return f"log {found.name} without an event"
+        return f"log {found.name}, which has no events"
     what = f"{found.name}: {counted(found.size, 'event')}"
     if found.name == NAME:
         what = f"{counted(found.size, 'change')} of users, consumers, positions and settings"
@@ -56,7 +56,7 @@ def export_given_up(home: PostgresHome, data: Path, target: Path | None) -> bool
         if found := copy.given_up():
             _write_all(copy, found, target or Path(f"given-up-{datetime.now(UTC):%Y%m%dT%H%M%SZ}"))
         else:
-            click.echo(f"the copy in {data} has nothing that the database lacks")
+            click.echo(f"the copy in {data} contains nothing that the database lacks")
     return bool(found)
 
 
@@ -70,11 +70,11 @@ def _write_all(copy: StoppedCopy, found: list[Surplus], target: Path) -> None:
     make_directory(target)
     for each in found:
         if each.name == NAME or not each.size:
-            click.echo(f"{described(each)}: given up, and not exported")
+            click.echo(f"{described(each)}: discarded, not exported")
         else:
             file = target / f"{each.name}.ndjson"
             _write(copy.engine.open(each.name), each.after, file)
-            click.echo(f"{described(each)}: given up; exported to {file}")
+            click.echo(f"{described(each)}: discarded; exported to {file}")
     sync_directory(target)
 
 

@@ -1,4 +1,4 @@
-"""`headwater user`: the users in a data directory. A server that runs on it follows within a second."""
+"""`headwater user`: manages the users of a data directory. A running server applies changes within a second."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CLOSED = "every request is refused; add a user, or allow requests without crede
 
 
 class UserExists(EventLogError):
-    """There is a user of that name."""
+    """A user of that name already exists."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,7 +40,9 @@ class UserNotFound(EventLogError):
 
     def __init__(self, name: str, data: Path) -> None:
         self.name, self.data = name, data
-        super().__init__(f"there is no user {name!r} in {data}; users of the configuration file are removed there")
+        super().__init__(
+            f"there is no user {name!r} in {data}; to remove a user of the configuration file, edit that file"
+        )
 
 
 @click.group()
@@ -66,7 +68,7 @@ def user() -> None:
     multiple=True,
     required=True,
     metavar="RIGHTS:PATTERN",
-    help="Rights (of read, append, manage, metrics; or all) on logs with matching names. Repeatable.",
+    help="Rights (read, append, manage, metrics or all) on logs whose names match. Repeatable.",
 )
 @click.option("--password-stdin", is_flag=True, help="Read the password from standard input instead of asking for it.")
 @click.option("--token", "wants_token", is_flag=True, help="Print a new bearer token instead of asking for a password.")
@@ -124,7 +126,7 @@ def add(
 
 
 @user.command("list", epilog=examples("headwater user list --json"))
-@click.option("--json", "as_json", is_flag=True, help="One JSON document instead of lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of lines.")
 @config_option
 @setting_options("data")
 def list_(as_json: bool, file: Path | None, **flags: object) -> None:
@@ -135,7 +137,7 @@ def list_(as_json: bool, file: Path | None, **flags: object) -> None:
         nobody = (
             f"there are no users left: {_CLOSED}"
             if state.had_users()
-            else "there are no users: everything is allowed, on loopback only"
+            else "there are no users: all requests from loopback are allowed"
         )
     found = {account.name: (account, "data directory") for account in stored}
     found |= {name: (account, config.origins[f"users.{name}"]) for name, account in config.users.items()}
@@ -161,7 +163,7 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
             raise UserNotFound(name, config.data)
         state.flush()
         has_users = bool(config.users) or any(True for _ in state.items(accounts.KIND))
-    click.echo(f"user {name} is removed", err=True)
+    click.echo(f"removed user {name}", err=True)
     if not has_users:
         click.echo(f"it was the last user: {_CLOSED}", err=True)
 
@@ -172,26 +174,26 @@ def remove(name: str, file: Path | None, **flags: object) -> None:
 def allow_everybody(file: Path | None, **flags: object) -> None:
     """Allow requests without credentials from loopback again, after the last user was removed.
 
-    A data directory that had users refuses every request when there are none, until you run this. The server logs a
-    warning at each start.
+    After the last user of a data directory is removed, every request is refused until you run this command. The server
+    logs a warning at each start.
     """
     config = load_config(file, flags)
     with _known_state(config) as state:
         names = sorted({name for name, _ in state.items(accounts.KIND)} | set(config.users))
         if names:
-            raise InvalidInput(f"there are users ({', '.join(names)}); remove them first", "allow-everybody")
+            raise InvalidInput(f"users exist ({', '.join(names)}); remove them first", "allow-everybody")
         state.put(*accounts.EVERYBODY, json.dumps({"since": datetime.now(UTC).isoformat(timespec="seconds")}).encode())
         state.keep_had_users(False)
     click.echo(f"{config.data}: requests from loopback need no credentials", err=True)
 
 
 class _Row(NamedTuple):
-    """One user as `list` shows it."""
+    """One user as shown by `list`."""
 
     name: str
     grants: list[str]
     secrets: list[str]
-    """Which kinds the user has."""
+    """The kinds of secrets that the user has."""
     origin: str
 
     @staticmethod
@@ -203,7 +205,7 @@ class _Row(NamedTuple):
 
 @contextlib.contextmanager
 def _known_state(config: Config) -> Iterator[StateStore]:
-    """The state of a data directory that exists. Raises StorageUnavailable, and creates nothing, if there is none."""
+    """The state of an existing data directory. Raises StorageUnavailable, and creates nothing, if there is none."""
     from ..storage.state.data_directory import require_data
 
     if config.storage != "memory":

@@ -37,7 +37,7 @@ def _event_of(given: EventIn, index: int) -> Event:
     if data is None:
         data = b"" if given.data is None else given.data.encode()
     elif given.data is not None:
-        raise InvalidEvent("give `data` or `data_base64`, not both", f"events[{index}].data_base64")
+        raise InvalidEvent("use `data` or `data_base64`, not both", f"events[{index}].data_base64")
     if given.id == "":
         raise InvalidEvent("an id must not be empty; omit it to have the server create one", f"events[{index}].id")
     if given.encoding not in _ENCODINGS:

@@ -44,7 +44,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
         if items is not UNSET and (items or given.all is UNSET)
     ]
     if len(lists) + (given.all is not UNSET) > 1:
-        raise InvalidQuery("give one of `all`, `items` and `criteria`", where)
+        raise InvalidQuery("expected exactly one of `all`, `items` and `criteria`", where)
     if given.all is not UNSET:
         if not given.all:
             raise InvalidQuery("expected true, got false", f"{where}.all")
@@ -52,7 +52,7 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
     if not lists:
         if given.version is not UNSET or none_is_all:
             return ALL
-        raise InvalidQuery('give `items` or `criteria`; {"all": true} selects every event', where)
+        raise InvalidQuery('expected `items` or `criteria`; {"all": true} selects every event', where)
     name, items = lists[0]
     if not items and (none_is_all or name != "items"):
         return ALL
@@ -102,7 +102,7 @@ def condition_of(
     if given.query is None and expected is None:
         if match is None:
             raise InvalidQuery(
-                "give `failIfEventsMatch`, or `query` and `expected_highest_sequence_number`", "condition"
+                "expected `failIfEventsMatch`, or `query` and `expected_highest_sequence_number`", "condition"
             )
         query = query_of(match, f"condition.{match_name}", none_is_all=none_is_all)
         return AppendCondition(query, given.after or 0)
@@ -127,14 +127,14 @@ def _expecting(query: Query, expected: int | str | None, where: str, is_strict: 
     if isinstance(expected, int) and lowest <= expected <= SEQUENCE_NUMBER_MAX:
         return AppendCondition(query, expected, requires_match=True)
     allowed = f'expected a number from {lowest} to {SEQUENCE_NUMBER_MAX}, "NONE" or "ANY"'
-    problem = f"it is required: {allowed}" if expected is None else f"{show(expected)} given; {allowed}"
+    problem = f"it is required: {allowed}" if expected is None else f"got {show(expected)}; {allowed}"
     raise InvalidInput(problem, where)
 
 
 def _spelling(in_snake: object, in_camel: object, snake: str, camel: str) -> str:
     """The spelling in which a field was given."""
     if in_snake is not None and in_camel is not None:
-        raise InvalidQuery(f"`{snake}` and `{camel}` are the same", "condition")
+        raise InvalidQuery(f"`{snake}` and `{camel}` are two names of one field; use one", "condition")
     return snake if in_camel is None else camel
 
 
@@ -151,7 +151,7 @@ def _item_of(given: ItemIn, where: str) -> _Item:
     inside = where
     if given.properties is not None:
         if given.tags is not None or given.exact_tags is not None or _types_of(given, where)[1]:
-            raise InvalidQuery("give types and tags inside `properties` or next to it, not both", where)
+            raise InvalidQuery("put types and tags inside `properties` or next to it, not both", where)
         terms, inside = given.properties, f"{where}.properties"
     types_name, types = _types_of(terms, inside)
     tags_where, exact_tags_where = f"{inside}.tags", f"{inside}.exact_tags"
@@ -177,7 +177,7 @@ def _types_of(terms: CriterionProperties, where: str) -> tuple[str, list[str]]:
         if types is not None
     ]
     if len(found) > 1:
-        raise InvalidQuery(f"`{found[0][0]}` and `{found[1][0]}` are the same", where)
+        raise InvalidQuery(f"`{found[0][0]}` and `{found[1][0]}` are two names of one field; use one", where)
     return found[0] if found else ("types", [])
 
 
@@ -186,7 +186,7 @@ def _check_criterion(type: str, has_types: bool, has_tags: bool, where: str) -> 
         raise InvalidQuery(f"got {show(type)}, expected one of {', '.join(_CRITERION_TYPES)}", f"{where}.type")
     for name, wanted, given in zip(("event types", "tags"), _CRITERION_TYPES[type], (has_types, has_tags), strict=True):
         if wanted != given:
-            raise InvalidQuery(f"a criterion {type} {'needs' if wanted else 'has no'} {name}", where)
+            raise InvalidQuery(f"a criterion {type} {'needs' if wanted else 'must not have'} {name}", where)
 
 
 def tag_text(tag: str | TagPair, where: str) -> str:

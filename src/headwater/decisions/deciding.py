@@ -103,7 +103,7 @@ def _resumed(plan: Plan, states: States, index: int, found: Found, head: int | N
     except (core.PositionTrimmed, core.PositionOfOtherIncarnation) as error:
         if snapshot is None:
             raise
-        report("includes events that the log does not have, and was not used", key, error)
+        report("includes events that are not in the log, and was not used", key, error)
     else:
         if resuming.is_proved:
             yield from _saved(keeping, key, resuming, states.values[index])

@@ -19,7 +19,7 @@ class UnknownEvent(DecisionsError):
 
     def __init__(self, type: str, sequence_number: int) -> None:
         self.type, self.sequence_number = type, sequence_number
-        super().__init__(f"event {sequence_number} is of the type {show(type)}, which has no registered class")
+        super().__init__(f"event {sequence_number} has type {show(type)}, for which no class is registered")
 
 
 class UnreadableEvent(DecisionsError):
@@ -27,7 +27,7 @@ class UnreadableEvent(DecisionsError):
 
     def __init__(self, type: str, sequence_number: int, problem: str) -> None:
         self.type, self.sequence_number, self.problem = type, sequence_number, problem
-        super().__init__(f"event {sequence_number} of the type {show(type)} cannot be read: {problem}")
+        super().__init__(f"event {sequence_number} of type {show(type)} cannot be read: {problem}")
 
 
 class UnwritableEvent(DecisionsError):
@@ -35,7 +35,7 @@ class UnwritableEvent(DecisionsError):
 
     def __init__(self, type: str, problem: str) -> None:
         self.type, self.problem = type, problem
-        super().__init__(f"an event of the type {show(type)} cannot be stored: {problem}")
+        super().__init__(f"an event of type {show(type)} cannot be stored: {problem}")
 
 
 class Contended(DecisionsError):
@@ -43,4 +43,4 @@ class Contended(DecisionsError):
 
     def __init__(self, attempts: int, failed: AppendConditionFailed) -> None:
         self.attempts, self.failed = attempts, failed
-        super().__init__(f"conflicting appends, {attempts} times; the last time, {failed}")
+        super().__init__(f"{attempts} attempts failed because of conflicting appends; the last error: {failed}")

@@ -145,7 +145,7 @@ class EventType(Generic[E]):
         """The fields of an event of any version, converted to the current version."""
         version = int(stored.attributes.get(VERSION, 1))
         if not 1 <= version <= self.version:
-            raise ValueError(f"its version is {version}, but only 1 to {self.version} are known")
+            raise ValueError(f"its version is {version}, but the known versions are 1 to {self.version}")
         fields = self._codec.fields(stored.data) if stored.data else {}
         for each in range(version, self.version):
             if each in self._upcasters:
@@ -162,7 +162,7 @@ def _hints(kind: type) -> dict[str, Any]:
         return get_type_hints(kind, include_extras=True)
     except NameError as error:
         raise InvalidDefinition(
-            f"{kind.__qualname__}: {error}; its annotations need the names of its module"
+            f"{kind.__qualname__}: {error}; its annotations may only use names of its module"
         ) from error
 
 
@@ -185,7 +185,7 @@ def _check(type: EventType[Any], upcasters: Mapping[int, Upcaster]) -> None:
     is_struct = issubclass(type.kind, msgspec.Struct)
     if not is_struct and not _is_itself_a_dataclass(type.kind) and (own := _annotated(type.kind)):
         problem = f"has only the fields of its base event class, not its own: {', '.join(own)}"
-        raise InvalidDefinition(f"{name} {problem}; decorate it with @event, too")
+        raise InvalidDefinition(f"{name} {problem}; decorate it with @event as well")
 
 
 def _annotated(kind: type) -> list[str]:

@@ -151,7 +151,9 @@ class States:
             except UnreadableEvent:
                 raise  # its message names the event
             except Exception as error:
-                error.add_note(f"It was raised for event {stored.sequence_number} of the type {show(stored.type)}.")
+                error.add_note(
+                    f"It was raised while handling event {stored.sequence_number} of type {show(stored.type)}."
+                )
                 raise
 
     def _take_one(self, stored: SequencedEvent, type: EventType[Any], parts: list[Part], happened: object) -> None:

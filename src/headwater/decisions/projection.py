@@ -78,8 +78,10 @@ class Projection(Knowledge[S]):
         """
         if isinstance(initial, _CHANGEABLE):
             kind = type(initial).__name__
-            problem = f"{show(initial)} given as the initial state, which all uses of the projection would share"
-            raise InvalidDefinition(f"{problem}; give what makes a new {kind} each time: Projection.made_by({kind})")
+            problem = f"got {show(initial)} as the initial state, which all uses of the projection would share"
+            raise InvalidDefinition(
+                f"{problem}; pass a factory that returns a new {kind} instead: Projection.made_by({kind})"
+            )
         if unreadable not in ("fail", "skip"):
             raise InvalidDefinition(f"`unreadable`: expected 'fail' or 'skip', got {show(unreadable)}")
         if newest_only and unreadable == "skip":

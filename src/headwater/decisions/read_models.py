@@ -246,6 +246,6 @@ class Runner:
             try:
                 self._connection.rollback()
             except Exception as failure:  # such as a lost connection: the first error gives the reason
-                error.add_note(f"Rolling back failed, too: {type(failure).__name__}: {failure}")
+                error.add_note(f"The rollback also failed: {type(failure).__name__}: {failure}")
             raise
         return done

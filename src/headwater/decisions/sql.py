@@ -51,7 +51,7 @@ class Transaction:
     def _done(self, statement: str, values: Sequence[object]) -> Any:
         text, count = translated(statement, self._paramstyle, self._tables)
         if count != len(values):
-            raise InvalidInput(f"{len(values)} values given for {count} placeholders", "values")
+            raise InvalidInput(f"got {len(values)} values for {count} placeholders", "values")
         cursor = self.connection.cursor()
         try:
             if self._paramstyle == "named":
@@ -74,7 +74,9 @@ def translated(statement: str, paramstyle: str, tables: tuple[tuple[str, str], .
         nonlocal count
         if (table := found["table"]) is not None:
             if table not in names:
-                raise InvalidInput(f"{show(table)} is not declared; declared: {', '.join(names) or 'none'}", "tables")
+                raise InvalidInput(
+                    f"{show(table)} is not declared; expected one of: {', '.join(names) or 'none'}", "tables"
+                )
             return names[table]
         if found["mark"] == "?":
             count += 1
@@ -90,7 +92,7 @@ def paramstyle_of(connection: Any) -> str:
         module = sys.modules.get(kind.__module__.partition(".")[0])
         if (found := getattr(module, "paramstyle", None)) in PARAMSTYLES:
             return str(found)
-    raise InvalidInput(f"{type(connection).__name__} has no paramstyle; give one of {', '.join(PARAMSTYLES)}")
+    raise InvalidInput(f"{type(connection).__name__} has no paramstyle; pass one of {', '.join(PARAMSTYLES)}")
 
 
 def lock_tables(transaction: Transaction) -> None:

@@ -38,7 +38,7 @@ def tag_keys(hints: Iterable[tuple[str, Any]], of: str) -> list[tuple[str, str]]
             _, *marks = get_args(hint)
             keys = [mark.key if isinstance(mark, Tag) else name for mark in marks if _is_tag(mark)]
             if len(keys) > 1:
-                raise InvalidDefinition(f"{of}.{name}: a field can have one tag, but {len(keys)} are given")
+                raise InvalidDefinition(f"{of}.{name}: expected at most one tag for a field, got {len(keys)}")
             found += [(name, key) for key in keys]
             hint = get_args(hint)[0]
         if _has_tag(hint):

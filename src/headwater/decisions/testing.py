@@ -58,7 +58,7 @@ class When(Generic[E]):
         """Exactly these events follow, in this order. Raises AssertionError, and the errors of the rule."""
         events = self._decided().events
         if events != expected:
-            raise AssertionError(f"these events followed: {_listed(events)}; expected: {_listed(expected)}")
+            raise AssertionError(f"got these events: {_listed(events)}; expected: {_listed(expected)}")
         return self._scenario
 
     def then_nothing(self) -> Scenario:
@@ -129,7 +129,7 @@ def assert_serializable(*decisions: Decision[Any], given: Sequence[object] = (),
         count += 1
         if race.result not in known:
             raise AssertionError(
-                f"the steps {race.order} give a result that no order of the decisions gives: {race.result}"
+                f"the steps {race.order} lead to a result that no order of the decisions produces: {race.result}"
             )
     return count
 

@@ -35,7 +35,7 @@ from .wire import Appended, OnDuplicate, Split, Ticket
 T = TypeVar("T")
 
 APPENDS_AHEAD = 4
-"""How many batches may be in flight before the first one is known to be durable."""
+"""The maximum number of batches in flight before the first one is known to be durable."""
 
 
 def put_once(
@@ -81,14 +81,14 @@ def _answer(writer: flight.FlightStreamWriter, reader: flight.FlightMetadataRead
     metadata = reader.read()
     if metadata is None:
         writer.close()  # raises the reason if the server refused
-        raise ServerFault("the server ended the stream before it answered every batch")
+        raise ServerFault("the server ended the stream before it acknowledged every batch")
     return decoded(kind, metadata.to_pybytes())
 
 
 SEQUENCE_NUMBER = "sequence_number"
 REPORT_S = 5.0
 ANY_WRITER = "-"
-"""The writer name to ask for if only the fact that the primary answers matters."""
+"""The writer name to query if only the fact that the primary answers matters."""
 
 
 class BulkClient(Closing):

@@ -31,7 +31,7 @@ class Busy(core.EventLogError):
 
     def __init__(self, kind: str, allowed: int) -> None:
         self.kind, self.allowed = kind, allowed
-        super().__init__(f"{allowed} {kind} are open, the maximum; try again")
+        super().__init__(f"{allowed} {kind} are already open, the maximum; try again")
 
 
 class ServerFault(core.EventLogError):
@@ -44,14 +44,16 @@ class Told(ValueError):
 
     @property
     def __cause__(self) -> BaseException | None:  # type: ignore[override]
-        raise AttributeError("the traceback is omitted: it would name files of the server")
+        raise AttributeError("the traceback is omitted, because it would reveal file names of the server")
 
 
 INTERNAL = ServerFault("internal error; see the server's log")
 
 
 def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
-    """The Flight error that is sent to a client. An internal error is logged together with `doing`."""
+    """The Flight error that is sent to a client. An internal error is logged together with `doing`, the name of the
+    call.
+    """
     if isinstance(error, flight.FlightError):
         return error
     if not isinstance(error, core.EventLogError):
@@ -59,7 +61,7 @@ def flight_error_of(error: BaseException, doing: str) -> flight.FlightError:
         error = INTERNAL
     row = _row_of(error)
     if error is not INTERNAL and row.code in ("internal", "storage_corrupted"):
-        _logger.error("%s failed in the storage: %s", doing, error)
+        _logger.error("%s failed with a storage error: %s", doing, error)
     text = row.text(error) if callable(row.text) else row.text or str(error)
     extra = {"error": row.code, "message": text, **row.fields(error)}
     return row.kind(f"{row.code}: {text}", msgspec.json.encode(extra))

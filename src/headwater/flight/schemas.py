@@ -31,7 +31,7 @@ def read_columns(ticket: Ticket) -> list[str]:
         if name not in known:
             raise InvalidInput(f"got {show(name)}, expected one of {', '.join(known)}", f"columns[{index}]")
         if name in ticket.columns[:index]:
-            raise InvalidInput(f"{show(name)} given twice", f"columns[{index}]")
+            raise InvalidInput(f"{show(name)} occurs twice", f"columns[{index}]")
     return [name for name in ticket.columns if name != LOG]
 
 

@@ -47,7 +47,7 @@ Partition = Annotated[int, Meta(ge=0, le=PARTITION_MAX)]
 QueryText = Annotated[str, Meta(max_length=QUERY_CHARS_MAX)]
 WriterName = Annotated[str, Meta(min_length=1, max_length=256)]
 ShortName = Annotated[str, Meta(max_length=1024)]
-"""The longest name that is kept for a while as it was sent. No log and no incarnation has a longer one."""
+"""The longest name that is cached as it was sent. No log and no incarnation has a longer one."""
 OnDuplicate = Literal["fail", "skip"]
 """What to do if event ids are already stored: refuse the append, or leave those events out."""
 T = TypeVar("T")
@@ -358,7 +358,7 @@ class ActionShape(NamedTuple, Generic[Body, Answer]):
     right: Right | None
     """The right on the log of the body. None: open to every user, who sees only what they may read."""
     is_idempotent: bool = True
-    """Whether a client may retry it without having seen the answer."""
+    """Whether a client may retry it without having received the answer."""
 
 
 LOGS = ActionShape("logs", Nothing, LogNames, None)
@@ -406,7 +406,7 @@ def check_size(text: Sized, what: str) -> None:
 
 
 def decode(kind: type[T], text: bytes, what: str) -> T:
-    """Decode JSON as one of these. Raises InvalidInput with the path of the culprit below `what`, TooLarge."""
+    """Decode JSON as one of these. Raises InvalidInput with the path of the invalid field below `what`, TooLarge."""
     check_size(text, what)
     try:
         given = jsontext.decode(json_decoder(kind), text)
@@ -429,7 +429,7 @@ def query_of(given: QueryJson | str | None, where: str) -> Query:
                 raise InvalidQuery('expected {"items": [...]} or {"all": true}')
             return ALL
         if given.all is not UNSET:
-            raise InvalidQuery("give `items` or `all`, not both")
+            raise InvalidQuery("use `items` or `all`, not both")
         return Query.of(*(QueryItem(item.types, item.tags, item.exact_tags) for item in given.items))
     except InvalidQuery as error:
         below = error.where if error.where != "query" else ""

@@ -139,7 +139,7 @@ class Call:
 
     @property
     def result_bytes_max(self) -> int:
-        """The largest encoded result."""
+        """The maximum size of an encoded result."""
         return self.function.reply_bytes_max - ENVELOPE_BYTES
 
     @property
@@ -157,7 +157,7 @@ class Call:
             self.channel.connection.begun()
 
     async def turn(self, work: Callable[[], T]) -> T:
-        """The result of work that scans the log. The work runs when it is its caller's turn."""
+        """Run work that scans the log when it is its caller's turn, and return its result."""
         turns = self.host.turns
         return await turns.do(turns.flow(self.caller.user.name, self.channel.peer), work)
 
@@ -264,7 +264,7 @@ def _members_of(host: Host, coder: Coder, log_name: str, error: BaseException) -
     elif isinstance(error, EventLogError):
         failure = futoin_error_of(error)
         if is_fault(error):
-            _logger.error("log %s: a call failed in the storage: %s", log_name, error)
+            _logger.error("log %s: a call failed with a storage error: %s", log_name, error)
     else:
         _logger.error("a call failed", exc_info=error)
         failure = INTERNAL

@@ -101,9 +101,9 @@ def _say(text: str) -> Callable[[Any], str]:
 
 
 _TABLE: dict[type, _Row] = {
-    http.CodedBody: _Row(INVALID_REQUEST, _say("a compressed message is not supported; send it as it is")),
+    http.CodedBody: _Row(INVALID_REQUEST, _say("compressed messages are not supported; send it uncompressed")),
     http.BodyTooLarge: _Row(
-        INVALID_REQUEST, lambda e: f"Request message too long: at most {e.allowed} bytes are taken"
+        INVALID_REQUEST, lambda e: f"Request message too long: at most {e.allowed} bytes are accepted"
     ),
     http.HttpError: _Row(INVALID_REQUEST),
     core.InvalidInput: _Row(INVALID_REQUEST),

@@ -33,7 +33,7 @@ from .messages.coders import JSON
 from .outlet import Claim, Outlet
 
 MESSAGE_BYTES_MAX = 8 * 2**20
-"""The largest message of any function; each function also has its own limit."""
+"""The maximum size of a message of any function; each function also has its own limit."""
 _VND = b"application/vnd.futoin"
 _PARAMETER = re.compile(r"[a-z][a-z0-9_]*", re.ASCII)
 
@@ -148,7 +148,7 @@ def _parameters_of(name: str, texts: list[tuple[str, str]]) -> bytes:
     encoded: dict[str, bytes] = {}
     for key, text in texts:
         if key in encoded or not _PARAMETER.fullmatch(key):
-            raise invalid("a parameter is given twice, or its name is not valid")
+            raise invalid("a parameter occurs twice or has an invalid name")
         is_text = key not in parameters or parameters[key].is_text
         encoded[key] = JSON.value(text) if is_text else _json_of(key, text)
     return JSON.message(encoded.items())

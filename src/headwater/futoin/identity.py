@@ -1,4 +1,4 @@
-"""Identifies the sender of a message by its `sec` field, else by the HTTP Authorization header (FTN3 1.9; FTN8.1).
+"""Identifies the sender of a message by its `sec` field, otherwise by the HTTP Authorization header (FTN3 1.9; FTN8.1).
 
 Without either, the sender is the user named by the client's certificate.
 """
@@ -133,7 +133,7 @@ def _shown(sec: object) -> Credentials | _Signed | None:
     parts = sec.split(":")
     if len(parts) == 4 and parts[0] in ("-hmac", "-smac"):
         return _signed(parts[1], parts[2], parts[3], LEGACY_ALGORITHMS if parts[0] == "-hmac" else ALGORITHMS)
-    raise security("Not supported security: expected user:secret, -hmac or -smac")
+    raise security("unsupported req.sec: expected user:secret, -hmac or -smac")
 
 
 def _of_structure(sec: dict[object, object]) -> Credentials | _Signed:
@@ -144,12 +144,12 @@ def _of_structure(sec: dict[object, object]) -> Credentials | _Signed:
         return Credentials(values["user"], values["secret"])
     if values.keys() == sec.keys() == {"user", "algo", "sig"}:
         return _signed(values["user"], values["algo"], values["sig"], ALGORITHMS)
-    raise security("Not supported security: expected user and secret, or user, algo and sig")
+    raise security("unsupported req.sec: expected user and secret, or user, algo and sig")
 
 
 def _signed(name: str, algorithm: str, code: str, algorithms: Mapping[str, Mac]) -> _Signed:
     if algorithm not in algorithms:
-        raise invalid(f"Not supported MAC algo: expected one of {', '.join(algorithms)}")
+        raise invalid(f"unsupported MAC algo: expected one of {', '.join(algorithms)}")
     try:
         return _Signed(name, algorithms[algorithm], base64.b64decode(code, validate=True))
     except (binascii.Error, ValueError):

@@ -95,12 +95,12 @@ class Claim:
             share.end_answer()
 
     def page_bytes(self, at_most: int) -> int:
-        """The largest page of several events. It is one piece if there are other readers or memory is short."""
+        """The maximum size of a page of several events: one piece if there are other readers or memory is short."""
         account = self._outlet.share.account
         return min(at_most, account.piece_bytes) if account.readers > 1 or account.is_short else at_most
 
     def event_bytes(self, at_most: int) -> int:
-        """The largest event that can ever fit."""
+        """The maximum size of an event that can ever fit."""
         return min(at_most, self._outlet.share.largest)
 
     def take(self, size: int) -> bool:

@@ -297,7 +297,7 @@ class FutoinConnection:
             self._reply(coder.message(members))
 
     def _reply(self, reply: bytes) -> None:
-        """Send the reply to an addition once the peer has taken the earlier ones."""
+        """Send the reply to an addition once the peer has received the earlier ones."""
         self._replies.append(reply)
         if not self._has_replies.done():
             self._has_replies.set_result(None)

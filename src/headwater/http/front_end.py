@@ -92,7 +92,7 @@ class FrontEnd(Generic[H, E]):
         if problem is None:
             self._logger.exception("%s %s failed: internal error", *asked)
         elif problem.status == 500:
-            self._logger.error("%s %s failed in the storage: %s", *asked, error)
+            self._logger.error("%s %s failed with a storage error: %s", *asked, error)
         await exchange.answer_problem(problem or INTERNAL)
 
     async def _end(self) -> None:

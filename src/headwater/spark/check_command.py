@@ -50,8 +50,8 @@ def check_command(table: Path, adopt: bool, accept_gaps: bool, as_json: bool) ->
         click.echo(f"{found.unproved:,} files have only page checksums; --adopt adds the others")
     if found.unproved_since is not None:
         click.echo(
-            f"since version {found.unproved_since} no digest proves the table's log: another program committed, or a "
-            f"version before 0.2; --adopt adds it{'' if is_good else ' when the problems are mended'}"
+            f"since version {found.unproved_since} the table's log has no digest: another program committed, or a "
+            f"version before 0.2; --adopt adds one{'' if is_good else ' after the problems are fixed'}"
         )
     click.echo("OK" if is_good else "NOT OK: see the problems above")
     return 0 if is_good else 1

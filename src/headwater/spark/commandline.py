@@ -132,7 +132,7 @@ def _shared(is_stream: bool, needs_checkpoint: bool) -> list[click.Option]:
                      help="Bearer token; prefer the variable."),
         click.Option(["--ca-file"], metavar="FILE", type=LocalPath(),
                      help="Certificates to trust.  [default: the system's]"),
-        click.Option(["--no-verify"], is_flag=True, help="Do not check the server's certificate."),
+        click.Option(["--no-verify"], is_flag=True, help="Do not verify the server's certificate."),
         click.Option(["--master"], help="Where Spark runs: local[2], spark://HOST:7077, k8s://..., yarn, sc://..."
                      "  [default: all cores of this machine]"),
         click.Option(["--conf"], multiple=True, metavar="KEY=VALUE", help="A Spark option. Repeatable."),

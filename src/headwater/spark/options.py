@@ -45,7 +45,7 @@ NUMBER_OR_TIME = "a number, or a time such as 2026-11-21T12:00:00Z or ms:1700000
 
 
 class InvalidOption(InvalidInput):
-    """An option of the data source is unknown, malformed, or does not go with another. `where` is its name."""
+    """An option of the data source is unknown, malformed, or conflicts with another. `where` is its name."""
 
     def __init__(self, problem: str, name: str) -> None:
         super().__init__(problem, f"option {name}")
@@ -103,7 +103,7 @@ def nearest(given: str, names: Iterable[str]) -> str:
     """`; did you mean X?`, or all names."""
     by_lower = {name.lower(): name for name in names}
     close = difflib.get_close_matches(given.lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[close[0]]}?" if close else f"; there are {', '.join(by_lower.values())}"
+    return f"; did you mean {by_lower[close[0]]}?" if close else f"; expected one of {', '.join(by_lower.values())}"
 
 
 def text_of(value: object) -> str:

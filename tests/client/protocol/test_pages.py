@@ -95,7 +95,7 @@ def test_a_server_of_earlier_versions_proves_by_an_array_that_nothing_is_left(ar
 def test_an_array_that_broke_off_proves_nothing(array: bytes) -> None:
     read = doubted()
     read.receive_data(array)
-    with pytest.raises(ConnectionLost, match="its array does not end"):
+    with pytest.raises(ConnectionLost, match="its array is not closed"):
         read.receive_end()
     again(read, "application/json")
     read.receive_data(b"[]")

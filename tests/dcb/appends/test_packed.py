@@ -89,7 +89,7 @@ def test_a_member_that_is_given_twice_is_refused(twice: str) -> None:
     members = {"events": [("A",)], "strict": False}
     name, value = msgspec.msgpack.encode(twice), msgspec.msgpack.encode(members[twice])
     body = bytes([0x83]) + msgspec.msgpack.encode(members)[1:] + name + value
-    assert outcome(body) == (InvalidInput, twice, f"{twice}: it is given twice")
+    assert outcome(body) == (InvalidInput, twice, f"{twice}: it occurs twice")
 
 
 LONG = bytes(range(256)) * (LONG_BYTES // 256)

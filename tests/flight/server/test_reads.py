@@ -218,7 +218,7 @@ def test_a_trimmed_empty_log_reads_as_empty(client, log):
             "invalid_request",
             "columns[0]: got 'log', expected one of sequence_number",
         ),
-        (b'{"log":"orders","columns":["type","type"]}', "invalid_request", "columns[1]: 'type' given twice"),
+        (b'{"log":"orders","columns":["type","type"]}', "invalid_request", "columns[1]: 'type' occurs twice"),
         (b'{"log":"orders","columns":[]}', "invalid_request", "columns: expected at least one column"),
         (b'{"log":"orders","schema":"us"}', "invalid_request", "ticket.schema: invalid enum value 'us'"),
         (b" " * (1024 * 1024 + 1), "too_large", "ticket: 1048577 bytes given, at most 1048576 are allowed"),
@@ -381,7 +381,7 @@ def test_reads_beyond_the_limit_are_told_to_try_again(store, log):
         reader.read_chunk()
         kind, told = refusal(lambda: raw.get(log="orders"))
         assert (kind, told["error"]) == (flight.FlightUnavailableError, "busy")
-        assert told["message"] == "1 reads of one user are open, the maximum; try again"
+        assert told["message"] == "1 reads of one user are already open, the maximum; try again"
         reader.cancel()
         eventually(lambda: server.gets.taken == 0)
         raw.close()

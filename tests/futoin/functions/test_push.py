@@ -606,7 +606,7 @@ def test_who_slept_through_its_turn_pushes_nothing_and_ends_the_connection(
         async with asyncio.timeout(5):
             while (frame := await socket.frame())["type"] != "websocket.close":
                 assert "onEvents" not in str(frame)
-        assert frame["reason"] == "another server pushes now"
+        assert frame["reason"] == "another server now pushes the events"
 
     peer.run(scenario())
 

@@ -261,7 +261,7 @@ def test_gap_between_the_table_and_the_log_is_refused_unless_it_is_accepted(worl
     step(world.open(), world.client, upto=10)
     world.log.unregister_consumer("spark", COMPONENT)
     world.log.trim(21)
-    with pytest.raises(EventsMissing, match="has the events up to 10, and log 'orders' starts at 21"):
+    with pytest.raises(EventsMissing, match="contains the events up to 10, but log 'orders' starts at 21"):
         world.open()
     step(world.open(accepts_gap=True), world.client)
     assert world.archived() == [*range(1, 11), *range(21, 31)]

@@ -234,7 +234,7 @@ def test_a_file_with_other_columns_is_not_rewritten_without_them(tmp_path):
     ]
     table.create_write_transaction(actions, "append", table.schema(), ["date"])
     with pytest.raises(
-        ArchiveUnreadable, match="its columns are not those of an archive: note is missing or was added"
+        ArchiveUnreadable, match="its columns differ from those of an archive: note is missing or was added"
     ):
         compact(tmp_path, before=DAY_AFTER)
     assert path.is_file()

@@ -225,8 +225,8 @@ def test_plan_says_what_a_run_would_do_and_does_nothing(spark, log, url, run, tm
     plan = JOB.plan(options, Run("archive", server=Server(url)))
     assert plan[0] == f"log 'orders' on {url}: 30 events, 1 to 30"
     assert plan[1] == f"table {tmp_path}/orders: will be created, starting at 1"
-    assert "archive events after 0: 30 events until now, at most 7 events in a batch" in plan
-    assert any("but for the newest 5 numbers: the log drops them" in line for line in plan)
+    assert "archive events after 0: 30 events so far, at most 7 events in a batch" in plan
+    assert any("except the newest 5 numbers: the log drops them" in line for line in plan)
     assert log.consumers() == [] and not (tmp_path / "orders").exists()
     run(events_per_batch=10)
     again = JOB.plan(options, Run("archive", server=Server(url), is_once=False))
@@ -269,16 +269,16 @@ def test_missing_log_is_an_error_that_names_it(run):
         ),
         ({"table": ""}, InvalidInput, "table: expected a directory on this machine"),
         ({"vacuum_hours": 24}, InvalidInput, "vacuum_hours: requires --compact"),
-        ({"log": ("orders", "shop")}, InvalidInput, "table: a table holds one log; use --tables for several logs"),
-        ({"log": ("shop-*",)}, InvalidInput, "table: a table holds one log; use --tables for several logs"),
-        ({"tables": "here"}, InvalidInput, "table: give either --table or --tables"),
-        ({"table": None}, InvalidInput, "table: give either --table or --tables"),
+        ({"log": ("orders", "shop")}, InvalidInput, "table: a table contains one log; use --tables for several logs"),
+        ({"log": ("shop-*",)}, InvalidInput, "table: a table contains one log; use --tables for several logs"),
+        ({"tables": "here"}, InvalidInput, "table: use either --table or --tables"),
+        ({"table": None}, InvalidInput, "table: use either --table or --tables"),
         (
             {"table": None, "tables": "s3://bucket"},
             InvalidInput,
             "tables: expected a directory on this machine, got 's3",
         ),
-        ({"table": None, "tables": "here", "log": ()}, InvalidInput, "log: give at least one log"),
+        ({"table": None, "tables": "here", "log": ()}, InvalidInput, "log: expected at least one log"),
         ({"table": None, "tables": "here", "log": ("a*", "or ders")}, InvalidLogName, "or ders"),
     ],
 )

@@ -163,7 +163,7 @@ def test_the_target_may_be_on_another_server(aggregate: Aggregating) -> None:
 def test_what_cannot_be_is_refused_before_anything_is_read(aggregate: Aggregating) -> None:
     with pytest.raises(InvalidInput, match=r"^to: 'all' is one of the logs that 'a\*' reads"):
         aggregate("orders-north", "a*")
-    with pytest.raises(InvalidInput, match=r"^from: give at least one log"):
+    with pytest.raises(InvalidInput, match=r"^from: expected at least one log"):
         aggregate()
     with pytest.raises(InvalidInput, match=r"^from: expected log names"):
         aggregate("orders-north,orders-south")

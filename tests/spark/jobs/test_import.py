@@ -257,7 +257,7 @@ def test_the_pipeline_has_its_name_and_says_what_it_would_do(url: str, tmp_path:
         ({"tag": ("cas",)}, "there is no column 'cas'; there are case, Activity, when"),
         ({"delimiter": ";;"}, "one character"),
         ({"batch_size": "many"}, "a size such as 32m"),
-        ({"file": ("a", "b"), "source": "s"}, "a source can only be given for one file"),
+        ({"file": ("a", "b"), "source": "s"}, "a source can only be set for one file"),
     ):
         with Run("import") as run, pytest.raises(InvalidInput, match=message):
             IMPORT.plan(IMPORT.options(**{"file": (str(path),), "log": "permits", **wrong}), run)
@@ -495,7 +495,7 @@ def test_rows_on_which_an_import_itself_fails_are_kept_with_the_error_and_end_it
     Path("e.ndjson").write_bytes(b'{"type":"x"}\n' + b'{"type":"A"}\n' * 60 + b'{"type":"x"}\n' * 2)
     Path("f.ndjson").write_bytes(b'{"type":"A"}\n' * 60)
     assert counts(start(file=("e.ndjson",))) == (3, 0, 60)
-    with pytest.raises(InvalidInput, match="120 rows failed, but not because of their contents"):
+    with pytest.raises(InvalidInput, match="120 rows failed because of an internal error"):
         start(file=("e.ndjson", "f.ndjson"), quarantine="more", batch_size="800")
     assert pq.read_table(tmp_path / "more")["reason"][0].as_py() == """unexpected KeyError: b'{"type":"A"}\\n'"""
 

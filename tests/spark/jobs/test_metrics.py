@@ -292,7 +292,7 @@ def test_another_checkpoint_other_options_and_other_files_are_refused(
         measure("values", table="values", window="1m")
     (tmp_path / "checkpoint-values").rename(tmp_path / "lost")
     with pytest.raises(
-        PipelineFailed, match=r"it was created with query .*; continue with its checkpoint, or give another"
+        PipelineFailed, match=r"it was created with query .*; continue with its checkpoint, or use another"
     ):
         measure("values", table="values")
     (tmp_path / "full").mkdir()
@@ -323,7 +323,7 @@ def test_the_plan_says_what_is_measured(url: str, log: LocalLog, tmp_path: Path)
     assert lines[0].endswith("1 events, 1 to 1")
     assert lines[2:4] == [
         "time that each resource spent in each state, in windows of 1h",
-        f"write a window to table {tmp_path / 'states'} when it is over by 1m",
+        f"write each window to table {tmp_path / 'states'}, 1m after its end",
     ]
     assert not (tmp_path / "states").exists()
 

@@ -147,7 +147,7 @@ def test_only_what_matches_is_folded_and_only_from_the_start(project: Project, l
     project(query="type=Paid", start=11)
     states = snapshot(tmp_path / "table").states
     assert sum(state["count"] for state in states.values()) == sum(not number % 3 for number in range(11, 31))
-    with pytest.raises(NotAProjection, match="it was created with query 'type=Paid', not ''; start a new table"):
+    with pytest.raises(NotAProjection, match="it was created with query 'type=Paid', not ''; use a new table"):
         project(start=11)
 
 
@@ -234,7 +234,7 @@ def test_of_two_runs_on_one_table_one_commits(project: Project, log: LocalLog, t
     project()
     first, second = StateTable(tmp_path / "table"), StateTable(tmp_path / "table")
     first.commit([], 10, 20)
-    with pytest.raises(ProjectionOvertaken, match="it is at 20, and was at 10"):
+    with pytest.raises(ProjectionOvertaken, match="its position is 20, but this run expected 10"):
         second.commit([BucketFile(1, "", 0, 0)], 10, 30)
     assert StateTable(tmp_path / "table").position == 20
 
@@ -248,7 +248,7 @@ def test_the_plan_says_what_is_folded_and_makes_nothing(url: str, log: LocalLog,
     assert "fold the events after 0 with tests.spark.folds:totals, by the values of tag 'order'" in lines[2]
     assert lines[3:5] == [
         "the function gets sequence_number, data, tags",
-        "events before 11 come from nowhere: give --archive",
+        "events before 11 are read from a missing archive: set --archive",
     ]
     assert not (tmp_path / "table").exists()
 

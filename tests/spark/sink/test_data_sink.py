@@ -171,7 +171,7 @@ def test_overwriting_a_log_is_refused(spark: SparkSession, save: Save) -> None:
     [
         (["'T' as type", "'x' as data", "array('a') as tag"],
          "column tag: a log has no such column; did you mean tags?"),
-        (["'T' as type"], "columns: there is no column data; the columns are type"),
+        (["'T' as type"], "columns: column data is missing; the columns are type"),
         (["'T' as type", "struct(1 as a) as data"], "column data: expected binary or string, got struct<a:int>; "
          "convert it with to_json"),
         (["'T' as type", "'x' as data", "'a,b' as tags"], "column tags: expected array<string>, got string"),
@@ -190,7 +190,7 @@ def test_columns_that_do_not_fit_are_named(spark: SparkSession, save: Save, colu
         ({"condition": "type=T"}, "option condition: JSON is malformed: invalid character (byte 4), in 'type=T'"),
         ({"condition": '{"fail_if_events_match": "colour=red"}'}, "option condition: expected type=TYPE, tag=TAG, "
          "exact_tag=TAG, or, all, got 'colour=red'"),
-        ({"batchId": 3}, "option batchId: it numbers the batches of a writer; also give writerId"),
+        ({"batchId": 3}, "option batchId: it numbers the batches of a writer; also set writerId"),
         ({"writerId": ""}, "option writerId: expected 1 to 200 printable characters, got ''"),
         ({"path": "another"}, "option log: one log is required: .option('log', NAME), or its name as the path"),
     ],

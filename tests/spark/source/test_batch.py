@@ -71,7 +71,7 @@ def test_a_declared_schema_chooses_columns(spark: SparkSession, url: str, orders
     reader = spark.read.format("headwater").options(url=url, log="orders")
 
     assert reader.schema("type string, id string").load().first() == ("Placed", "1")
-    with pytest.raises(PySparkException, match="type: int is declared, but the column is string"):
+    with pytest.raises(PySparkException, match="type: the schema declares int, but the column is string"):
         reader.schema("type int").load().collect()
 
 
@@ -148,12 +148,12 @@ def test_positions_are_included_at_both_ends(load: Load, orders: LocalLog, store
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"startingPosition": 102}, "102 given, but the head of log 'orders' is 100"),
-        ({"endingPosition": 101}, "101 given, but the head of log 'orders' is 100"),
-        ({"startingPosition": 90, "endingTimestamp": "2000-01-01"}, "for log 'orders' it is 90, .* given end is 0"),
+        ({"startingPosition": 102}, "got 102, but the head of log 'orders' is 100"),
+        ({"endingPosition": 101}, "got 101, but the head of log 'orders' is 100"),
+        ({"startingPosition": 90, "endingTimestamp": "2000-01-01"}, "for log 'orders' it is 90, but the end is 0"),
         (
             {"startingPosition": '{"shop": 1}'},
-            "a position is given for 'shop', which is not read; the logs read are: orders",
+            "a position is set for 'shop', which is not read; the logs that are read: orders",
         ),
     ],
 )
@@ -173,7 +173,7 @@ def test_times_are_included_at_the_start_and_not_at_the_end(load: Load, orders: 
 
 
 def test_a_time_that_has_not_come_is_an_error_or_the_end(load: Load, orders: LocalLog) -> None:
-    with pytest.raises(PySparkException, match="nothing was recorded in log 'orders' since then"):
+    with pytest.raises(PySparkException, match="no event was recorded in log 'orders' since then"):
         load(log="orders", startingTimestamp=T0 + 60_000).collect()
     frame = load(log="orders", startingTimestamp=T0 + 60_000, startingTimestampStrategy="latest")
     assert frame.collect() == []

@@ -105,7 +105,7 @@ def test_what_cannot_be_a_table_is_refused_before_any_is_made(
     with pytest.raises(InvalidOption, match="option filterPushdown: a table of a log has no such option"):
         register(spark, url, logs="orders", database="other", filterPushdown=True)
     for schema, message in (
-        ("n int NOT NULL", "payload.n: events may lack it"),
+        ("n int NOT NULL", "payload.n: events may not contain it"),
         ("n map<int, int>", "payload.n: expected string"),
     ):
         with pytest.raises(InvalidInput, match=message):

@@ -44,7 +44,7 @@ def test_digits_alone_are_a_number_and_one_above_the_head_is_refused_with_the_wa
 ) -> None:
     assert planned(url, tmp_path / "x", flag, str(T0)) != 0
     error = capfd.readouterr().err
-    assert f"{flag}: {T0} given, but the head of log 'orders' is 100; for a time in milliseconds write ms:{T0}" in error
+    assert f"{flag}: got {T0}, but the head of log 'orders' is 100; for a time in milliseconds write ms:{T0}" in error
 
 
 @pytest.mark.parametrize("end", [f"ms:{T0 + 50}", "2023-11-14T22:13:20.050Z"])

@@ -142,7 +142,7 @@ def test_a_recreated_log_ends_the_query(running: Running, orders: LocalLog, stor
     ("options", "message"),
     [
         ({"filterPushdown": "true"}, "option filterPushdown: only for batch reads"),
-        ({"startingPosition": "500"}, "option startingPosition: 500 given, but the head of log 'orders' is 100"),
+        ({"startingPosition": "500"}, "option startingPosition: got 500, but the head of log 'orders' is 100"),
     ],
 )
 def test_a_wrong_option_ends_the_query_with_its_own_error(

@@ -109,12 +109,12 @@ def test_a_new_query_starts_where_it_is_told(
 
 def test_what_is_wrong_with_a_start_is_said(reader: Make, orders: LocalLog) -> None:
     for options, message in (
-        ({"startingPosition": 102}, "102 given, but the head of log 'orders' is 100"),
-        ({"startingPosition": '{"shop": 1}'}, "a position is given for 'shop'"),
-        ({"startingTimestamp": T0 + 99_000}, "nothing was recorded in log 'orders' since then"),
-        ({"startingTimestamp": '{"shop": 1}'}, "option startingTimestamp: a time is given for 'shop'"),
-        ({"endingPosition": '{"shop": 1}'}, "option endingPosition: a position is given for 'shop'"),
-        ({"endingPosition": "earliest"}, "option endingPosition: earliest given: a read that ends there reads nothing"),
+        ({"startingPosition": 102}, "got 102, but the head of log 'orders' is 100"),
+        ({"startingPosition": '{"shop": 1}'}, "a position is set for 'shop'"),
+        ({"startingTimestamp": T0 + 99_000}, "no event was recorded in log 'orders' since then"),
+        ({"startingTimestamp": '{"shop": 1}'}, "option startingTimestamp: a time is set for 'shop'"),
+        ({"endingPosition": '{"shop": 1}'}, "option endingPosition: a position is set for 'shop'"),
+        ({"endingPosition": "earliest"}, "option endingPosition: got earliest: a read that ends there reads nothing"),
     ):
         with pytest.raises(InvalidOption, match=message):
             reader(log="orders", **options).initialOffset()

@@ -21,7 +21,7 @@ def why_hopeless(error: OSError, address: Address, *, has_received: bool) -> str
         return why_tls_fails(error, "http")
     is_cut_off = not has_received and not isinstance(error, ConnectionRefusedError | TimeoutError | socket.gaierror)
     if address.tls is None and address.unix_path is None and is_cut_off and _speaks_tls(address):
-        return "the server expects TLS on that port; use a URL of https://"
+        return "the server expects TLS on that port; use the scheme https://"
     return None
 
 
@@ -29,9 +29,9 @@ def why_tls_fails(error: Exception, plain_scheme: str) -> str | None:
     """The same for a handshake of any protocol; None for another error. `plain_scheme` is that of URLs without TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         problem = f"its certificate is not trusted: {error.verify_message}"
-        return f"{problem}; give the certificate of the authority that signed it (ca_file, --ca-file)"
+        return f"{problem}; pass the certificate of the authority that signed it (ca_file, --ca-file)"
     if isinstance(error, ssl.SSLError) and error.reason == "WRONG_VERSION_NUMBER":
-        return f"the server does not use TLS on that port; use a URL of {plain_scheme}://"
+        return f"the server does not use TLS on that port; use the scheme {plain_scheme}://"
     return None
 
 

@@ -18,8 +18,8 @@ def check_same(log: str, position: int, expected: str | None, found: str | None)
         return
     error = PositionOfOtherIncarnation(position, found, position + 1)
     error.args = (
-        f"the server has another incarnation of the log {log}, {found}, and this client has worked with {expected}, "
-        "whose positions are invalid there. Open the log again to use the current one",
+        f"log {log} has the incarnation {found}, but this client has used the incarnation {expected}, "
+        "whose positions are no longer valid. Open the log again to use the current incarnation",
     )
     raise error
 

@@ -148,7 +148,7 @@ class PagedRead:
         except msgspec.DecodeError:
             if self._coding:
                 raise UnexpectedAnswer(self._status, self._form(JSON)) from None
-            raise ConnectionLost("the answer was cut off: its array does not end") from None
+            raise ConnectionLost("the answer was cut off: its array is not closed") from None
         assert self.head is not None, "the head comes first"
         self._left = None
         self._was_refuted = any(self._asked.backwards or each.sequence_number <= self.head for each in events)

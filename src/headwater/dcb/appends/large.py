@@ -170,11 +170,11 @@ def _check_rest(rest: bytes, opening: int) -> None:
     members = jsontext.decode(_members, rest)
     events = bytes(members.events)
     if opening and not rest.startswith(events, opening - 1):
-        raise InvalidInput("it is given twice", "events")
+        raise InvalidInput("it occurs twice", "events")
     check_query(bytes(members.condition), "condition")
     values.check_values(events, _PIECE_VALUES_MAX, "events")
     if len(rest) - len(events) - len(members.condition) > LARGE_BYTES:
-        raise InvalidInput(f"more than {LARGE_BYTES} bytes in addition to `events` and `condition` given")
+        raise InvalidInput(f"expected at most {LARGE_BYTES} bytes in addition to `events` and `condition`")
 
 
 class _Text:

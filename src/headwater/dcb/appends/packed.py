@@ -81,12 +81,12 @@ async def _taken_apart(body: bytes, event_bytes_max: int, slices: Slices) -> tup
     """The pieces of `events`, and the body without them."""
     count, at = map_at(body, 0)
     if count is None:
-        raise InvalidInput("expected a MessagePack map with `events` in it, got something else")
+        raise InvalidInput("expected a MessagePack map that contains `events`, got another value")
     cut, rest, seen = Cut(at), bytearray(), set[str]()
     for _ in range(count):
         member = _member(body, at)
         if member.name in seen:
-            raise InvalidInput("it is given twice", member.name)
+            raise InvalidInput("it occurs twice", member.name)
         seen.add(member.name)
         if member.name == "events":
             cut, at = await _cut_events(body, member.value, event_bytes_max, slices)
@@ -115,7 +115,7 @@ async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Sli
     """The pieces of the array that begins there, and the end of the array."""
     count, at = array_at(body, start)
     if count is None:
-        raise InvalidInput("expected an array, got something else", "events")
+        raise InvalidInput("expected an array, got another value", "events")
     if count > APPEND_EVENTS_MAX:
         raise TooLarge(count, APPEND_EVENTS_MAX, "elements", "events")
     if count > len(body) - at:
@@ -128,7 +128,7 @@ async def _cut_events(body: bytes, start: int, event_bytes_max: int, slices: Sli
             raise TooLarge(end - at, at_most, "bytes of one event", where)
         values += more
         if values > EVENTS_VALUES_MAX:
-            raise InvalidInput(f"more than {EVENTS_VALUES_MAX} values given", "events")
+            raise InvalidInput(f"expected at most {EVENTS_VALUES_MAX} values", "events")
         cut.add(end)
         at = end
         await slices.pause()

@@ -79,7 +79,7 @@ async def position(host: Host, exchange: Exchange) -> None:
     opened = await host.log(exchange, Right.READ)
     at = whole_number(exchange.parameters("at"), "at")
     if at is None:
-        raise InvalidParameter("at", "is missing; give a time in ms since 1970 UTC")
+        raise InvalidParameter("at", "is missing; expected a time in ms since 1970 UTC")
     found = await asyncio.to_thread(opened.log.sequence_number_at, at)
     await exchange.answer_json(200, wire.PositionOut(found, opened.log.head(), opened.view.incarnation))
 

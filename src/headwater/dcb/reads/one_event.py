@@ -152,7 +152,7 @@ def _data_bytes_max(parameters: dict[str, str], form: str) -> int | None:
         return None
     if form not in (_ENVELOPE, _DATA):
         raise InvalidParameter(
-            "data_bytes_max", f"{form} contains all of the data; {_ENVELOPE} and {_DATA} can contain less"
+            "data_bytes_max", f"{form} always contains all of the data; {_ENVELOPE} and {_DATA} can contain part of it"
         )
     try:
         check_data_bytes_max(value)

@@ -117,7 +117,9 @@ def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
     if not 0 <= value <= APPEND_BYTES_MAX:
         raise InvalidInput(f"expected 0 to {APPEND_BYTES_MAX}, got {show(value)}", "data_bytes_max")
     if form not in (NDJSON, NDJSON_WITH_END, _JSON):
-        raise InvalidInput(f"{form} contains all of the data; {NDJSON} and {_JSON} can contain less", "data_bytes_max")
+        raise InvalidInput(
+            f"{form} always contains all of the data; {NDJSON} and {_JSON} can contain part of it", "data_bytes_max"
+        )
 
 
 def _rendering(
@@ -148,5 +150,5 @@ def _is_backwards(given: ReadIn) -> bool:
     }
     said = [name for name, value in spellings.items() if value is not None]
     if len(said) > 1:
-        raise InvalidInput(f"`{said[0]}` and `{said[1]}` are the same", said[1])
+        raise InvalidInput(f"`{said[0]}` and `{said[1]}` are two names of one field; use one", said[1])
     return bool(said and spellings[said[0]])

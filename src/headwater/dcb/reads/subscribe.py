@@ -121,7 +121,7 @@ def query_parameter(parameters: dict[str, str]) -> QueryIn | str:
     """The query in the query parameter: JSON, or the word `all`. Raises InvalidParameter."""
     text = parameters.get("query")
     if text is None:
-        raise InvalidParameter("query", "is missing; give a query as JSON, or the word all")
+        raise InvalidParameter("query", "is missing; expected a query as JSON, or the word all")
     if text == "all":
         return text
     try:

@@ -36,7 +36,7 @@ def _opened(given: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     if first is None:
         raise InvalidInput("expected at least one batch (it may have no rows), got none", "batches")
     if not isinstance(first, pa.RecordBatch):
-        raise InvalidInput(f"expected batches of pyarrow, got {show(first)}", "batches")
+        raise InvalidInput(f"expected pyarrow record batches, got {show(first)}", "batches")
     return first.schema, chain((first,), batches)
 
 

@@ -29,7 +29,7 @@ CONNECTS_WITHIN_MS = 10_000
 A refused connection is retried much sooner; a busy server could never be reached if this time were too short.
 """
 ONE_OF_SEVERAL_CONNECTS_WITHIN_MS = 5_000
-"""The same, if there are other addresses to try."""
+"""The same timeout, if there are other addresses to try."""
 
 
 class FlightConnection(Endpoint):
@@ -119,7 +119,7 @@ class FlightConnection(Endpoint):
 
 
 def decoded(kind: type[T], text: bytes) -> T:
-    """Decode the server's answer. Raises ServerFault if it is not understood."""
+    """Decode the server's answer. Raises ServerFault if it cannot be decoded."""
     try:
         return json_decoder(kind).decode(text)
     except msgspec.MsgspecError as error:

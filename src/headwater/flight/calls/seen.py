@@ -20,7 +20,7 @@ class NotHereYet(EventLogError):
 
     def __init__(self, log: str, url: str, wanted: int, head: int) -> None:
         self.log, self.url, self.wanted, self.head = log, url, wanted, head
-        super().__init__(f"log {log!r} ends at {head} at {url}, and is known to go to {wanted}")
+        super().__init__(f"log {log!r} ends at {head} at {url}, but this client has seen event {wanted}")
 
 
 class OtherEverywhere(PositionOfOtherIncarnation):
@@ -57,9 +57,9 @@ class SeenLogs:
             if seen.incarnation != found.incarnation:
                 error = PositionOfOtherIncarnation(seen.head, found.incarnation, found.first_retained)
                 error.args = (
-                    f"{endpoint.url} has another incarnation of the log {log}, {found.incarnation}, and this client "
-                    f"has worked with {seen.incarnation}, whose positions are invalid there. Read its head again "
-                    "to use the current one",
+                    f"{endpoint.url}: log {log} has the incarnation {found.incarnation}, but this client has used "
+                    f"the incarnation {seen.incarnation}, whose positions are no longer valid. Read the head of the "
+                    "log again to use the current incarnation",
                 )
                 raise error
             if found.head < seen.head:

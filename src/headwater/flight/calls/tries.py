@@ -98,7 +98,7 @@ class Tries:
         self._attempts.failed(known, is_busy=is_refused or isinstance(known, core.Overloaded))
 
     def _turn(self, known: core.EventLogError, is_idempotent: bool, is_untouched: Callable[[], bool]) -> None:
-        """Continue at another address."""
+        """Continue with another address."""
         is_refused = isinstance(known, core.NotPrimary)
         if self._is_doubtful(known):
             is_refused = True

@@ -19,7 +19,7 @@ PIECE_BYTES_MIN, PIECE_BYTES_MAX = 256 * KIB, 4 * MIB
 CLIENT_BATCH_BYTES = 32 * MIB
 """The largest batches that Headwater's clients and Spark's sink send."""
 BATCHES = 2
-"""Batches per read: one being sent, and one being made."""
+"""The number of batches per read: one being sent, and one being created."""
 WAIT_S, LOOK_S = 10.0, 0.02
 """How long a write waits for memory, and how often it checks."""
 
@@ -29,8 +29,8 @@ def never_fits(bytes_max: int) -> str | None:
     if (most := SharedBytes(bytes_max).largest) >= CLIENT_BATCH_BYTES:
         return None
     return (
-        f"batches above {most} bytes never fit into {bytes_max} bytes for Arrow Flight, and are refused; "
-        f"clients and Spark send up to {CLIENT_BATCH_BYTES}, which fit from {2 * CLIENT_BATCH_BYTES} bytes on"
+        f"batches above {most} bytes do not fit into {bytes_max} bytes for Arrow Flight and are refused; "
+        f"clients and Spark send up to {CLIENT_BATCH_BYTES}, which requires {2 * CLIENT_BATCH_BYTES} bytes"
     )
 
 

@@ -83,7 +83,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
 
         def listed(user: User) -> Iterator[flight.FlightInfo]:
             if criteria:
-                raise InvalidInput(f"expected nothing, got {show(criteria)}", "criteria")
+                raise InvalidInput(f"expected no criteria, got {show(criteria)}", "criteria")
             return iter(list(self._listed(user)))
 
         return self._answer(context, "list_flights", listed)
@@ -155,7 +155,7 @@ class BulkServer(flight.FlightServerBase):  # type: ignore[misc]
             command = decode(PutCommand, descriptor.command or b"", "command")
             target = command.append or command.stage
             if target is None or (command.append is not None and command.stage is not None):
-                raise InvalidInput("give one of `append` and `stage`", "command")
+                raise InvalidInput("expected exactly one of `append` and `stage`", "command")
             self._backend.authorize(user, Right.APPEND, target.log)
             with self.puts.take(user.name or self._address_of(context.peer())):
                 if not self._backend.place(target.log).may_append:

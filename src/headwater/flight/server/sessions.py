@@ -26,7 +26,7 @@ LIFETIME_S = 12 * 3600.0
 RECHECK_S = 1.0
 """How long a revoked right or a changed password may still be used. This is the same in the other protocols."""
 SHOWN_S = 60.0
-"""How long the same credentials find their session without another check."""
+"""How long the same credentials lead to their session without another check."""
 SESSIONS_MAX = 10_000
 """The maximum number of sessions. Beyond it, the least recently used session is dropped."""
 PUT_OFF_MAX, PUT_OFF_S = 1000, 60.0

@@ -22,7 +22,7 @@ from ..messages.json_values import Walk, checked_json, encoded_json, json_text
 from ..messages.message import PACKED_VALUES_MAX, PLAIN_BYTES, Encoded
 
 PACKED_FACTOR = 3
-"""How much longer a value may be in MessagePack than in JSON: `0.5` takes nine bytes."""
+"""The maximum ratio of a value's size in MessagePack to its size in JSON: `0.5` takes nine bytes."""
 BESIDE_BYTES_MAX = 2 * CUT_BYTES
 """The maximum size of an event's type, key, names and white space together, in bytes."""
 STEP_VALUES = 8 * 1024
@@ -53,7 +53,7 @@ class _Element(Struct, forbid_unknown_fields=True):
 
 
 def _given(traceparent: str | None, tracestate: str | None) -> Mapping[str, str]:
-    """The given ones, by name."""
+    """The given members, by name."""
     if traceparent is tracestate is None:
         return NO_ATTRIBUTES
     given = {TRACEPARENT: traceparent, TRACESTATE: tracestate}
@@ -80,7 +80,7 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
                 yield None
                 continue
             if number == allowed.at_most:
-                raise invalid(f"more than {allowed.at_most} events given")
+                raise invalid(f"expected at most {allowed.at_most} events")
             if not allowed.check({"type": event.type, "data": None, "key": event.key, **event.trace}):
                 shown = {"type": event.type, "key": event.key, **event.trace}
                 raise function.mismatch(f"events[{number}]", shown)
@@ -91,7 +91,7 @@ def new_events(call: Call, event_bytes_max: int) -> Iterator[NewEvent | None]:
     except _MISFIT as error:
         raise invalid(f"Type mismatch for parameter: {function.name}(events), at events[{number}]: {error}") from None
     if number < allowed.at_least:
-        raise invalid(f"{number} events given, at least {allowed.at_least} are expected")
+        raise invalid(f"got {number} events, at least {allowed.at_least} are expected")
 
 
 def _decoded(call: Call, given: object, at_most: int, event_bytes_max: int) -> Iterator[NewEvent | None]:
@@ -139,7 +139,9 @@ def _of_packed(array: bytes, at_most: int, event_bytes_max: int) -> Iterator[New
             data = bytes(element.data)
             _check_size(data, number, PACKED_FACTOR * event_bytes_max)
             if len(data) > PLAIN_BYTES and packed_holds_more(data, PACKED_VALUES_MAX):
-                raise invalid(f"more than {PACKED_VALUES_MAX} values in one MessagePack event given; use JSON")
+                raise invalid(
+                    f"expected at most {PACKED_VALUES_MAX} values in one MessagePack event; use JSON for this event"
+                )
             value = msgspec.msgpack.decode(data)
             walk = Walk(value, len(data))
             while not walk.go_on(STEP_VALUES):

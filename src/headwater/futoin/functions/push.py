@@ -45,7 +45,7 @@ class Step(NamedTuple):
     upto: int
     """Every event up to this number was sent or is not wanted."""
     sent: int
-    """How many events were sent."""
+    """The number of events sent."""
     is_last: bool
     """Whether the log has no more."""
     answer: asyncio.Future[str | None] | None
@@ -97,7 +97,7 @@ class UnansweredPushes:
 
 
 GROUP_BYTES_MAX = 8 * 2**20 - ENVELOPE_BYTES
-"""futoin.evt.receiver:1.1 takes messages of 8M; version 1.0 of it names no size."""
+"""futoin.evt.receiver:1.1 accepts messages of 8M; its version 1.0 specifies no size."""
 LIVE_GROUPS_MAX = 2
 """The maximum number of unanswered groups of a live push."""
 PUSHES_MAX = 64
@@ -214,9 +214,9 @@ class Push(ABC):
         except ConsumerNotFound:
             self.connection.close(f"consumer {self.component} is no longer registered")
         except NotPrimary:
-            self.connection.close("another server pushes now")
+            self.connection.close("another server now pushes the events")
         except (StorageUnavailable, OutcomeUnknown):
-            self.connection.close("positions cannot be stored at present; reconnect")
+            self.connection.close("positions cannot be stored at the moment; reconnect")
         except OSError:  # the peer has left
             self.connection.close("")
         except Exception:
@@ -251,7 +251,7 @@ class Push(ABC):
             self.reader.waits(Waiting.EVENTS)
 
     async def _step(self, seq: int, cursor: int, events_max: int) -> Step:
-        """Send the next group once the peer has taken the previous one and there is room for it.
+        """Send the next group once the peer has received the previous one and there is room for it.
 
         The group is not kept: to send it again, it is read again.
         """

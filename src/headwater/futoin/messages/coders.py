@@ -109,7 +109,7 @@ def _misfit(error: Exception) -> FutoInError:
 
 
 def _too_many_values() -> FutoInError:
-    return invalid(f"more than {SIGNED_VALUES_MAX} values given in a message with a signature; send less at once")
+    return invalid(f"expected at most {SIGNED_VALUES_MAX} values in a signed message; send fewer at once")
 
 
 def _malformed(coder: str) -> FutoInError:
@@ -255,7 +255,7 @@ class CborCoder(Coder):
 
     def decode(self, body: bytes) -> Message:
         if len(body) > CBOR_BYTES_MAX:
-            raise invalid(f"{len(body)} bytes of CBOR given, at most {CBOR_BYTES_MAX} are allowed; use JSON or MPCK")
+            raise invalid(f"got {len(body)} bytes of CBOR, at most {CBOR_BYTES_MAX} are allowed; use JSON or MPCK")
         given = self.tree(body)
         if not isinstance(given, dict):
             raise _malformed("CBOR")

@@ -140,7 +140,9 @@ def _not_found(name: str) -> Exception:
     if not versions:
         return unknown_interface(interface)
     if f"{interface}:{version}" not in versions:
-        return not_supported(f"{show(f'{interface}:{version}')} given, served are {', '.join(versions)}")
+        return not_supported(
+            f"{show(f'{interface}:{version}')} is not supported; expected one of {', '.join(versions)}"
+        )
     return invalid(f"Unknown interface function: {show(function)}")
 
 

@@ -29,8 +29,8 @@ async def check_long(body: bytes) -> None:
     else:
         is_too_much = coder is MPCK and await _packed_holds_more(body, slices)
     if is_too_much:
-        of_one = f", or {PACKED_VALUES_MAX} in one event," if coder is MPCK else ""
-        raise invalid(f"more than {VALUES_MAX} values{of_one} given in a message; send less at once")
+        of_one = f" or {PACKED_VALUES_MAX} in one event" if coder is MPCK else ""
+        raise invalid(f"expected at most {VALUES_MAX} values in a message{of_one}; send fewer at once")
 
 
 async def _holds_more(text: bytes, slices: Slices) -> bool:

@@ -86,8 +86,8 @@ class Message:
         No part is built of a message that is longer than SIGNED_BYTES_MAX, or with more than SIGNED_VALUES_MAX values.
         """
         if self.size > SIGNED_BYTES_MAX:
-            allowed = f"at most {SIGNED_BYTES_MAX} are allowed with a signature"
-            raise invalid(f"{self.size} bytes given, {allowed}; send less at once")
+            allowed = f"at most {SIGNED_BYTES_MAX} are allowed in a signed message"
+            raise invalid(f"got {self.size} bytes, {allowed}; send less at once")
         return self._tree()
 
 

@@ -266,7 +266,7 @@ def missing(archived: int, incarnation: str, info: LogInfo) -> str | None:
     if incarnation != info.incarnation:
         return (
             f"log {info.name!r} was replaced: it was deleted and recreated, or restored "
-            f"(incarnation {info.incarnation}, the table's is {incarnation})"
+            f"(incarnation {info.incarnation}, the table has {incarnation})"
         )
     if info.first_retained > archived + 1:
         return f"log {info.name!r} starts at {info.first_retained}: the events in between were trimmed"

@@ -70,7 +70,9 @@ def check(path: str | os.PathLike[str], on_file: Callable[[ArchiveFile], object]
     runs.sort()
     for (first, last), (next_first, _) in pairwise([(0, table.first - 1), *runs, (table.archived + 1, 0)]):
         if next_first <= last:
-            found.problems.append(f"event {next_first} occurs twice, or is not one of the table: {first} to {last}")
+            found.problems.append(
+                f"event {next_first} occurs twice, or is outside the table's range: {first} to {last}"
+            )
         elif next_first > last + 1:
             found.gaps.append((last + 1, next_first - 1))
     return found
@@ -131,7 +133,7 @@ def _checked_runs(file: ArchiveFile, found: Checked) -> Sequence[Run]:
 
 
 def _check_told(file: ArchiveFile, numbers: np.ndarray[tuple[int], np.dtype[np.int64]]) -> None:
-    """Raises ArchiveUnreadable if a file contains other events than the table specifies."""
+    """Raises ArchiveUnreadable if a file does not contain the events that the table specifies."""
     there = (len(numbers), int(numbers.min()), int(numbers.max()))
     if there != (expected := (file.events, file.first, file.last)):
         problem = "it has {:,} events, {} to {}".format(*there)

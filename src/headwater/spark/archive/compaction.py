@@ -159,7 +159,9 @@ def _copy(root: Path, date: Date, files: Sequence[ArchiveFile], target: Path) ->
             events += batch.num_rows
             writer.write_batch(batch, row_group_size=_row_group_events(files))
         if newest != max(file.last for file in files):
-            raise ArchiveIncomplete(str(root), newest, f"the files of {date} contain other events than the table lists")
+            raise ArchiveIncomplete(
+                str(root), newest, f"the files of {date} do not contain the events that the table lists"
+            )
         if events != expected:
             raise ArchiveIncomplete(str(root), newest, f"{events} of {expected} events of {date} were read back")
     return new.path
@@ -206,7 +208,7 @@ def _as_archived(events: _Events, path: str) -> _Events:
     lost.
     """
     if other := set(events.schema.names) ^ set(FILE_SCHEMA.names):
-        problem = f"its columns are not those of an archive: {', '.join(sorted(other))} is missing or was added"
+        problem = f"its columns differ from those of an archive: {', '.join(sorted(other))} is missing or was added"
         raise ArchiveUnreadable(path, f"{problem}; it was written by another program and is left unchanged")
     return events.select(FILE_SCHEMA.names).cast(FILE_SCHEMA)
 

@@ -1,11 +1,11 @@
-"""What can be wrong between a log and its archive.
+"""The errors of logs and their archives.
 
 ArchiveError (an EventLogError)
 ├── ArchiveUnreadable   the table, or a file that it names, cannot be read
 │   └── NotAnArchive    there is something else at the path, or the archive of another log
 ├── ArchiveFenced       a newer archiver of the log has claimed the table
 ├── ArchiveIncomplete   the staged events are not exactly the log's next events
-├── CompactionOvertaken another compaction came between
+├── CompactionOvertaken another compaction ran at the same time
 ├── ConsumerAhead       the consumer has acknowledged events missing from this table
 └── EventsMissing       the log no longer has the events that the table needs next
 """
@@ -55,7 +55,9 @@ class CompactionOvertaken(ArchiveError):
 
     def __init__(self, path: str, date: str) -> None:
         self.path, self.date = path, date
-        super().__init__(f"{path}: another compaction ran meanwhile, and {date} was left unchanged; run it again")
+        super().__init__(
+            f"{path}: another compaction ran at the same time, and {date} was left unchanged; run it again"
+        )
 
 
 class ConsumerAhead(ArchiveError):
@@ -77,5 +79,6 @@ class EventsMissing(ArchiveError):
     def __init__(self, path: str, archived: int, problem: str) -> None:
         self.path, self.archived, self.problem = path, archived, problem
         super().__init__(
-            f"{path} has the events up to {archived}, and {problem}; set accept_gap to continue with a gap in the table"
+            f"{path} contains the events up to {archived}, but {problem}; "
+            "set accept_gap to continue with a gap in the table"
         )

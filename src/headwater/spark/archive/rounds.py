@@ -49,7 +49,7 @@ class Rounds:
         return self._round(turn)
 
     def follow(self) -> Ending:
-        """Repeat rounds until stopped, or until a log failed; see `once`. New logs may appear in the meantime."""
+        """Repeat rounds until stopped, or until a log fails; see `once`. New logs may appear in the meantime."""
         with Tending(self._run) as tending:
 
             def turn(log: str) -> Ending:
@@ -68,7 +68,7 @@ class Rounds:
 
     @property
     def behind(self) -> int:
-        """How many numbers were left in all logs when each was last checked."""
+        """The backlog of all logs, as of each log's last check, in sequence numbers."""
         return sum(self._behind.values())
 
     def reached(self) -> Iterator[tuple[str, int]]:

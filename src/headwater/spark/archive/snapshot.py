@@ -44,7 +44,7 @@ SCHEMES = ("file", "s3", "gs", "abfs", "abfss", "hdfs")
 """Where a table and its files can be read."""
 _GONE = (
     "the file was removed, although this version of the table contains it; set the "
-    "vacuum retention above the longest read"
+    "vacuum retention to more than the duration of the longest read"
 )
 _EARLIEST, _LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
@@ -82,7 +82,7 @@ class ArchiveFile(NamedTuple):
         return _is_within(log, self.log_min, self.log_max)
 
     def may_match(self, query: Query) -> bool:
-        """Whether it may contain matching events, judged by their types alone."""
+        """Whether it may contain matching events, according to its types only."""
         return query.items is None or any(
             not item.types or any(_is_within(type, self.type_min, self.type_max) for type in item.types)
             for item in query.items
@@ -168,7 +168,7 @@ class Archive:
 
         if (scheme := scheme_of(path)) is not None and scheme not in SCHEMES:
             problem = f"{scheme}:// is not supported; use a path or {', '.join(f'{each}://' for each in SCHEMES)} is"
-            raise InvalidOption(f"{problem}; {path!r} given", "archive")
+            raise InvalidOption(f"{problem}; got {path!r}", "archive")
         try:
             self._table = Table(path, NotAnArchive)
         except NotAnArchive as error:

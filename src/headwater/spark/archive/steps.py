@@ -65,7 +65,7 @@ class Steps:
         ticket = Ticket(self.log, after, upto, columns=("sequence_number",), incarnation=self.incarnation)
         try:
             batch = next(self.client.read(ticket), None)
-        except PositionTrimmed:  # this moment; see `_has_any`
+        except PositionTrimmed:  # just now; see `_has_any`
             return after + 1
         if batch is not None:
             found.append(batch.column(0)[0].as_py())

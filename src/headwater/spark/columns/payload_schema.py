@@ -95,7 +95,7 @@ def _check_fields(path: str, struct: StructType) -> None:
         if field.name.lower() in seen:
             raise InvalidInput(f"field {field.name!r} occurs twice", path)
         if not field.nullable:
-            raise InvalidInput("events may lack it: remove NOT NULL", f"{path}.{field.name}")
+            raise InvalidInput("events may not contain it; remove NOT NULL", f"{path}.{field.name}")
         seen.add(field.name.lower())
 
 

@@ -83,12 +83,12 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
 def check_columns(columns: Sequence[str]) -> tuple[str, ...]:
     """The columns themselves. Raises InvalidOption if there are none, or one is unknown or repeated."""
     if not columns:
-        raise InvalidOption(f"no column given; expected one or more of {', '.join(COLUMNS)}", "columns")
+        raise InvalidOption(f"expected one or more of {', '.join(COLUMNS)}, got none", "columns")
     for number, name in enumerate(columns):
         if name not in _TYPES and name not in TYPED:
             raise InvalidOption(f"there is no column {name!r}{nearest(name, COLUMNS)}", "columns")
         if name in columns[:number]:
-            raise InvalidOption(f"column {name!r} is given twice", "columns")
+            raise InvalidOption(f"column {name!r} occurs twice", "columns")
     return tuple(columns)
 
 
@@ -99,14 +99,12 @@ def columns_of(schema: StructType) -> tuple[str, ...]:
     """
     columns = check_columns(schema.fieldNames())
     if MALFORMED in columns and PAYLOAD not in columns:
-        raise InvalidInput(f"it contains the rest of {PAYLOAD}, which is not declared", MALFORMED)
+        raise InvalidInput(f"it requires the column {PAYLOAD}, which is not declared", MALFORMED)
     types = {**_TYPES, MALFORMED: BinaryType()}
     for field in schema.fields:
         if field.name == PAYLOAD:
             check_payload(field.dataType)
         elif field.dataType.simpleString() != types[field.name].simpleString():
             given, ours = field.dataType.simpleString(), types[field.name].simpleString()
-            raise InvalidInput(
-                f"{given} is declared, but the column is {ours}; omit the schema, it is known", field.name
-            )
+            raise InvalidInput(f"the schema declares {given}, but the column is {ours}; omit the schema", field.name)
     return columns

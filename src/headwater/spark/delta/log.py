@@ -16,17 +16,17 @@ CHECKPOINT_COMMITS = 100
 
 
 def entry(path: Path, version: int) -> Path:
-    """The log file of a table that makes that version."""
+    """The log file that defines that version of a table."""
     return path / "_delta_log" / _name(version)
 
 
 def entries_after(path: Path, version: int) -> list[Path]:
-    """The existing log files of a table that make the versions after that one."""
+    """The existing log files of a table that define the versions after that one."""
     return list(takewhile(Path.exists, (entry(path, later) for later in count(version + 1))))
 
 
 def read_entry(root: str, version: int) -> bytes | None:
-    """The entry that makes that version, of a table at a path or URI; None if it does not exist. Raises OSError."""
+    """The entry that defines that version of a table at a path or URI; None if it does not exist. Raises OSError."""
     place = f"{root.rstrip('/')}/_delta_log/{_name(version)}"
     try:
         if "://" not in place:

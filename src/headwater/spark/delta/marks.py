@@ -37,7 +37,7 @@ class Mark(NamedTuple):
     transactions: Mapping[str, int]
     """Our application transactions, and their versions."""
     unproved_since: int | None
-    """The version since which nothing proves the state: another program, or a version before 0.2, made it."""
+    """The version since which the state is unproved, because another program, or a version before 0.2, committed it."""
 
     @property
     def metadata(self) -> dict[str, Any]:

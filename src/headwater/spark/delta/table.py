@@ -74,7 +74,7 @@ class Table:
         """Log a warning if no digest proves the state: once per table and process."""
         if self.unproved_since is not None and self.root not in _warned:
             _warned.add(self.root)
-            problem = f"since version {self.unproved_since} no digest proves the table's log: another program committed"
+            problem = f"since version {self.unproved_since} the table's log has no digest: another program committed"
             logger.warning("%s: %s, or a headwater older than 0.2; %s", self._path, problem, remedy)
 
     @cached_property

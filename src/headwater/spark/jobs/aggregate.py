@@ -31,15 +31,15 @@ SITE_CHARS_MAX = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Aggregate:
-    """What to combine, and where."""
+    """What to aggregate, and the target log."""
 
     sources: tuple[str, ...] = option("A log, or a pattern such as 'orders-*'. Repeatable.", flag="--from",
                                       metavar="LOG")  # fmt: skip
     target: str = option("The target log; it must exist.", flag="--to", metavar="LOG")
     target_url: str | None = option("The server of the target.  [default: the same]", flag="--to-url", default=None,
                                     metavar="URL")  # fmt: skip
-    partitions: str | None = option("Only these partitions of each log, such as 0,2; the order is then that of each "
-                                    "partition.", default=None, metavar="NUMBERS")  # fmt: skip
+    partitions: str | None = option("Only these partitions of each log, such as 0,2; events are then ordered within "
+                                    "each partition only.", default=None, metavar="NUMBERS")  # fmt: skip
     query: str | None = option("Only events that match; see `headwater query --help`.", default=None, metavar="QUERY")
     start: str = option("Where to start a log that is not in the checkpoint: earliest, latest or a number.",
                         default="earliest", metavar="POSITION")  # fmt: skip
@@ -53,7 +53,7 @@ class Aggregate:
 
     def __post_init__(self) -> None:
         if not self.sources:
-            raise InvalidInput("give at least one log", "from")
+            raise InvalidInput("expected at least one log, got none", "from")
         if any(not name or "," in name for name in self.sources):
             raise InvalidInput(f"expected log names, got {list(self.sources)}", "from")
         if self.site is not None and not (1 <= len(self.site) <= SITE_CHARS_MAX and self.site.isprintable()):
@@ -76,7 +76,7 @@ def plan(options: Aggregate, run: Run) -> list[str]:
     _check_target(options, run)
     with run.server.client() as client:
         logs = [log for log in client.logs() if reading.wants(log)]
-        lines = [f"read on {run.server.url}, at most {options.events_per_batch:,} events in a batch:"]
+        lines = [f"read from {run.server.url}, at most {options.events_per_batch:,} events in a batch:"]
         for log in logs:
             extent = client.head(log)
             lines.append(f"  log {log!r}: numbers {extent.first_retained} to {extent.head}")

@@ -4,8 +4,8 @@ The archiver is the registered consumer ARCHIVER of the log. It acknowledges eve
 with `headwater logs set LOG --until-acknowledged` or --trim, the log then drops them. It can be killed and restarted at
 any time: the table stores the progress. Of two archivers of a log, the one started last continues.
 
-A table holds one log. --tables DIR archives several logs in turn, each to the table of its name in DIR; if one cannot
-be archived, the run ends with an error after the others had their turn.
+A table contains one log. With --tables DIR, several logs are archived in turn, each into the table of its name in DIR.
+If one cannot be archived, the run archives the others and then ends with an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ OWNER = "spark"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Archive:
-    """What to archive, where to, and what stays in the log."""
+    """What to archive, the target tables, and what stays in the log."""
 
     log: tuple[str, ...] = option("The log. With --tables also a pattern such as 'orders-*'. Repeatable.",
                                   metavar="LOG")  # fmt: skip
@@ -55,12 +55,15 @@ class Archive:
     events_per_batch: int = option("Maximum number of events per batch.", default=1_000_000, minimum=1)
     bytes_per_batch: str = option("Approximate maximum size of a batch.", default="1g", metavar="SIZE")
     keep_numbers: int = option("Do not acknowledge this many of the newest archived numbers.", default=0, minimum=0)
-    keep_s: float = option("Do not acknowledge events of the last this many seconds.", default=0.0, minimum=0)
+    keep_s: float = option("Do not acknowledge events newer than this many seconds.", default=0.0, minimum=0)
     trim: bool = option("Have the server drop acknowledged events, regardless of its retention.", default=False)
     compact: bool = option("Merge small files of past dates, at the start and after each day.", default=False)
-    vacuum_hours: int | None = option("With --compact, remove files unused by table versions of this many hours.",
-                                      default=None, minimum=1)  # fmt: skip
-    accept_gap: bool = option("Continue even if the log lacks events that are not in the table.", default=False)
+    vacuum_hours: int | None = option(
+        "With --compact, remove files that no table version newer than this many hours uses.", default=None, minimum=1
+    )
+    accept_gap: bool = option(
+        "Continue even if events that are not in the table are missing from the log.", default=False
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.log, str):
@@ -69,14 +72,14 @@ class Archive:
             if not is_pattern(name):
                 check_log_name(name)
         if (self.table is None) == (self.tables is None):
-            raise InvalidInput("give either --table or --tables", "table")
+            raise InvalidInput("use either --table or --tables", "table")
         if self.table is not None:
             if len(self.log) != 1 or is_pattern(self.log[0]):
-                raise InvalidInput("a table holds one log; use --tables for several logs or patterns", "table")
+                raise InvalidInput("a table contains one log; use --tables for several logs or patterns", "table")
             check_directory(self.table, "table")
         if self.tables is not None:
             if not self.log:
-                raise InvalidInput("give at least one log", "log")
+                raise InvalidInput("expected at least one log, got none", "log")
             check_directory(self.tables, "tables")
         if self.vacuum_hours is not None and not self.compact:
             raise InvalidInput("requires --compact", "vacuum_hours")
@@ -118,7 +121,7 @@ def _plan(options: Archive, run: Run, client: BulkClient, log: str) -> list[str]
         if there is None
         else f"table {path}: {there.events:,} events, {there.first} to {there.archived}, in {len(there.files):,} files",
         *_obstacles(options, path, there, info, consumer),
-        f"archive events after {archived}: {left:,} events until now, "
+        f"archive events after {archived}: {left:,} events so far, "
         f"at most {options.events_per_batch:,} events in a batch",
         f"register consumer {_owner(options, run)}/{options.component}; the log then keeps unacknowledged events"
         if consumer is None
@@ -142,7 +145,7 @@ def _obstacles(
     if there is not None:
         check_log(path, there.log, info.name)
         if problem := missing(archived, there.incarnation, info):
-            yield f"{problem}: {'go on with a gap' if options.accept_gap else 'refused, unless --accept-gap'}"
+            yield f"{problem}: {'continue with a gap' if options.accept_gap else 'refused, unless --accept-gap'}"
     if consumer is not None:
         try:
             check_consumer(path, archived, info, consumer)
@@ -238,7 +241,7 @@ def _keeping(options: Archive) -> Keeping:
 def _release_line(options: Archive, info: LogInfo) -> str:
     kept = [f"the newest {options.keep_numbers:,} numbers"] if options.keep_numbers else []
     kept += [f"the last {options.keep_s:g} s"] if options.keep_s else []
-    but = f", but for {' and '.join(kept)}" if kept else ""
+    but = f", except {' and '.join(kept)}" if kept else ""
     if options.trim:
         then = "have the server drop acknowledged events"
     elif info.settings.retention_until_acknowledged:

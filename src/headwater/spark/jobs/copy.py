@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Copy:
-    """What to copy, and where to."""
+    """What to copy, and the target log."""
 
     source: str = option("The log to copy.", flag="--from", metavar="LOG")
     target: str = option("The target log; it must exist.", flag="--to", metavar="LOG")

@@ -2,11 +2,11 @@
 
 The function is `fold(state, event) -> state`, where a state is a JSON-compatible dict or None, and the event a
 headwater.core.SequencedEvent. An entity is the value of a tag with the key --tag: an event with several such tags is
-folded into each. Events of an entity come in log order.
+folded into each. Events of an entity are folded in log order.
 
-The Delta table has entity, state (JSON with sorted names), sequence_number (of the last event) and events (their
-count). It stores its own progress, so there is no checkpoint. The pipeline can be killed and restarted at any time; the
-table is byte for byte the same as after one uninterrupted run.
+The Delta table has the columns entity, state (JSON with sorted names), sequence_number (of the last event) and events
+(their count). It stores its own progress, so there is no checkpoint. The pipeline can be killed and restarted at any
+time; the table is byte for byte the same as after one uninterrupted run.
 
 Decisions can start from it: headwater.spark.projection.snapshot returns the states and the number to continue after. A
 changed function needs a new table. The module is searched in the current directory first; on a cluster, ship it with
@@ -60,7 +60,7 @@ class Project:
     buckets: int = option("Number of files of a new table; a batch rewrites the files that it touches.", default=64,
                           minimum=1, maximum=4096)  # fmt: skip
     archive: str | None = option("The log's archive, for trimmed events.", default=None, metavar="PATH")
-    keep_hours: int = option("Remove files unused by table versions of this many hours.", default=24,
+    keep_hours: int = option("Remove files that no table version newer than this many hours uses.", default=24,
                              minimum=1)  # fmt: skip
     dump: str | None = option("At the end, write the table to this file as JSON lines, sorted by entity.", default=None,
                               metavar="FILE")  # fmt: skip
@@ -111,7 +111,9 @@ def plan(options: Project, run: Run) -> list[str]:
     )
     lines.append(f"the function gets {', '.join(columns)}")
     if position + 1 < info.first_retained:
-        lines.append(f"events before {info.first_retained} come from {options.archive or 'nowhere: give --archive'}")
+        lines.append(
+            f"events before {info.first_retained} are read from {options.archive or 'a missing archive: set --archive'}"
+        )
     if options.dump is not None:
         lines.append(f"write the table to {options.dump}")
     lines.append(run.until)
@@ -199,7 +201,7 @@ def _check_there(options: Project, position: int, extent: Extent) -> None:
     first = extent.first_retained
     if options.archive is None and position + 1 < first and position < extent.head:
         raise InvalidInput(
-            f"events {position + 1} to {first - 1} are no longer in log {options.log!r}; give --archive PATH, or fold "
+            f"events {position + 1} to {first - 1} are no longer in log {options.log!r}; set --archive PATH, or fold "
             f"into a new table with --start {first}",
             "archive",
         )

@@ -28,7 +28,7 @@ COLUMN_CHARS_MAX = 60
 class Sql:
     """The query, its logs, and the output format."""
 
-    query: str = option("The question, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
+    query: str = option("The query, such as 'SELECT type, count(*) FROM headwater.orders GROUP BY type'.",
                         metavar="SQL")  # fmt: skip
     logs: str = option("The logs to register as tables: names and patterns, separated by commas.", default="*",
                        metavar="LOGS")  # fmt: skip
@@ -36,7 +36,7 @@ class Sql:
         "Payload columns of a log, such as 'orders=order string, total double'.",
         default=(), metavar="LOG=COLUMNS",
     )  # fmt: skip
-    archive: str | None = option("The Delta table with the trimmed events.", default=None, metavar="PATH")
+    archive: str | None = option("The Delta table that contains the trimmed events.", default=None, metavar="PATH")
     format: Literal["table", "ndjson", "csv"] = option("Output format of rows.", default="table")
     rows_max: int = option("Maximum number of rows shown.", default=1000, minimum=1, maximum=1_000_000)
 
@@ -72,7 +72,7 @@ def plan(options: Sql, run: Run) -> list[str]:
         count = len(client.logs())
     return [
         f"register the logs {options.logs} on {run.server.url}, which has {count:,}",
-        f"ask {options.query}",
+        f"run {options.query}",
         f"show at most {options.rows_max:,} rows, as {options.format}",
     ]
 
@@ -115,7 +115,9 @@ def _check_who(run: Run) -> None:
 
 
 def _asked(frame: DataFrame, rows_max: int, format: str) -> tuple[list[tuple[Any, ...]], list[str]]:
-    """Rows and the names of their columns, which may repeat in a join. Raises InvalidInput if JSON cannot."""
+    """Rows and the names of their columns, which may repeat in a join. Raises InvalidInput if the format is JSON and a
+    name repeats.
+    """
     twice = [name for number, name in enumerate(frame.columns) if name in frame.columns[:number]]
     if twice and format == "ndjson":
         raise InvalidInput(f"two columns are called {twice[0]!r}, which JSON does not allow; use AS", "--query")
@@ -153,7 +155,7 @@ def _short(cell: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """A value in a form that JSON supports: bytes are text if they are UTF-8, else hexadecimal."""
+    """A value in a form that JSON supports: bytes are text if they are UTF-8, otherwise hexadecimal."""
     if isinstance(value, bytes):
         try:
             return value.decode()

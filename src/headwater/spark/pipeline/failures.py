@@ -41,7 +41,7 @@ def failed(pipeline: str, error: BaseException) -> PipelineFailed:
 
 
 def is_sparks(error: BaseException) -> bool:
-    """Whether Spark raised it, or the connection to its Java."""
+    """Whether the error came from Spark, or from the connection to its Java."""
     return type(error).__module__.partition(".")[0] in ("pyspark", "py4j") or is_of_connection(error)
 
 
@@ -100,9 +100,10 @@ def _said(error: BaseException) -> str:
 
 
 def cause_in(text: str) -> str:
-    """The innermost cause in Spark's text: the last error of a Python trace, else of Java's, else the first line.
+    """The innermost cause in Spark's text.
 
-    If Python only says that Java failed, it is Java's.
+    This is the last error of a Python trace, otherwise the last error of Java, otherwise the first line. If Python only
+    says that Java failed, it is Java's.
     """
     lines = text.splitlines()
     raised = [_raised_after(lines, at) for at, line in enumerate(lines) if _TRACE in line]

@@ -12,7 +12,7 @@ IS_OPTION = "headwater.option"
 
 
 class OptionHelp(NamedTuple):
-    """An option's properties besides its name, type and default."""
+    """An option's properties other than its name, type and default."""
 
     help: str
     """A sentence."""

@@ -25,7 +25,7 @@ TICK_INTERVAL_S = 10.0
 OFFSETS = ("endOffset", "latestOffset")
 """The fields of a source's progress for the end of a batch, and for the end of the data."""
 BEHIND = "behind"
-"""What a stream of logs adds to its latest offset, besides positions: see `lag`."""
+"""What a stream of logs adds to its latest offset, in addition to positions: see `lag`."""
 
 
 class Progress(StrEnum):
@@ -44,16 +44,17 @@ class BatchDone(NamedTuple):
 
     pipeline: str
     batch: int
-    """Its number, in the count of the checkpoint."""
+    """Its number in the checkpoint."""
     events: int
-    """Read in this batch."""
+    """The events read in this batch."""
     batch_ms: int
     behind: int | None
-    """How many events are left; None if the source does not know. Numbers for other sources than ours."""
+    """The number of events left; None if the source does not report it. For sources other than ours, sequence numbers.
+    """
     events_per_s: float
-    """Of this run, recently."""
+    """The recent rate of this run."""
     events_total: int
-    """Of this run."""
+    """The total of this run."""
     batches_total: int
     percent: float | None = None
     """How much of the initial backlog is done; None if unknown, as when a pipeline follows."""
@@ -69,7 +70,7 @@ class Status(NamedTuple):
     """See BatchDone; includes the done part of the running batch."""
     remaining_s: float | None
     seconds: float
-    """Since the run began."""
+    """The time since the start of the run."""
     events_total: int
 
 
@@ -92,7 +93,7 @@ class Tally:
 
     @property
     def seconds(self) -> float:
-        """Since the run began."""
+        """The time since the start of the run."""
         return time.monotonic() - self._started
 
     def expect(self, total: int, step: int) -> None:
@@ -113,7 +114,7 @@ class Tally:
         return Status(self.pipeline, percent, remaining, round(self.seconds, 1), self.events)
 
     def add(self, batch: int, events: int, batch_ms: int, behind: int | None, left: int | None = None) -> BatchDone:
-        """Count a batch. Returns what to show of it. `left` is the amount of work left, by default `behind`."""
+        """Count a batch. Returns the state to show. `left` is the amount of work left, by default `behind`."""
         self.last_batch = batch
         self._left = next((known for known in (left, behind) if known is not None), self._left)
         self.events += events
@@ -132,7 +133,7 @@ class Tally:
 
 
 def behind(sources: list[Mapping[str, Any]]) -> int | None:
-    """How many events the sources have left, from a batch's progress; None if no source says it.
+    """How many events the sources have left, from a batch's progress; None if no source reports it.
 
     For a source that does not count events, it is the difference of its numbers.
     """
@@ -173,7 +174,7 @@ class Display:
         """About a second has passed."""
 
     def say(self, text: str) -> None:
-        """A line that stays."""
+        """Show a line permanently."""
 
     def close(self) -> None:
         """The run ended."""

@@ -89,7 +89,7 @@ class Ending(StrEnum):
     DONE = "done"
     """It finished the initial backlog."""
     STOPPED = "stopped"
-    """It was asked to, and stopped between two batches."""
+    """It was asked to stop, and stopped between two batches."""
     INTERRUPTED = "interrupted"
     """It was asked to stop at once; the next run may repeat a batch."""
 
@@ -173,7 +173,7 @@ class Run:
     def named(self, target: str) -> str | None:
         """The name under which the server shows the stream's progress: the given name, or by default its target.
 
-        None for a run that ends by itself: later events are no lag.
+        None for a run that ends by itself: later events do not count as lag.
         """
         if self.stream_name is not None or self.is_once:
             return self.stream_name
@@ -202,8 +202,8 @@ class Run:
     def step(self, spark: SparkSession, work: Callable[[], T]) -> T:
         """Run a repeatable step in Spark, with retries after transient failures.
 
-        It runs beside this thread, which shows progress and checks for stop requests. Raises StoppedAtOnce after two of
-        these, PipelineFailed with the cause of an error of Spark, and what `work` raises.
+        It runs in another thread, while this one shows progress and checks for stop requests. Raises StoppedAtOnce
+        after two of these, PipelineFailed with the cause of an error of Spark, and the errors of `work`.
         """
         return self.retrying(lambda: self.watched(spark, work))
 
@@ -250,7 +250,7 @@ class Run:
         return not self.stop.is_asked
 
     def summary(self, ending: Ending | None = None, **details: object) -> Summary:
-        """The results so far; without an ending: `stopped` if it was asked to stop, else `done`."""
+        """The results so far; without an ending: `stopped` if it was asked to stop, otherwise `done`."""
         tally = self._tally
         ending = ending or (Ending.STOPPED if self.stop.is_asked else Ending.DONE)
         seconds = round(tally.seconds, 3)
@@ -372,7 +372,7 @@ class Run:
                 tick(self._tally.status(_share_of_tasks(spark)))
 
     def _count(self, heard: queue.SimpleQueue[Mapping[str, Any] | _Ended], committed: _Committed) -> None:
-        """Count what is done and not yet reported."""
+        """Count batches that are done but not yet reported."""
         with contextlib.suppress(queue.Empty):
             while True:
                 word = heard.get(timeout=POLL_S)
@@ -472,7 +472,7 @@ class _Committed:
 
 
 def _beside(work: Callable[[], T]) -> Future[T]:
-    """Run it in a thread that is not waited for."""
+    """Run it in another thread, without waiting for it."""
     future: Future[T] = Future()
 
     def run() -> None:
@@ -486,14 +486,14 @@ def _beside(work: Callable[[], T]) -> Future[T]:
 
 
 def _in_session(spark: SparkSession, work: Callable[[], T]) -> T:
-    """Run it with that session active: a Java thread has none, and then finds no data source."""
+    """Run it with that session active: a thread of Java has no active session, and would not find the data source."""
     if (java_session := getattr(spark, "_jsparkSession", None)) is not None:
         spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)  # type: ignore[union-attr]
     return work()
 
 
 def _cancel(spark: SparkSession, future: Future[Any]) -> None:
-    """Cancel what Spark does, and what it may just have begun; do not wait for the end if that takes long."""
+    """Cancel Spark's running work, including work that has just begun. Does not wait long for its end."""
     give_up = time.monotonic() + GIVE_UP_S
     while not future.done() and time.monotonic() < give_up:
         with contextlib.suppress(Exception):  # if Spark is gone, so is its work
@@ -505,7 +505,7 @@ def _cancel(spark: SparkSession, future: Future[Any]) -> None:
 
 
 def _has_ended(error: BaseException) -> bool:
-    """Whether Java is gone, or going: failures vary meanwhile."""
+    """Whether Java has ended or is ending: in the meantime, failures vary."""
     if tells_of_end(error):
         return True
     from pyspark import SparkContext

@@ -1,8 +1,8 @@
-"""What can be wrong with a projection.
+"""The errors of projections.
 
 ProjectionError (an EventLogError)
 ├── NotAProjection      there is something else at the path, or a projection of other events or by another function
-├── ProjectionOvertaken another run has folded events into the table meanwhile
+├── ProjectionOvertaken another run has folded events into the table in the meantime
 └── FoldFailed          the user's function failed, or did not return a state
 """
 
@@ -29,7 +29,7 @@ class ProjectionOvertaken(ProjectionError):
     def __init__(self, path: str, after: int, position: int) -> None:
         self.path, self.after, self.position = path, after, position
         super().__init__(
-            f"{path}: another run also folds into it: it is at {position}, and was at {after} for this one"
+            f"{path}: another run also writes to it: its position is {position}, but this run expected {after}"
         )
 
 

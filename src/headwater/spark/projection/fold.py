@@ -21,7 +21,7 @@ from .errors import FoldFailed
 
 State = dict[str, Any]
 Function = Callable[[State | None, SequencedEvent], State | None]
-"""From the state before an event (None: there is none) to the state after it (None: no longer any)."""
+"""Maps the state before an event to the state after it; None means that there is no state."""
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     sequence_number: int
     """The number of the last folded event."""
     events: int
-    """How many events were folded, since the entity had no state."""
+    """The number of events folded since the entity last had no state."""
 
 
 class Fold(NamedTuple):

@@ -37,7 +37,7 @@ class Folded(NamedTuple):
 
     files: list[BucketFile]
     events: int
-    """How many had an entity."""
+    """The number of events that have an entity."""
 
 
 def fold_batch(events: DataFrame, table: StateTable, fold: Fold, tasks: int) -> Folded:
@@ -61,7 +61,7 @@ def fold_batch(events: DataFrame, table: StateTable, fold: Fold, tasks: int) -> 
 
 @dataclass(frozen=True)
 class FoldTask:
-    """A task that folds the events of some buckets, which come sorted by bucket and number."""
+    """A task that folds the events of some buckets; they arrive sorted by bucket and number."""
 
     root: str
     files: dict[int, str]

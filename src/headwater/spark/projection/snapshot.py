@@ -19,7 +19,7 @@ class Snapshot(NamedTuple):
     """States, and where to resume: they are the result of the log's events up to that number."""
 
     position: int
-    """Read on with `after=position`."""
+    """Continue reading the log with `after=position`."""
     states: dict[str, State]
     """By entity. A missing entity has no state."""
 

@@ -28,7 +28,7 @@ _TRANSACTION = "projection"
 
 
 class Definition(NamedTuple):
-    """What a table is the projection of. It never changes."""
+    """What a table contains. It never changes."""
 
     log: str
     incarnation: str
@@ -79,7 +79,7 @@ class StateTable:
         for name, asked, there in zip(Definition._fields, definition, table.definition, strict=True):
             if asked != there:
                 raise NotAProjection(
-                    str(path), f"it was created with {name} {there!r}, not {asked!r}; start a new table for that"
+                    str(path), f"it was created with {name} {there!r}, not {asked!r}; use a new table for this"
                 )
         table._table.sync_log()  # a killed run may have committed without doing so
         return table

@@ -156,7 +156,7 @@ JAVA_MIN = 17
 VECTOR_MODULE = "--add-modules=jdk.incubator.vector"
 _PROBE_TIMEOUT_S = 30
 _WRAPPER = f"""#!/bin/sh
-# Made by headwater: this Java has no module jdk.incubator.vector, for which Spark always asks.
+# Made by headwater: this Java has no module jdk.incubator.vector, which Spark always requests.
 for given; do shift; case $given in {VECTOR_MODULE}) ;; *) set -- "$@" "$given" ;; esac; done
 exec %s "$@"
 """

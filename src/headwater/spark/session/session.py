@@ -49,12 +49,12 @@ def session(
     *,
     hears: Callable[[str], object] | None = None,
 ) -> SparkSession:
-    """A session on `master` (by default the one Spark was otherwise given, else all cores of this machine).
+    """A session on `master` (by default the configured master, otherwise all cores of this machine).
 
     `master` is `local[2]`, `spark://host:7077`, `k8s://https://host:6443`, `yarn`, or `sc://host:15002` for a Spark
     Connect server. `options` are Spark's own, by name. An existing session is reused; then only those options take
     effect that a running session can change. `hears` gets the stderr of a Java started here and of its workers, line by
-    line, in another thread. A Java started here logs from WARN on, unless the user has a configuration of Spark or of
+    line, in another thread. A Java started here logs at level WARN, unless the user has a configuration of Spark or of
     log4j. Raises SparkNotInstalled, JavaNotFound and InvalidInput (an option that is not Spark's).
     """
     given = {name: text_of(value) for name, value in (options or {}).items()}
@@ -98,9 +98,8 @@ def require_spark() -> None:
 def _with_source(spark: SparkSession) -> SparkSession:
     """The session, with the data source registered in any case.
 
-    Spark finds it by itself, but searches only once: if its worker is slow, on a busy machine, Spark skips it and does
-    not know `headwater` as long as its Java lives. Registering a known source again would log a warning that it is
-    replaced.
+    Spark finds it itself, but searches only once. If its worker is slow, on a busy machine, Spark skips it and does not
+    know `headwater` until its Java ends. Registering a known source again would log a warning that it is replaced.
     """
     from pyspark_headwater import DefaultSource
 

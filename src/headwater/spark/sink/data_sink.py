@@ -38,8 +38,8 @@ JOINED_BYTES = 2 * 1024 * 1024
 server puts as many as fit into a frame, and the client splits large ones.
 """
 PIECE_BYTES = 32 * 1024 * 1024
-"""A task stages pieces of this size, while it makes the next: it holds up to three times as much. A piece of two frames
-becomes a segment unchanged.
+"""A task stages pieces of this size while it creates the next one, so it holds up to three times as much. A piece of
+two frames becomes a segment unchanged.
 """
 PIECES_MAX = 2**20
 """Per task: 32 TiB."""
@@ -140,7 +140,7 @@ def _stage(options: SinkOptions, writer: str, batch: int, batches: Iterable[pa.R
         for number, piece in enumerate(pieces(_while_taken(rows, sent))):
             if sent:
                 sent[-1].result()  # only one is sent while the next is made
-            # Each piece by itself: it is in memory, so it can be sent again if the server was away.
+            # Each piece by itself: it is in memory, so it can be sent again if the server was unreachable.
             where = (options.log, writer, batch, part * PIECES_MAX + number, attempt)
             sent.append(sender.submit(client.stage, *where, piece))
         return Part(writer, batch, part, tuple([piece.result().stage for piece in sent]))
@@ -196,7 +196,9 @@ def _of_log(columns: Sequence[str | None], batch: pa.RecordBatch) -> pa.RecordBa
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches, each of up to JOINED_BYTES and as many rows as fit an append, or as it came."""
+    """The same rows in fewer batches, each of up to JOINED_BYTES and as many rows as an append accepts. Larger batches
+    are unchanged.
+    """
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -25,7 +25,7 @@ REQUIRED_COLUMNS = ("type", "data")
 IGNORED_COLUMNS = ("log", "sequence_number", "recorded_at", "partition")
 """Columns that a read adds and the target assigns: ignored, so that what was read can be written."""
 ROUTING_COLUMNS = {
-    "log": "one write goes to one log, the option log; select the rows of each log, and write them one after the other",
+    "log": "a write appends to one log, the option log; select the rows of each log, and write them separately",
     "partition": "the log derives it from group_key; set the option partition for all rows",
 }
 """Refused, unless the frame was read from a log: Kafka users would expect them to route each row."""
@@ -64,7 +64,7 @@ def sink_options(given: Mapping[str, str], schema: StructType, *, is_stream: boo
             if name in values:
                 raise InvalidOption("only a batch write supports it, for example inside foreachBatch", name)
     elif "batchId" in values and "writerId" not in values:
-        raise InvalidOption("it numbers the batches of a writer; also give writerId", "batchId")
+        raise InvalidOption("it numbers the batches of a writer; also set writerId", "batchId")
     return SinkOptions(
         address_of(values),
         logs.pop(),
@@ -84,7 +84,7 @@ def columns_of(schema: StructType) -> tuple[str | None, ...]:
         _check_column(field.name, field.dataType)
     for name in REQUIRED_COLUMNS:
         if name not in names:
-            raise InvalidInput(f"there is no column {name}; the columns are {', '.join(names) or 'none'}", "columns")
+            raise InvalidInput(f"column {name} is missing; the columns are {', '.join(names) or 'none'}", "columns")
     for name in ROUTING_COLUMNS.keys() & set(names) if READ_COLUMN not in names else ():
         raise InvalidInput(f"it cannot route rows: {ROUTING_COLUMNS[name]}; and drop the column", f"column {name}")
     if len(set(names)) < len(names):

@@ -30,7 +30,7 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """The slices of all logs, each log's in order. Heads are read once, and so fixed for the whole read.
 
-        Raises InvalidOption, LogNotFound, DataLoss, what BulkClient raises.
+        Raises InvalidOption, LogNotFound, DataLoss, and the errors of BulkClient.
         """
         client = client_of(self.options.address)
         # The archiver may have advanced between our requests to the log and to the table, which take time.
@@ -88,7 +88,7 @@ class BatchReader(DataSourceReader):
         return found
 
     def _has_moved(self, loss: DataLoss) -> bool:
-        """Whether the archive has the missing events by now."""
+        """Whether the archive now contains the missing events."""
         if self.options.archive is None:
             return False
         return Archive(self.options.archive).next_number(loss.log) > loss.last

@@ -50,7 +50,7 @@ def register(
 
     Credentials come from the variables HEADWATER_TOKEN, or HEADWATER_USER and HEADWATER_PASSWORD, because arguments are
     visible in the views. Raises InvalidOption, InvalidInput (two logs with one name, a view created by someone else),
-    LogNotFound, and what BulkClient raises.
+    LogNotFound, and the errors of BulkClient.
     """
     given = _checked(url, options)
     read = batch_options({**given, "log": logs})

@@ -1,4 +1,6 @@
-"""Reads from a query's checkpoint how far it came: for progress only, as Spark alone decides where it resumes."""
+"""Reads the progress of a query from its checkpoint. It is only used for display: Spark alone decides where the query
+resumes.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from .positions import OffsetUnreadable, decode_offset, extents, start_after
 def to_do(run: Run, source: Mapping[str, str]) -> int:
     """How many events the query of that source still has to process.
 
-    Raises InvalidOption, LogNotFound, and what BulkClient raises.
+    Raises InvalidOption, LogNotFound, and the errors of BulkClient.
     """
     options = stream_options(source)
     reached = reached_in(run.checkpoint)

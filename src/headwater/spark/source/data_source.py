@@ -44,7 +44,7 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> BatchReader:
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> StreamReader:
-    """A streaming read of the schema's columns. Raises nothing: the reader does, on use."""
+    """A streaming read of the schema's columns. Raises nothing; the reader raises errors when it is used."""
     return StreamReader(dict(with_noted(options, schema)), schema)
 
 

@@ -1,4 +1,4 @@
-"""The options of reads and streams, as one checked value that travels to the workers, without a connection."""
+"""The options of reads and streams, as one checked value that is sent to the workers; it holds no connection."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _logs(given: str) -> tuple[str, ...]:
         if not is_pattern(name):
             _check_name(name)
     if len(set(found)) < len(found):
-        raise InvalidInput(f"a log is named twice in {show(given)}")
+        raise InvalidInput(f"a log occurs twice in {show(given)}")
     return found
 
 
@@ -245,7 +245,7 @@ def stream_options(given: Mapping[str, str]) -> ReadOptions:
     options = _options(read_options(given, READING, "a stream of format headwater"))
     low, high = options.trigger_events_min, options.trigger_events_max
     if low is not None and high is not None and low > high:
-        raise InvalidOption(f"{low} given, at most maxEventsPerTrigger ({high}) is allowed", "minEventsPerTrigger")
+        raise InvalidOption(f"{low} exceeds maxEventsPerTrigger ({high})", "minEventsPerTrigger")
     return options
 
 
@@ -262,7 +262,7 @@ def columns_asked(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The columns that `columns`, `includeMetadata` and `payloadSchema` select. Raises InvalidOption."""
     is_typed = "payloadSchema" in values
     if "columns" in values and "includeMetadata" in values:
-        raise InvalidOption("columns already selects the columns; give only one of the two", "includeMetadata")
+        raise InvalidOption("columns already selects the columns; use only one of the two", "includeMetadata")
     if "columns" in values:
         columns: tuple[str, ...] = values["columns"]
         if is_typed and PAYLOAD not in columns:
@@ -279,7 +279,7 @@ def _options(values: dict[str, Any]) -> ReadOptions:
     for edge, bound in (("starting", "start"), ("ending", "end")):
         place, time = f"{edge}Position", f"{edge}Timestamp"
         if place in values and time in values:
-            raise InvalidOption(f"{place} is also given; give only one of the two", time)
+            raise InvalidOption(f"{place} is also set; use only one of the two", time)
         if place in values or time in values:
             given[bound] = values.get(place) or values[time]
     if "start_if_none" in given and "startingTimestamp" not in values:
@@ -314,7 +314,7 @@ def _refuse(given: Mapping[str, str], table: tuple[Option, ...], why: str) -> No
 
 def _refuse_place(bound: Bound, place: Place, name: str, why: str) -> None:
     if place in (bound.place, *bound.by_log.values()):
-        raise InvalidOption(f"{place} given: {why}", name)
+        raise InvalidOption(f"got {place}: {why}", name)
 
 
 def _refuse_reverse(options: ReadOptions) -> None:
@@ -327,4 +327,4 @@ def _refuse_reverse(options: ReadOptions) -> None:
             raise InvalidOption(f"it is later than endingTimestamp{of}", "startingTimestamp")
         if isinstance(first, int) and isinstance(last, int) and first > last:
             of = f" of log {log!r}" if log else ""
-            raise InvalidOption(f"{first} given, which is above endingPosition {last}{of}", "startingPosition")
+            raise InvalidOption(f"{first} is above endingPosition {last}{of}", "startingPosition")

@@ -115,7 +115,7 @@ class Plan(NamedTuple):
 
 
 def slices(client: BulkClient, plan: Plan, range: Range, archive: Archive | None) -> Sequence[InputPartition]:
-    """The range, cut according to the options. Raises PositionTrimmed if the log was trimmed meanwhile."""
+    """The range, cut according to the options. Raises PositionTrimmed if the log was trimmed in the meantime."""
     if range.is_archived:
         assert archive is not None
         return archive_slices(

@@ -1,7 +1,8 @@
 """Reports the progress of a named stream to the server, which shows its lag. The stream never waits for it.
 
-It reports the start of the next batch when Spark plans it, which is committed. `commit` of a source comes no sooner,
-and not for the last batch. If the server cannot take a report (an older one, one that is away), it is sent later.
+When Spark plans a batch, the stream reports its start, which is committed. Spark does not call `commit` of a source
+earlier, and not for the last batch. If the server cannot accept a report (because it is older or unreachable), the
+report is sent later.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from ...flight.client import BulkClient
 
 logger = logging.getLogger("headwater.spark")
 AGAIN_S = 30.0
-"""An unchanged position is reported at this interval, and a failed report repeated after it: a restarted server knows
-soon.
+"""The interval at which an unchanged position is reported, and after which a failed report is repeated, so that a
+restarted server soon knows the position.
 """
 
 
 class PositionReports:
-    """The positions reported for one stream. It travels with a reader to the workers, so it holds no connection."""
+    """The positions reported for one stream. It is sent to the workers with a reader, so it holds no connection."""
 
     def __init__(self, stream: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._clock = stream, clock

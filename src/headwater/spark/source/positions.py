@@ -40,7 +40,7 @@ class DataLoss(EventLogError):
     def __init__(self, log: str, first: int, last: int, first_retained: int, archive: str | None) -> None:
         self.log, self.first, self.last, self.first_retained, self.archive = log, first, last, first_retained, archive
         where = f"neither in the log nor in the archive {archive!r}" if archive else "no more in the log"
-        remedy = "set the option archive to the table that has them" if not archive else "start later"
+        remedy = "set the option archive to the table that has them" if not archive else "start at a later position"
         super().__init__(
             f"log {log!r}: events from {first} to {last} are {where}; {remedy}, or set "
             f"failOnDataLoss=false to continue at {first_retained} without them"
@@ -106,7 +106,7 @@ def check_named(options: ReadOptions, logs: Mapping[str, object]) -> None:
             log, read = strangers[0], ", ".join(logs) or "none"
             is_time = isinstance(bound.by_log[log], Moment)
             what, name = ("time", f"{edge}Timestamp") if is_time else ("position", f"{edge}Position")
-            raise InvalidOption(f"a {what} is given for {log!r}, which is not read; the logs read are: {read}", name)
+            raise InvalidOption(f"a {what} is set for {log!r}, which is not read; the logs that are read: {read}", name)
 
 
 def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Extent, archive: Archive | None) -> int:
@@ -116,7 +116,7 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
         first = sequence_number_at(client, log, extent, archive, place.ms)
         if first > extent.head and options.start_if_none == "error":
             raise InvalidOption(
-                f"nothing was recorded in log {log!r} since then; set startingTimestampStrategy=latest to start "
+                f"no event was recorded in log {log!r} since then; set startingTimestampStrategy=latest to start "
                 "with the next event",
                 "startingTimestamp",
             )
@@ -131,7 +131,7 @@ def start_after(client: BulkClient, options: ReadOptions, log: str, extent: Exte
 
 
 def _beyond(place: int, log: str, extent: Extent, edge: str) -> InvalidOption:
-    problem = f"{place} given, but the head of log {log!r} is {extent.head}; give a time as {edge}Timestamp"
+    problem = f"got {place}, but the head of log {log!r} is {extent.head}; specify a time as {edge}Timestamp"
     return InvalidOption(problem, f"{edge}Position")
 
 
@@ -165,7 +165,7 @@ def check_order(options: ReadOptions, log: str, after: int, upto: int) -> None:
     if isinstance(first, str) or isinstance(last, str):
         return
     where = "startingTimestamp" if isinstance(first, Moment) else "startingPosition"
-    raise InvalidOption(f"for log {log!r} it is {after + 1}, but the given end is {upto}", where)
+    raise InvalidOption(f"for log {log!r} it is {after + 1}, but the end is {upto}", where)
 
 
 def sequence_number_at(client: BulkClient, log: str, extent: Extent, archive: Archive | None, recorded_ms: int) -> int:

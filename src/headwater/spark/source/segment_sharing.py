@@ -26,7 +26,7 @@ NUMBERS_MIN = 8192
 """Slices of fewer numbers are read over Flight, in one call; borrowing takes two."""
 _PAYLOAD = frozenset({"data", "envelope"})
 ASKS_AGAIN_S = 60.0
-"""How long not to ask a server that is elsewhere, or lends nothing."""
+"""How long a server on another machine, or one that lends nothing, is not asked again."""
 
 _refusing: dict[str, float] = {}
 """Servers that are not asked, by current address, and until when."""
@@ -49,7 +49,7 @@ def read(client: BulkClient, ticket: Ticket) -> Iterator[pa.RecordBatch]:
 
 
 def _borrowed(client: BulkClient, ticket: Ticket) -> tuple[Loan, list[Followed]] | None:
-    """What the server lends of a ticket, at least its beginning. Raises what BulkClient raises."""
+    """What the server lends of a ticket, at least its beginning. Raises the errors of BulkClient."""
     if not CAN_LEND or not _is_worth_it(ticket) or _refuses(client.url):
         return None
     try:
@@ -84,15 +84,15 @@ def _check(loan: Loan, ticket: Ticket) -> None:
     """Raises StorageUnavailable unless it is the beginning of the ticket."""
     assert ticket.after is not None and ticket.upto is not None, "it was worth it"
     if not (loan.segments and loan.after == ticket.after < loan.upto <= ticket.upto):
-        asked = f"events {ticket.after + 1} to {ticket.upto} were asked for"
-        raise StorageUnavailable(f"{asked}, but {loan.after + 1} to {loan.upto} were lent")
+        asked = f"requested events {ticket.after + 1} to {ticket.upto}"
+        raise StorageUnavailable(f"{asked}, but the server shared {loan.after + 1} to {loan.upto}")
 
 
 def _is_worth_it(ticket: Ticket) -> bool:
     """Whether it requests the payloads of all events of a large range.
 
-    To find some of the events takes the server's index. And a borrower checks each frame completely, which the server
-    has done already: without payloads, that costs more than sending the data.
+    Selecting some of the events requires the server's index. A borrower also checks each frame completely, although the
+    server has already done so: without payloads, that costs more than sending the data.
     """
     if ticket.query is not None or ticket.partition is not None or ticket.incarnation is None:
         return False

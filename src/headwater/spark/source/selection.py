@@ -48,7 +48,7 @@ class Selection:
                         default=EARLIEST, metavar="POSITION")  # fmt: skip
     end: str = option("The last event: latest or a number; or a recording time, which is not included.",
                       default=LATEST, metavar="POSITION")  # fmt: skip
-    archive: str | None = option("The Delta table with the trimmed events.", default=None, metavar="PATH")
+    archive: str | None = option("The Delta table that contains the trimmed events.", default=None, metavar="PATH")
 
     def __post_init__(self) -> None:
         _bound(self.start, "--start")
@@ -72,7 +72,7 @@ class Selection:
             upto -= 1
         first = first_retained(self.log, extent, archive)
         if isinstance(_bound(self.start, "--start"), int) and after + 1 < first:
-            raise InvalidInput(f"{self.start} given, but the first event is {first}", "--start")
+            raise InvalidInput(f"got {self.start}, but the first event is {first}", "--start")
         return Bounds(after, max(upto, after), extent.incarnation)
 
     def steps(self, client: BulkClient, bounds: Bounds) -> Steps:
@@ -126,5 +126,5 @@ def _number(client: BulkClient, log: str, extent: Extent, archive: Archive | Non
         raise InvalidInput(f"expected 1 or more, got {bound}", flag)
     if bound > extent.head:
         hint = f"for a time in milliseconds write ms:{bound}"
-        raise InvalidInput(f"{bound} given, but the head of log {log!r} is {extent.head}; {hint}", flag)
+        raise InvalidInput(f"got {bound}, but the head of log {log!r} is {extent.head}; {hint}", flag)
     return bound

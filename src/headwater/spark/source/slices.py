@@ -29,13 +29,13 @@ from .positions import LogRecreated
 
 logger = logging.getLogger("headwater.spark")
 TRIMS_MAX = 5
-"""How often a slice is located again because the log was trimmed meanwhile."""
+"""How often a slice is located again because the log was trimmed in the meantime."""
 
 
 def read_slice(
     options: ReadOptions, query: Query, partitions: tuple[int, ...] | None, slice: InputPartition
 ) -> Iterator[pa.RecordBatch]:
-    """The events of a slice, in order. Raises what BulkClient raises, ArchiveUnreadable, DataLoss."""
+    """The events of a slice, in order. Raises the errors of BulkClient, ArchiveUnreadable, DataLoss."""
     settle()
     batches = _read(options, query, partitions, slice)
     return batches if options.typed is None else typed(batches, options.typed)

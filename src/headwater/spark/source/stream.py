@@ -349,7 +349,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return splits[0].ticket.upto or upto if splits else upto
 
     def _over_gap(self, log: str, admitted: Backlog, upto: int, extent: Extent) -> Backlog:
-        """As many numbers from the next event on, if a batch would have none: a restored log skips 10^12."""
+        """The same count of numbers, starting at the next event, if the batch would otherwise be empty: a restored log
+        skips 10^12 numbers.
+        """
         if admitted.upto >= upto or admitted.after + 1 < extent.first_retained:
             return admitted
         steps = Steps(self._client, log, extent.incarnation)

@@ -30,7 +30,7 @@ MANIFEST_VERSION = 1
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Export(Selection):
-    """What to write, and where to."""
+    """What to export, and the target directory."""
 
     to: str = option("The directory to create.", metavar="DIR")
     format: Literal["parquet", "ndjson", "csv"] = option("Format of the files.", default="parquet")
@@ -38,10 +38,10 @@ class Export(Selection):
         "One directory per recording day or per event type.", default="none"
     )
     flatten: bool = option("Also write fields of JSON payloads as columns `payload_NAME`.", default=False)
-    payload_schema: str | None = option("Their columns, such as 'total double, lines array<string>'.  [default: found "
-                                        "by looking at all payloads]", default=None, metavar="COLUMNS")  # fmt: skip
+    payload_schema: str | None = option("The payload columns, such as 'total double, lines array<string>'.  [default: "
+                                        "inferred from all payloads]", default=None, metavar="COLUMNS")  # fmt: skip
     compression: Literal["zstd", "snappy", "gzip", "none"] | None = option(
-        "Of the files.  [default: zstd for Parquet, else none]", default=None
+        "Compression of the files.  [default: zstd for Parquet, otherwise none]", default=None
     )
     events_per_step: int = option("Number of events between checks for a stop request.",
                                   default=2_000_000, minimum=1)  # fmt: skip

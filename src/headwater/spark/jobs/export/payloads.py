@@ -35,7 +35,8 @@ def found_schema(events: DataFrame) -> StructType:
     said = row[0] if row is not None else None
     if not said or not said.startswith("OBJECT<") or said == "OBJECT<>":
         raise InvalidInput(
-            "the payloads are not JSON objects with a common schema; give columns with --payload-schema", "--flatten"
+            "the payloads are not JSON objects with a common schema; specify the columns with --payload-schema",
+            "--flatten",
         )
     return _checked(StructType.fromDDL(_as_ddl(said)[len("STRUCT<") : -1]))
 
@@ -57,7 +58,7 @@ def _checked(schema: DataType) -> StructType:
     seen: dict[str, str] = {}
     for name in schema.fieldNames():
         if (other := seen.setdefault(name.lower(), name)) != name:
-            problem = f"{other!r} and {name!r} differ only in case; give columns with --payload-schema"
+            problem = f"{other!r} and {name!r} differ only in case; specify the columns with --payload-schema"
             raise InvalidInput(problem, "--flatten")
     return schema
 

@@ -41,16 +41,16 @@ UNEXPECTED_MAX = 100
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Import:
-    """What to load, and where to."""
+    """What to import, and the target log."""
 
     file: tuple[str, ...] = option("A file, a directory, or a pattern such as 'day-*.csv'. Repeatable. All "
                                    "Spark workers must be able to read it.", metavar="FILE")  # fmt: skip
     log: str = option("The target log.", metavar="LOG")
     format: Literal["csv", "ndjson", "cloudevents", "ocel", "parquet"] | None = option(
-        "What the files hold.  [default: guessed]", default=None
+        "Format of the files.  [default: guessed]", default=None
     )
     create: bool = option("Create the log if it does not exist.", default=False)
-    source: str | None = option("The source of events that name none.  [default: the file's name]", default=None)
+    source: str | None = option("The source of events that do not name one.  [default: the file's name]", default=None)
     partition: int | None = option("The partition to append to.", default=None, minimum=0)
     type_column: str | None = option("Tables: the event type.  [default: guessed by name]", default=None,
                                      metavar="COLUMN")  # fmt: skip
@@ -62,11 +62,13 @@ class Import:
                                    default=None, metavar="COLUMN")  # fmt: skip
     tag: tuple[str, ...] = option("Tables: a column that becomes a tag. Repeatable.", default=(),
                                   metavar="COLUMN[=KEY]")  # fmt: skip
-    delimiter: str | None = option("CSV.  [default: guessed from the first line]", default=None, metavar="CHARACTER")
+    delimiter: str | None = option(
+        "CSV: the delimiter.  [default: guessed from the first line]", default=None, metavar="CHARACTER"
+    )
     quarantine: str = option("Where to write invalid rows, as Parquet.", default="quarantine",
                              metavar="DIR")  # fmt: skip
     bad_rows_max: int | None = option(
-        "Stop above this number of invalid rows.  [default: never]", default=None, minimum=0
+        "Stop after more than this many invalid rows.  [default: never]", default=None, minimum=0
     )
     batch_size: str = option("Approximate size of a batch, such as 32m.", default="32m",
                              metavar="SIZE")  # fmt: skip
@@ -75,9 +77,7 @@ class Import:
 
     def __post_init__(self) -> None:
         if self.source is not None and len(self.file) > 1:
-            raise InvalidInput(
-                "a source can only be given for one file: it is part of the events' identity", "--source"
-            )
+            raise InvalidInput("a source can only be set for one file: it is part of the events' identity", "--source")
         if self.delimiter is not None and len(self.delimiter) != 1:
             raise InvalidInput(f"expected one character, got {self.delimiter!r}", "--delimiter")
         for file in self.file:
@@ -99,7 +99,7 @@ class Import:
         """The inspected files. Raises InvalidInput."""
         found = find_files(self.file)
         if self.source is not None and len(found) > 1:
-            raise InvalidInput(f"a source can only be given for one file, got {len(found)}", "--source")
+            raise InvalidInput(f"a source can only be set for one file, got {len(found)}", "--source")
         return [look_at(path, self.format, self._mapping()) for path in found]
 
     def _mapping(self) -> TableMapping:
@@ -262,7 +262,7 @@ class _Loading:
         """
         if not self._has_events and (bad := count_bad_rows(self._quarantine, self._key)):
             raise InvalidInput(
-                f"none of {bad:,} rows is a valid event; see the reasons in {self._quarantine}, give --format or "
+                f"none of {bad:,} rows is a valid event; see the reasons in {self._quarantine}, set --format or "
                 "the columns, then run it again",
                 "--file",
             )
@@ -271,7 +271,7 @@ class _Loading:
         self._unexpected += count_unexpected(self._quarantine, self._key, batch)
         if self._unexpected >= UNEXPECTED_MAX:
             raise InvalidInput(
-                f"{self._unexpected:,} rows failed, but not because of their contents: report the contents of "
+                f"{self._unexpected:,} rows failed because of an internal error; report the contents of "
                 f"{self._quarantine}",
                 "--file",
             )

@@ -36,9 +36,9 @@ class FilePiece:
     rows_before: int
     lines_before: int
     skip: int = 0
-    """For Parquet: rows of the row group before this piece,"""
+    """For Parquet: the number of rows of the row group before this piece."""
     rows: int = 0
-    """and how many rows this piece has."""
+    """For Parquet: the number of rows in this piece."""
 
 
 def pieces_of(file: InputFile, piece_bytes: int = PIECE_BYTES) -> Iterator[FilePiece]:

@@ -51,7 +51,7 @@ class BadRow(NamedTuple):
 
 
 def bad_row(file: str, row: int, line: int, raw: str | bytes, reason: str) -> BadRow:
-    """The row, with as much of its text as is kept: bytes that are not UTF-8 as `\\xff`, at most RAW_BYTES_MAX."""
+    """The row, with the stored part of its text: bytes that are not UTF-8 as `\xff`, at most RAW_BYTES_MAX."""
     content = raw.encode(errors="surrogateescape") if isinstance(raw, str) else raw
     text = content[:RAW_BYTES_MAX].decode(errors="backslashreplace")
     return BadRow(file, row, line, text.rstrip("\r\n"), reason.encode(errors="backslashreplace").decode())

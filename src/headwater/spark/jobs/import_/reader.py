@@ -57,7 +57,7 @@ class Reading:
     """The input of tasks."""
 
     pieces: Sequence[FilePiece]
-    """Task n reads the nth."""
+    """Task n reads the piece at index n."""
     settings: LogSettings
     quarantine: str
     writer: str
@@ -406,7 +406,7 @@ _READERS: dict[str, Callable[[FilePiece], Read]] = {
 }
 
 
-# What the log takes.
+# What the log accepts.
 
 
 def _arrow(events: Sequence[Event]) -> pa.RecordBatch:

@@ -79,7 +79,7 @@ class TableReader:
             self._event_of(row, number)
         except InvalidInput as error:
             return str(error)
-        raise AssertionError(f"row {number} is a valid event alone, but not together with the others")
+        raise AssertionError(f"row {number} is a valid event on its own, but not together with the other rows")
 
     def _times(self, columns: Sequence[pa.StringArray]) -> tuple[pa.StringArray, pa.BooleanArray]:
         """The times, null if missing, and whether each is either valid or missing."""

@@ -23,7 +23,7 @@ class Change(NamedTuple):
     """ms since 1970 UTC."""
     sequence_number: int
     state: str
-    """Empty: no longer in any."""
+    """Empty: the resource is no longer in any state."""
 
 
 class Stay(NamedTuple):

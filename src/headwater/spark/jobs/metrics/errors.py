@@ -1,4 +1,4 @@
-"""What can be wrong with a table of metrics.
+"""The errors of metrics tables.
 
 MetricsError (an EventLogError)
 └── NotAMetricsTable   the path contains something else, or the table of another run or other options

@@ -4,8 +4,8 @@
 --measure states: seconds of every window that a resource spent in each state (such as LOCKED, HOLDOVER, FREERUN), and
 how often it entered the state. A state lasts until the resource reports another one.
 
-Times are those of the notifications. A window is reported once, when it is over and --late has passed by the newest
-time of any notification. Later numbers are dropped; a later state that is the newest of its resource counts from the
+Times are those of the notifications. A window is reported once, when the newest time of any notification is later than
+its end by --late. Later numbers are dropped; a later state that is the newest of its resource counts from the
 first open window on. Windows left open by --once are reported by a later run.
 
 Windows are appended to a Delta table, each exactly once; without a table they are JSON lines on stdout, where some may
@@ -35,7 +35,7 @@ QUERY_ID = "sql.streaming.queryId"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Metrics:
-    """What to measure, how finely, and where to."""
+    """What to measure, the length of the windows, and the target table."""
 
     log: str = option("The log with the notifications.", metavar="LOG")
     measure: Literal["values", "states"] = option("Aggregate numbers, or durations of states.", default="values")
@@ -98,7 +98,7 @@ def plan(options: Metrics, run: Run) -> list[str]:
         f"read {which}, at most {options.events_per_batch:,} in a batch; "
         f"a new checkpoint starts at {options.start}; {run.checkpoint} shows whether it is new",
         f"{what[options.measure]}, in windows of {options.window}",
-        f"write a window {where} when it is over by {options.late}",
+        f"write each window {where}, {options.late} after its end",
         run.until,
     ]
 

@@ -95,5 +95,5 @@ def _check_definition(path: Path, table: Table, asked: Mapping[str, str]) -> Non
         if found is None:
             raise NotAMetricsTable(str(path), "the Delta table there is not a metrics table")
         if found != value:
-            hint = "; continue with its checkpoint, or give another table" if name == "query" else ""
+            hint = "; continue with its checkpoint, or use another table" if name == "query" else ""
             raise NotAMetricsTable(str(path), f"it was created with {name} {found!r}, not {value!r}{hint}")

@@ -28,7 +28,7 @@ IS_STREAM = False
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Report(Selection):
-    """What to show, and where."""
+    """What to show, and the file to write."""
 
     to: str = option("The HTML file to write.", metavar="FILE")
     time: Literal["event", "recorded"] | None = option(
@@ -76,7 +76,7 @@ def run(spark: SparkSession, options: Report, run: Run) -> Summary:
 
 
 def facts_of(spark: SparkSession, options: Report, run: Run) -> Facts:
-    """What the page is made of. Raises the errors of the log, and Spark's."""
+    """The facts for the page. Raises the errors of the log, and Spark's."""
     from pyspark import StorageLevel
 
     from .gather import COLUMNS, gather, kept

@@ -105,7 +105,7 @@ def _rates(facts: Facts) -> str:
     if shown.last_is_part:
         rows[-1][0] += " (incomplete)"
         part = (
-            f" The last {duration(bucket)}, veiled, are incomplete: the selected range "
+            f" The last {duration(bucket)} (shaded) is incomplete, because the selected range "
             f"ends {words.time(facts.last_ms)}."
         )
     outside = ""
@@ -208,7 +208,7 @@ def _states(facts: Facts) -> str:
         for span in resource.spans
     ]
     left = facts.resources_total - len(facts.resources)
-    more = f" The ones that changed most; {count(left, 'more resource')} not shown." if left > 0 else ""
+    more = f" The resources that changed most often; {count(left, 'more resource')} not shown." if left > 0 else ""
     common = charts.common_prefix([resource.name for resource in facts.resources])
     prefix = f" All names start with {common}" if common else ""
     return _card(
@@ -231,7 +231,7 @@ def _readers(facts: Facts) -> str:
         for consumer in facts.consumers
     )
     table = _wide_table(["consumer", "", "behind", "acknowledged", "last seen"], rows)
-    return _card("Consumers", table, f"Number of events of {facts.head:,} that each has not processed.")
+    return _card("Consumers", table, f"Unprocessed events of each consumer, out of {facts.head:,}.")
 
 
 def _storage(facts: Facts) -> str:
