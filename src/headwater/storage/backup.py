@@ -184,7 +184,7 @@ def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) ->
     except FileNotFoundError:
         return "the file is missing"
     if found is None:
-        return "the disk does not return all of it"
+        return "the disk does not return the whole file"
     return None if expected is None else fault_of(found, expected)
 
 
@@ -217,7 +217,9 @@ def _copy_state(source: Path, target: Path) -> None:
     with closing(SqliteState(target / STATE_NAME)) as copied:
         replay(copied, read_journal(source / JOURNAL, copied.serial))
         if copied.serial < confirmed:
-            problem = f"it ends with record {copied.serial}, but {confirmed} was confirmed: some are lost"
+            problem = (
+                f"it ends with record {copied.serial}, but record {confirmed} was confirmed: some records are lost"
+            )
             raise StorageCorrupted(str(source / JOURNAL), problem, REMEDY)
         copied.belong_to(0)
         copied.flush()
@@ -298,7 +300,7 @@ def _filling(target: Path) -> Iterator[None]:
 def _make_empty(target: Path, source: Path) -> None:
     """Create the directory, or accept an empty one; any other is left alone. Raises StorageUnavailable."""
     if source.resolve() in target.resolve().parents:
-        raise StorageUnavailable(f"{target}: it is inside of {source}; use a directory outside of it")
+        raise StorageUnavailable(f"{target}: it is inside {source}; use a directory outside of it")
     try:
         if not is_empty(target):
             raise StorageUnavailable(f"{target}: not empty; use a new or empty directory")

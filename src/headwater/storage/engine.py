@@ -383,7 +383,7 @@ class Engine(LogStore, Closing):
         try:
             self._witness.hold(self._homed.home.term)
         except OSError as error:
-            logger.warning("%s: cannot store that this copy is complete: %s", self.directory, error)
+            logger.warning("%s: cannot mark this copy as complete: %s", self.directory, error)
 
     def _end_of(self, name: str, entry: LogEntry) -> int:
         """The number of its last event; for a damaged log, the number that the home reports."""
@@ -565,7 +565,7 @@ class Engine(LogStore, Closing):
         troubles += [f"log {log.name}: {each}" for log in self.opened() if (each := log.writer_table.trouble())]
         if self.is_following and self.follower is not None:
             troubles += [
-                f"log {name} cannot be followed; the others are: {each.why}"
+                f"log {name} cannot be followed; the others are followed: {each.why}"
                 for name, each in sorted(self.follower.stuck.items())
             ]
         troubles += [problem for log in self.opened() if (problem := log.backlog.problem) is not None]

@@ -320,12 +320,12 @@ def test_a_performative_that_is_cut_short_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (encode([1]), "performative expected, constructor 0xc0 found"),
-        (encode(Described(ULong(0x99), [])), "performative expected, a value described by 153"),
-        (encode(Described(Symbol("x"), [])), "performative expected, a value described by 'x'"),
-        (encode(Described(UInt(0x16), [0])), "performative expected, a value described by 22"),
-        (encode(Described(ULong(0x24), [])), "performative expected, a value described by 36"),
-        (encode(Described(ULong(0x16), {})), "detach: list expected, constructor 0xc1"),
+        (encode([1]), "expected performative, got constructor 0xc0"),
+        (encode(Described(ULong(0x99), [])), "expected a performative, got a value described by 153"),
+        (encode(Described(Symbol("x"), [])), "expected a performative, got a value described by 'x'"),
+        (encode(Described(UInt(0x16), [0])), "expected a performative, got a value described by 22"),
+        (encode(Described(ULong(0x24), [])), "expected a performative, got a value described by 36"),
+        (encode(Described(ULong(0x16), {})), "detach: expected a list, got constructor 0xc1"),
         (bytes.fromhex("005316c0050143"), "detach: the list's size"),
         (bytes.fromhex("005316c0030143"), "cut short"),
     ],

@@ -140,7 +140,7 @@ async def five_stall_and_one_moves() -> None:
         moving.size -= 1
         await asyncio.sleep(0.02)
     assert not moving.reason, "it takes a little"
-    assert readers[4].reason == "you read nothing for 0.2 s, and the server is short of memory"
+    assert readers[4].reason == "you have read nothing for 0.2 s, and the server is short of memory"
     ended = [reader for reader in readers if reader.reason]
     assert ended == readers[-len(ended) :] and len(ended) == account.ended == len(told) < 5
     assert told[0] == ("4", 20 * MIB)

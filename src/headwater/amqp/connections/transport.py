@@ -650,7 +650,7 @@ class Transport(asyncio.BufferedProtocol):
 
     def _has_no_memory(self, size: int) -> None:
         """The memory is exhausted, so the input cannot be processed. End the connection."""
-        problem = str(self.share.refusal(size, f"what you sent ({size} bytes)"))
+        problem = str(self.share.refusal(size, f"the data that you sent ({size} bytes)"))
         if self.engine.remote is None:
             self._notifier.refused("limit", ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
             self._transport.abort()

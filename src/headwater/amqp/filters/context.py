@@ -101,7 +101,7 @@ class Context:
         for each in searches:
             each.chars_max = min(TEXT_CHARS_MAX, SEARCH_CHARS_MAX // len(searches))
         if len(searches) > self.limits.searches_max:
-            problem = f"more than {self.limits.searches_max} patterns of LIKE with _ between two % in all filters"
+            problem = f"more than {self.limits.searches_max} LIKE patterns with _ between two % in all filters"
             raise self.fault(problem, position)
 
     @contextmanager

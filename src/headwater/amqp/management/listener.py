@@ -61,7 +61,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
     count = sum(isinstance(end, NotificationLink) for _, _, end in transport.links)
     if count >= LISTENERS_MAX:
-        problem = f"this connection has {count} links from $events, and no more are allowed"
+        problem = f"this connection has {count} links from $events, which is the maximum"
         raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
     transport.steal(link)
     link.accept(
@@ -268,5 +268,5 @@ def _transformation(
     if given is None:
         return wanted.transformation, None
     if wanted.transformation is not None:
-        raise InvalidFilter(TRANSFORMATION, "it is given both as a filter and as a link property; give it once")
+        raise InvalidFilter(TRANSFORMATION, "given both as a filter and as a link property; specify only one")
     return read_transformation(given), {TRANSFORMATION: given}

@@ -76,7 +76,7 @@ class Servers(_OfServer):
     async def read(self, user: User, name: str) -> Attributes:
         self._check(user)
         if name != SELF:
-            raise OperationRefused(Status.NOT_FOUND, f"the only server is {SELF!r}, got {show(name)}")
+            raise OperationRefused(Status.NOT_FOUND, f"expected {SELF!r}, the only server, got {show(name)}")
         container, statistics = self._container, self._container.statistics
         return {
             "product": "Headwater",

@@ -61,7 +61,9 @@ class Replies(LinkEnd):
         sent: asyncio.Future[None] = self._transport.shared.loop.create_future()
         share = self._transport.share
         if not share.take(len(message)):
-            problem = str(share.refusal(len(message), f"an answer, with {self.waiting} that wait for credit,"))
+            problem = str(
+                share.refusal(len(message), f"an answer, in addition to the {self.waiting} waiting for credit,")
+            )
             self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             return
         self._waiting.append((message, sent))

@@ -184,7 +184,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
         try:
             entries[key] = value
         except TypeError:
-            raise DecodeError("a map's key is a list, map or array, or describes one", at) from None
+            raise DecodeError("a map's key is a list, map or array, or a described one", at) from None
         at = after
     if at != stop:
         raise DecodeError("a map's size does not match its elements", start)

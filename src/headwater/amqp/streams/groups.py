@@ -232,8 +232,8 @@ class Group:
         if not (has_several and connection in holding):
             waiting = sum(not (each.has_several and each.connection in holding) for each in self._pending.values())
             if waiting >= (self._settings.group_pending_max or int(has_several)):
-                problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
-                more = f", and {waiting} more wait for one" if waiting else ""
+                problem = f"all {len(self.owners)} partitions of the group {self.name!r} have a receiver"
+                more = f", and {waiting} more receivers wait for a partition" if waiting else ""
                 return [Refuse(link, conditions.LINK_DETACH_FORCED, problem + more)]
         until = None if has_several else now + self._settings.group_pending_ms / 1000
         self._pending[link] = wanted._replace(until=until)
@@ -286,7 +286,7 @@ class Group:
         given = "none" if epoch is None else str(epoch)
         if owner is not None and (epoch is None or epoch <= recorded):
             problem = (
-                f"has a receiver in the group {self.name!r}; a takeover needs an epoch above {recorded}, got {given}"
+                f"has a receiver in the group {self.name!r}; a takeover requires an epoch above {recorded}, got {given}"
             )
             return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         if epoch is not None and epoch < recorded:
@@ -320,7 +320,7 @@ class Group:
         """
         member = self._members.pop(link)
         self.owners[member.partition] = None
-        problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"
+        problem = f"the partitions of the group {self.name!r} are being rebalanced; attach again"
         yield Close(link, conditions.LINK_DETACH_FORCED, problem)
 
     def _hand_out(self) -> list[Action]:

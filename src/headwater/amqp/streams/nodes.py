@@ -85,7 +85,7 @@ class Nodes:
         """The node that a producer sends to. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
         parsed = parse_address(address)
         if parsed.is_info or parsed.group is not None:
-            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
+            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} is read-only")
         return await self.node(transport, parsed.log, Right.APPEND)
 
     async def node_of(self, log: str) -> EventLogNode:

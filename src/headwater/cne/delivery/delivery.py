@@ -53,7 +53,7 @@ class Delivery:
         """Send one event to one subscription, once. Raises Undeliverable immediately."""
         headers, body = self._rendered(subscription, stored)
         if len(body) > (limit := self._settings.event_bytes_max) and len(stored.event.data) > limit:
-            raise Undeliverable(f"{len(body)} bytes, but at most {limit} can be delivered")
+            raise Undeliverable(f"the event has {len(body)} bytes, but at most {limit} can be delivered")
         if subscription.mode == STARLINGX:
             body = enveloped(body, subscription.resource)
         trace = headers_of(stored.event.attributes)

@@ -34,7 +34,7 @@ class AllowedResolver:
             return found
         kept = [address for address in found if self._allowed.permits_address(address)]
         if not kept:
-            raise HostNotAllowed(f"{host} is not a host allowed for webhooks")
+            raise HostNotAllowed(f"host {host} is not allowed for webhooks")
         return kept
 
 
@@ -92,7 +92,7 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
     if url.user is not None or url.password is not None:
         raise InvalidInput("a URI with a user or password is not allowed", where)
     if not allowed.may_permit(host):
-        problem = f"{show(host)} is not a host allowed for webhooks (setting cne.hosts)"
+        problem = f"host {show(host)} is not allowed for webhooks (setting cne.hosts)"
         raise InvalidInput(problem, where)
     return text
 

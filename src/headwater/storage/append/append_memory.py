@@ -41,7 +41,7 @@ def never_fits(waiting: SharedBytes) -> str | None:
     if (most := append_bytes_max(waiting)) >= APPEND_BYTES_MAX:
         return None
     return (
-        f"appends above {most} bytes never fit into {waiting.bytes_max} bytes for waiting appends, "
+        f"appends larger than {most} bytes never fit into {waiting.bytes_max} bytes for waiting appends, "
         f"and are refused (413); {APPEND_BYTES_MAX} bytes fit from {needed_bytes()} on"
     )
 

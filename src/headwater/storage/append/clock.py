@@ -1,7 +1,7 @@
 """The clock for `recorded_at`: the system clock, as long as it is plausible. All logs of a server share one clock.
 
 `recorded_at` never goes back, so one step of the system clock into the far future would be permanent: events would keep
-that time, retention by age would stop, and look-ups by time would find nothing. So a step forward larger than the time
+that time, retention by age would stop, and lookups by time would find nothing. So a step forward larger than the time
 that passed (by `CLOCK_BOOTTIME`, which includes suspension) is reported and *held*: time continues from the last
 trusted time. The clock is trusted again once it has stayed consistent for the patience, or when an operator accepts it.
 A step back is accepted at once: `recorded_at` waits for it.
@@ -285,6 +285,6 @@ def poisoned(name: str, recorded_at: int, now: int) -> str | None:
         return None
     return (
         f"log {name}: its newest event is recorded at {show_ms(recorded_at)}, in the future: until then "
-        f"retention by age drops nothing and look-ups by time miss new events. Stop the server and repair it: "
+        f"retention by age drops nothing and lookups by time miss new events. Stop the server and repair it: "
         f"headwater check --repair-clock {name}"
     )

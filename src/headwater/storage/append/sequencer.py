@@ -403,7 +403,7 @@ class Sequencer:
         return self._stop_appending(f"another server appends to it now (term {head.term.number})")
 
     def _stop_appending(self, why: str) -> NotPrimary:
-        logger.error("log %s: %s, so this one stops", self._name, why)
+        logger.error("log %s: %s, so this server stops", self._name, why)
         refusal = NotPrimary(self._name)
         with self._admission:
             self._stepped_down = refusal
@@ -460,7 +460,7 @@ class Sequencer:
                     flight.requests.clear()
                 return self._stop_appending(f"new events can no longer be read here ({error})")
             except OSError as error:
-                logger.critical("log %s: writing failed, the content of the disk is unknown: %s", self._name, error)
+                logger.critical("log %s: a write failed and the content of the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
                 raise
             self._count_commit(time.perf_counter() - begin)

@@ -124,7 +124,7 @@ class WriterTable:
         return (
             f"it has {count} exactly-once writers of {allowed} (limits.writers_max); "
             f"at the limit, new ones are refused "
-            "unless one was silent for 7 days; raise the limit or use fewer names (one per job, not per run)"
+            "unless one has been inactive for 7 days; raise the limit or use fewer names (one per job, not per run)"
         )
 
     def get(self, writer: str) -> WriterState | None:

@@ -68,7 +68,7 @@ class CopyBehind(StorageUnavailable):
 
     def __init__(self, log: str, copy_head: int, home_head: int) -> None:
         super().__init__(
-            f"the copy {log} ends with {copy_head}, its home with {home_head}: the home has commits whose "
+            f"the copy {log} ends with {copy_head}, but its home ends with {home_head}: the home has commits whose "
             "answer was lost; they are fetched when the copy is reopened",
             reason="an earlier append with an unknown outcome is completed first; try again",
         )

@@ -45,7 +45,7 @@ class IdFile:
         self.first, self.last, self.count, words = _HEADER.unpack_from(self._map, LEAD_BYTES)
         hashes_at = _FILTER_AT + 8 * words
         if len(self._map) != hashes_at + 12 * self.count or not words or words & (words - 1):
-            raise ValueError(f"{path}: an incomplete file of ids")
+            raise ValueError(f"{path}: incomplete id file")
         self._mask = words - 1
         self._words: Hashes = np.frombuffer(self._map, np.uint64, words, _FILTER_AT)
         self._hashes: Hashes = np.frombuffer(self._map, np.uint64, self.count, hashes_at)

@@ -384,7 +384,7 @@ class Segment:
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
             raise self.header_damaged("the header of the segment is damaged")
         if version > SEGMENT_VERSION:
-            raise WrittenByNewer(self.path, f"segment format {version}, this version supports {SEGMENT_VERSION}")
+            raise WrittenByNewer(self.path, f"segment format {version}; this version supports up to {SEGMENT_VERSION}")
         if found_id != self._log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
         return int(crc_seed), int(whole_upto)

@@ -393,7 +393,7 @@ class SegmentLog(FrameLog):
         preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
         try:
             preparing.start()
-        except RuntimeError as error:  # no thread available: it is made when needed
+        except RuntimeError as error:  # no thread is available; the segment is created when needed
             logger.warning("cannot preallocate the next segment: %s", error)
         else:
             self._preparing = preparing
@@ -406,9 +406,9 @@ class SegmentLog(FrameLog):
             if isinstance(error, DiskFull) or error.errno in NO_SPACE:
                 logger.warning("no space for the next segment: %s", error)
             else:
-                logger.error("no next segment: %s", refusal_of(error, self._directory, _CANNOT_PREPARE))
+                logger.error("cannot prepare the next segment: %s", refusal_of(error, self._directory, _CANNOT_PREPARE))
         except EventLogError as error:
-            logger.error("no next segment: %s", error)
+            logger.error("cannot prepare the next segment: %s", error)
 
     def _prepare(self, wanted: int, needed: int = 0) -> None:
         """Make the file of the next segment: as large as `wanted`, or smaller if there is less room.

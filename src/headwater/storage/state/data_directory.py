@@ -88,7 +88,7 @@ def refuse_missing(directory: Path) -> None:
     path = directory / STATE_NAME
     if (directory / ACCEPTED).exists():
         remedy = "finish it with headwater check --accept-state-loss"
-        raise StorageCorrupted(str(path), f"{ACCEPTED} was to replace it, but that was interrupted", remedy)
+        raise StorageCorrupted(str(path), f"its replacement by {ACCEPTED} was interrupted", remedy)
     if not path.exists() and not (directory / JOURNAL).exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
@@ -157,7 +157,7 @@ def require_data(directory: Path) -> None:
 
 def no_data(directory: Path) -> StorageUnavailable:
     """The error for a directory without a state."""
-    problem = f"{directory}: no data directory (there is no {STATE_NAME})"
+    problem = f"{directory}: not a data directory (there is no {STATE_NAME})"
     return StorageUnavailable(f"{problem}; name the data directory with --data")
 
 
@@ -197,7 +197,7 @@ def refuse_foreign(directory: Path) -> None:
         raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
     if is_foreign:
         raise StorageUnavailable(
-            f"{directory}: no data directory (it holds {show(others[0])}); give a data "
+            f"{directory}: not a data directory (it contains {show(others[0])}); specify a data "
             f"directory or an empty directory with --data"
         )
 

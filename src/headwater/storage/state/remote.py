@@ -119,7 +119,9 @@ class StateSocket:
     def _answer(self, call: _Call) -> _Answer:
         if call.name not in _CALLS:
             return _refused(
-                StorageUnavailable(f"the server knows no call {call.name!r}; use the same version as the server")
+                StorageUnavailable(
+                    f"the server does not support the call {call.name!r}; use the same version as the server"
+                )
             )
         try:
             result = getattr(self._state, call.name)(*call.positional, **call.named)
@@ -127,7 +129,7 @@ class StateSocket:
             return _refused(error)
         except Exception as error:  # whatever the call contains, the server continues
             return _refused(
-                StorageUnavailable(f"the server cannot take the call: {error}; use the same version as the server")
+                StorageUnavailable(f"the server cannot execute the call: {error}; use the same version as the server")
             )
         return _Answer(list(result) if call.name == "items" else result)
 
