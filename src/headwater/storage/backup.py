@@ -298,7 +298,7 @@ def _filling(target: Path) -> Iterator[None]:
 
 
 def _make_empty(target: Path, source: Path) -> None:
-    """Create the directory, or accept an empty one; any other is left alone. Raises StorageUnavailable."""
+    """Create the directory, or accept an empty one; any other is left unchanged. Raises StorageUnavailable."""
     if source.resolve() in target.resolve().parents:
         raise StorageUnavailable(f"{target}: it is inside {source}; use a directory outside of it")
     try:
@@ -426,10 +426,9 @@ class _Copy:
     def _newest(self, source: Path, relative: Path, meta: Meta | None, state: StateStore) -> int:
         """Sync and copy the newest segment up to its last complete frame; returns the last number.
 
-        A frame written during the copy may be incomplete, with later frames behind it. The next copy contains all of
-        it, unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
-        within a frame, the frame ends in a hole of zeros, and the next copies are complete.
-        """
+        A frame written during the copy may be incomplete, followed by later frames. The next copy contains all of it,
+        unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
+        within a frame, the frame ends in a hole of zeros, and the next copies are complete."""
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
         target, bad_before, before = self._target / relative, -1, int(source.stem) - 1

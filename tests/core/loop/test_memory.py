@@ -67,7 +67,7 @@ def test_what_can_never_fit_is_too_large_and_what_does_not_fit_now_is_not() -> N
     with pytest.raises(TooLarge, match=f"{BUDGET} bytes of memory given, at most {first.largest} are allowed"):
         first.claim(BUDGET, "a body")
     first.claim(first.largest, "a body")
-    with pytest.raises(NoMemory, match=r"131072 bytes of memory are needed for a body, 0 are free for it"):
+    with pytest.raises(NoMemory, match=r"131072 bytes of memory are needed for a body, but only 0 are free"):
         second.claim(2 * STEP_BYTES, "a body")
     first.give(first.bytes)
     second.claim(second.largest, "a body")

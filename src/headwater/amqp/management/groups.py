@@ -87,7 +87,7 @@ class ConsumerGroups(ReadOnly):
         await check_stored(node)
 
     async def _idle(self, user: User, name: str) -> EventLogNode:
-        """The node for the log of a group without members. Nothing is awaited after that check.
+        """The node for the log of a group without members. There is no await after this check.
 
         Raises OperationRefused if it has members, or there is no such group.
         """

@@ -32,7 +32,7 @@ TEXT_CHARS_MAX = 256
 """The length to which attributes with text from a peer are cut."""
 PROPERTIES_MAX = 32
 CONNECTIONS_AT_ONCE = 100
-"""How many are handled before the loop gets another turn."""
+"""The number of entities that are handled before the loop gets another turn."""
 PARTS_AT_ONCE = 256
 """The maximum number of sessions or links, over all connections."""
 

@@ -51,11 +51,11 @@ class Replies(LinkEnd):
 
     @property
     def waiting(self) -> int:
-        """How many answers are waiting."""
+        """The number of waiting answers."""
         return len(self._waiting)
 
     async def send(self, message: bytes) -> None:
-        """Send an answer, and wait until it has been sent. It is dropped if the link ends before."""
+        """Send an answer, and wait until it has been sent. It is dropped if the link ends first."""
         if self._is_over:
             return
         sent: asyncio.Future[None] = self._transport.shared.loop.create_future()

@@ -28,10 +28,10 @@ from .replies import Replies, paired_properties
 _logger = logging.getLogger("headwater.amqp")
 
 LINKS_MAX = 16
-"""How many links to `$management` a connection may have. Each holds some requests, even after it is detached."""
+"""The maximum number of links to `$management` per connection. Each holds some requests, even after it is detached."""
 CREDIT = 8
-"""How many requests may be in progress on one link. The next one is processed after the answer to the last one was
-sent.
+"""The maximum number of requests in progress on one link. The next one is processed after the answer to the last one
+was sent.
 """
 REQUEST_BYTES_MAX = 64 * 1024
 LARGE_ANSWER = 50

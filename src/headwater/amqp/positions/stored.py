@@ -169,7 +169,7 @@ class Positions:
         """The link, the session or the connection of a source has ended, and the link was not closed.
 
         Call it for each of the three as it ends, but not after another link has taken the source over. The source is
-        forgotten when its time comes, perhaps at once.
+        forgotten when it expires, perhaps at once.
         """
         remembered.position.detached()
         if remembered.left_at is None:

@@ -76,7 +76,7 @@ class Session:
         self._covered = 0
         """For how many unsettled deliveries memory is reserved."""
         self._large: deque[LargeDelivery] = deque()
-        """Deliveries in several transfers, in order; others wait behind them."""
+        """Deliveries in several transfers, in order; others wait for them."""
 
     @property
     def links(self) -> Iterable[Link]:

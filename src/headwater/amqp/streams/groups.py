@@ -1,4 +1,5 @@
-"""Consumer groups: who reads which partition (event streams 4.5). State and rules only; time is passed in, in seconds.
+"""Consumer groups: the assignment of partitions to readers (event streams 4.5). It has state and rules only; callers
+pass the time, in seconds.
 
 Every call returns actions. The caller performs them in order, before those of any later call. A partition never has
 more than one owner, because the action that ends the old ownership precedes the one that names the new owner.
@@ -34,7 +35,7 @@ from .spread import Held, Waiting, moved
 
 EPOCH_MAX = 2**64 - 1
 ASK_AGAIN_S = 1.0
-"""How long a refused member that may own several partitions waits before it asks again."""
+"""The time after which a refused member that may own several partitions asks again."""
 Link = Hashable
 """Identifies one attached link, or one waiting attach; never reused."""
 
@@ -155,7 +156,7 @@ class Groups:
         return [] if group is None else self._after(group, group.drained(link, now))
 
     def tick(self, now: float) -> list[Action]:
-        """Perform the actions whose time has come."""
+        """Return the actions that are now due."""
         actions: list[Action] = []
         for group in list(self._groups.values()):
             actions += self._after(group, group.tick(now))

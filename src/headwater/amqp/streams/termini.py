@@ -28,8 +28,8 @@ from .nodes import Nodes
 UNSETTLED_STATE = 2
 """The durability of a terminus that keeps unsettled deliveries (3.5.5)."""
 NAMED_MAX = 1000
-"""How many deliveries the answer to an attach names. All deliveries of a receiver that fell behind may not fit in a
-frame.
+"""The number of deliveries that the answer to an attach names. All deliveries of a receiver that fell behind may not
+fit in a frame.
 """
 
 

@@ -24,7 +24,7 @@ from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
 
 GREETING_S_V1 = 10.0
 GREETINGS_MAX = 32
-"""How many of the newest states a subscriber must accept before it is registered. It gets the others afterwards."""
+"""The number of newest states that a subscriber must accept before it is registered. It gets the others afterwards."""
 ORIGIN = "headwater"
 """The origin that a webhook must allow in CloudEvents' OPTIONS handshake."""
 _MUST = "the endpoint must be on a host in cne.hosts and answer 204 in time; see the server's log for its answer"

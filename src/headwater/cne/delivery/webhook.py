@@ -42,7 +42,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 """The maximum number of bytes of an unused answer that are read so that its connection can be reused."""
 URI_CHARS_MAX = 2048
 TARGETS_MAX = 20_000
-"""The most cached parsed URIs."""
+"""The maximum number of cached parsed URIs."""
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 _JSON_LINES = lines_of(JSON_HEADERS)
 _TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 429})

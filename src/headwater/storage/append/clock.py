@@ -90,7 +90,7 @@ class TrustedClock:
         self._behind_since: int | None = None
         """`elapsed` when the clock fell behind the trusted time: after the patience, it is trusted."""
         self._held_from = self._ahead = 0
-        """The system clock at that moment, and how far it was ahead."""
+        """The system clock at that moment, and its lead over the trusted time."""
 
     def __call__(self) -> int:
         """The time with which to record events."""
@@ -216,7 +216,7 @@ def _duration(ms: int) -> str:
 
 KIND, KNOWN, ACCEPTED = "clock", "known", "accepted"
 SAVE_MS = 60 * 60 * 1000
-"""How often the time is stored. At the next start, days do not matter."""
+"""The interval at which the time is stored. At the next start, days do not matter."""
 POISONED_MS = 24 * 60 * 60 * 1000
 """An event recorded this far in the future was recorded by a wrong clock (or the present one is wrong)."""
 

@@ -3,11 +3,11 @@
 It has two threads. The committer receives the waiting appends, judges each against everything applied before it, and
 numbers and encodes one frame for all that pass. The writer writes the waiting frames, syncs once, publishes the new
 head and answers. There is no linger: while one fsync runs, the next group gathers. An answer that depends on an event
-(its own, or one that it conflicts with) is sent after that event is durable, because it queues behind it.
+(its own, or one that it conflicts with) is sent after that event is durable, because it is queued after it.
 
 A small frame is not worth a thread switch: if no write is in progress, the committer itself writes it, syncs, publishes
-and answers while the next group gathers. It does the same with a large frame if nothing waits behind it; otherwise the
-writer gets the frame, and the next group is judged meanwhile.
+and answers while the next group gathers. It does the same with a large frame if nothing waits; otherwise it hands the
+frame to the writer and judges the next group in the meantime.
 
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
 judged again on the log's new content. If another server has taken the log by then, judging stops: see `NotPrimary`. If

@@ -59,7 +59,7 @@ class WriterLimits(NamedTuple):
     writers_max: int = WRITERS_MAX
     """The maximum number of writers that have not ended."""
     unfinished_ms: int = UNFINISHED_MS
-    """How long a writer with an incomplete newest batch must be silent before a new one may replace it."""
+    """The time that a writer with an incomplete newest batch must be inactive before a new one may replace it."""
 
 
 class MarkedFrame(Protocol):

@@ -1,8 +1,7 @@
 """Compares the logs in the state with the directories below `logs/`.
 
-A log that the state has forgotten would begin again at 1, next to its events. A log whose directory is gone would look
-as if it were damaged by accident. Both are stopped, each with a remedy, and the other logs continue.
-"""
+A log that the state has forgotten would begin again at 1, next to its events. A log whose directory is missing would
+look as if it had been damaged by accident. Both are stopped, each with a remedy, and the other logs continue."""
 
 from __future__ import annotations
 

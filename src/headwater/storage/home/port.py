@@ -148,7 +148,7 @@ class Home(Protocol):
 
     @property
     def patience_s(self) -> float:
-        """Time after which callers of a commit learn that its outcome is unknown."""
+        """The time after which callers of a commit are notified that its outcome is unknown."""
 
     @property
     def away(self) -> StorageUnavailable | None:

@@ -35,7 +35,7 @@ MENDED = "mended.tmp"
 
 @dataclass
 class Homed:
-    """The home at which a server commits its logs, and the callbacks for the case that it no longer can."""
+    """The home at which a server commits its logs, and the callbacks for when it no longer can."""
 
     home: Home
     on_lost: Callable[[Exception], None]
