@@ -44,9 +44,9 @@ if IS_NATIVE:
 
 _ARROW_MIN = 32
 ARROW_MIN = 512
-"""From this many events on, reading whole columns is faster than reading event by event."""
+"""The number of events from which reading whole columns is faster than reading event by event."""
 _FEW = 8
-"""Up to this many events, reading event by event is faster."""
+"""The number of events up to which reading event by event is faster."""
 _NO_LIMIT = 1 << 62
 
 

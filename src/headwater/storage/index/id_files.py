@@ -1,4 +1,4 @@
-"""Ids in immutable, mapped files: sorted hashes with their numbers, behind a filter that says "certainly not there".
+"""Ids in immutable, mapped files: sorted hashes with their numbers, with a filter that answers "certainly not present".
 
 The files are derived from frames, so they are rebuilt if missing or damaged. Nearly all looked-up ids are new; for
 these, only the filter is read, which is a fifth of the file. The file is in the page cache, not in the memory of the
@@ -27,7 +27,7 @@ _FILTER_AT = LEAD_BYTES + _HEADER.size
 IDS_PER_WORD = 4
 """The maximum number of ids that share a word of the filter, which passes about one new id in a hundred."""
 MERGE_PARTS = 16
-"""Files are merged in this many ranges of hashes, one after the other."""
+"""The number of ranges of hashes in which files are merged, one after the other."""
 _ONE = np.uint64(1)
 _SHIFTS = (np.uint64(58), np.uint64(52), np.uint64(46))
 _SIX_BITS = np.uint64(63)

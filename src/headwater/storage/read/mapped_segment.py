@@ -41,7 +41,7 @@ class Mapped(Protocol):
     verified: npt.NDArray[np.bool_]
     """Whether each frame has been verified."""
     distrusted: Ranges
-    """Events damaged on disk, whatever the map contains. See `segments.segment.Segment`."""
+    """Events damaged on disk, even if the map contains them intact. See `segments.segment.Segment`."""
 
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """The error for events that are not as they were written."""

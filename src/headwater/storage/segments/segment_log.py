@@ -45,7 +45,7 @@ SEGMENT_EVENTS_MAX = 262_144
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
 """The maximum number of bytes to write and sync in one call: the system writes larger amounts in larger pieces."""
 COPIED_BYTES_MIN, COPIED_SHARE, COPIED_BYTES_MAX = 256 * 1024, 8, 16 * 1024 * 1024
-"""A closed newest segment is copied if it has at most one part in COPIED_SHARE of the log's bytes, within these bounds;
+"""A closed newest segment is copied if it has at most 1/COPIED_SHARE of the log's bytes, within these bounds;
 otherwise each unclean end would leave a segment. So even processes that are always killed leave only a few dozen
 segments until the log has 128 MiB, and then one per 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"
@@ -231,7 +231,7 @@ class SegmentLog(FrameLog):
         return run
 
     def _fits(self, frame: EncodedFrame, length: int) -> bool:
-        """Whether the newest segment takes the frame behind so many bytes of the same run."""
+        """Whether the newest segment has room for the frame after that number of bytes of the same run."""
         if not self.segments:
             return False
         segment = self.segments[-1]

@@ -48,9 +48,9 @@ PART_SUFFIXES = frozenset({PART_SUFFIX, TABLE_SUFFIX, SEGMENT_SUFFIX})
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """Staged rows not committed for this long are removed."""
 RELOOK_S = 5.0
-"""How often the staged bytes are measured; in between, written bytes are added."""
+"""The interval at which the staged bytes are measured; in between, written bytes are added."""
 ORPHANS_LOOK_S = 10 * 60
-"""How often to look for orphans."""
+"""The interval between searches for orphans."""
 UNFINISHED_AGE_S = 60 * 60
 """Unfinished files without a writer for this long are removed."""
 _STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1

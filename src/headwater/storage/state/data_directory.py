@@ -1,8 +1,7 @@
 """A data directory as a whole: its lock, its required files, and its state for commands.
 
-Opening a data directory makes it private and creates files, which would lock other programs out of their own folder. So
-`refuse_foreign` checks a folder before anything in it changes.
-"""
+Opening a data directory makes it private and creates files, which would deny other programs access to their own folder.
+So `refuse_foreign` checks a folder before anything in it changes."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from .remote import RemoteState
 PARTIAL = "BACKUP.partial"
 """Marks an unfinished backup or restored directory, which must not be used as a data directory."""
 STARTING_S = 5.0
-"""How long a command waits for a server that has the directory but does not answer because it starts or stops."""
+"""The time that a command waits for a server that has the directory but does not answer because it starts or stops."""
 _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
 """Found in the first page of a state file; the first versions used `entry`."""
 _LOOKED_AT = 64 * 1024

@@ -33,7 +33,7 @@ logger = logging.getLogger("headwater.storage")
 
 SOCKET = "state.sock"
 PATIENCE_S = 5.0
-"""How long a peer may take to send its call, or to receive the answer."""
+"""The time limit for a peer to send its call, or to receive the answer."""
 CALL_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
