@@ -344,7 +344,7 @@ def test_it_is_no_target(log: LocalLog, client: Client) -> None:
     with pytest.raises(AmqpError) as refused:
         client.sender("split/$group/G")
     assert refused.value.condition == conditions.NOT_ALLOWED
-    assert refused.value.description == "'split/$group/G' can only be read"
+    assert refused.value.description == "'split/$group/G' is read-only"
     to_it = Message([b"{}"], DATA, properties=Properties(to="split/$group/G"))
     outcome = client.sender(None).send(to_it)
     assert isinstance(outcome, Rejected) and outcome.error.condition == conditions.NOT_ALLOWED

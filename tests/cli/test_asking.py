@@ -165,7 +165,8 @@ def test_users_are_kept_in_no_directory_of_others(tmp_path: Path, capsys: pytest
     add = ["user", "add", "alice", "--token", "--grant", "all:*", "--data"]
     assert main.run([*add, str(tmp_path / "photos")]) == UNAVAILABLE
     assert (
-        f"{tmp_path}/photos: no data directory (it holds 'cat.png'); give a data directory" in capsys.readouterr().err
+        f"{tmp_path}/photos: not a data directory (it contains 'cat.png'); specify a data directory"
+        in capsys.readouterr().err
     )
     assert [each.name for each in (tmp_path / "photos").iterdir()] == ["cat.png"]
     (tmp_path / "data").mkdir()

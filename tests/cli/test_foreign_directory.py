@@ -15,7 +15,7 @@ from headwater.core import Event
 from headwater.core.errors import StorageUnavailable
 from headwater.storage import Engine, backup
 
-HOLDS = "no data directory (it holds 'a'); give a data directory or an empty directory with --data"
+HOLDS = "not a data directory (it contains 'a'); specify a data directory or an empty directory with --data"
 REFUSED = {
     "serve": (["serve", "--data", "{foreign}", "--http-port", "0", "--amqp-port", "0", "--flight-port", "0"], HOLDS),
     "user": (["user", "add", "alice", "--token", "--grant", "all:*", "--data", "{foreign}"], HOLDS),

@@ -52,7 +52,7 @@ def test_logs_are_created_changed_and_deleted(served: ServedMemory) -> None:
     async def scenario() -> None:
         async with connect(served.url) as server:
             assert await server.ensure("a") and not await server.ensure("a")
-            with pytest.raises(errors.InvalidSettings, match="partitions: fixed at creation"):
+            with pytest.raises(errors.InvalidSettings, match="partitions: cannot change after creation"):
                 await server.change("a", LogSettings(partitions=2))
             assert await server.logs() == ["a"]
             await server.delete("a")

@@ -84,7 +84,7 @@ def test_logs_are_created_changed_and_deleted(server: Server) -> None:
     with pytest.raises(errors.LogExists):
         server.create("a", LogSettings(partitions=2))
     assert server.change("a", LogSettings(partitions=3, keeps_history=False)).settings.keeps_history is False
-    with pytest.raises(errors.InvalidSettings, match="partitions: fixed at creation as 3, got 2"):
+    with pytest.raises(errors.InvalidSettings, match="partitions: cannot change after creation: expected 3, got 2"):
         server.change("a", LogSettings(partitions=2))
     assert server.logs() == ["a"]
     server.delete("a")

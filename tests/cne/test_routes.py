@@ -93,7 +93,7 @@ def test_v2_errors_have_an_empty_body_and_the_reason_in_a_header(play):
             (400, {**good, "ResourceAddress": "/" * 2000}, "$.ResourceAddress"),
             (400, {**good, "EndpointUri": "no uri"}, "$.EndpointUri"),
             (400, {**good, "EndpointUri": "ftp://127.0.0.1/x"}, "$.EndpointUri"),
-            (400, {**good, "EndpointUri": "http://10.1.2.3/x"}, "not a host"),
+            (400, {**good, "EndpointUri": "http://10.1.2.3/x"}, "is not allowed for webhooks"),
             (400, {**good, "EndpointUri": "http://u:p@127.0.0.1/x"}, "password"),
             (400, {**good, "EndpointUri": "http://127.0.0.1:1/x"}, "204"),
             (400, {**good, "DeliveryMode": "pigeon"}, "DeliveryMode"),

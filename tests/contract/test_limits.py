@@ -42,7 +42,7 @@ REFUSED: list[tuple[str, Event, str, str]] = [
     ("date that does not exist", event(attributes={"time": "2020-02-30T00:00:00Z"}), "attributes.time",
      "expected an RFC 3339 time, got '2020-02-30T00:00:00Z'"),
     ("empty subject", event(attributes={"subject": ""}), "attributes.subject",
-     "expected a text that is not empty, got ''; omit the attribute if there is no value"),
+     "expected a non-empty string, got ''; omit the attribute if there is no value"),
     ("dataschema with a space", event(attributes={"dataschema": "a b"}), "attributes.dataschema",
      "expected a URI, got 'a b'"),
     ("too many attributes", event(attributes={f"a{n}": "" for n in range(65)}), "attributes",

@@ -92,7 +92,7 @@ def test_settings_and_consumers_are_known_by_the_logs_name(store: LogStore) -> N
 
 def test_what_is_fixed_at_creation_stays(store: LogStore) -> None:
     log = store.create("orders", LogSettings(partitions=2))
-    with refusal(InvalidSettings("fixed at creation as 2, got 3", "partitions")):
+    with refusal(InvalidSettings("cannot change after creation: expected 2, got 3", "partitions")):
         store.change("orders", LogSettings(partitions=3))
     assert log.info().settings == LogSettings(partitions=2)
 

@@ -92,7 +92,7 @@ def test_what_no_reader_parses_is_no_dataschema(text: str) -> None:
 
 @pytest.mark.parametrize("name", ["subject", "datacontenttype"])
 def test_an_attribute_that_may_not_be_empty_is_left_out_instead(name: str) -> None:
-    problem = "expected a text that is not empty, got ''; omit the attribute if there is no value"
+    problem = "expected a non-empty string, got ''; omit the attribute if there is no value"
     assert attempt(name, "") == f"events[0].attributes.{name}: {problem}"
     assert attempt(name, " ") is None
 

@@ -104,5 +104,5 @@ def test_the_largest_query_is_taken() -> None:
 def test_all_items_together_have_a_limit_because_each_term_is_checked_and_looked_up_in_one_step() -> None:
     items = [QueryItem(("A",) * QUERY_TERMS_MAX)] * (QUERY_TERMS_TOTAL_MAX // QUERY_TERMS_MAX)
     assert Query.of(*items)
-    with pytest.raises(InvalidQuery, match="more than 16384 types and tags given in all items together"):
+    with pytest.raises(InvalidQuery, match="all items together have more than 16384 types and tags"):
         Query.of(*items, QueryItem(("A",)))

@@ -54,7 +54,7 @@ def test_each_setting_has_its_range(name: str, allowed: list[Any], refused: list
 @pytest.mark.parametrize(("name", "value"), [("partitions", 2), ("partition_by", "source")])
 def test_what_is_fixed_at_creation_cannot_change(name: str, value: Any) -> None:
     old = LogSettings()
-    problem = f"fixed at creation as {getattr(old, name)!r}, got {value!r}"
+    problem = f"cannot change after creation: expected {getattr(old, name)!r}, got {value!r}"
     with refusal(InvalidSettings(problem, name)):
         old.check_change(replace(old, **{name: value}))
 

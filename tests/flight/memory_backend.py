@@ -287,7 +287,7 @@ class MemoryBackend:
         for key, table in writing.staged.items():
             if key[0] == batch and stage == _stage_id(key):
                 return table
-        raise InvalidInput(f"there is no stage {stage!r} of batch {batch}", f"stages[{index}]")
+        raise InvalidInput(f"batch {batch} has no stage {stage!r}", f"stages[{index}]")
 
 
 class MemoryStage:

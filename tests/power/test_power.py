@@ -155,9 +155,9 @@ def _syncs(pattern: str) -> Callable[[Record], bool]:
 
 
 BROKEN = {
-    "segments are not synced": (r"/logs/.*/log/\d+\.log$", list(Kind), "not there|where a frame was|damaged"),
+    "segments are not synced": (r"/logs/.*/log/\d+\.log$", list(Kind), "not there|in place of a frame|damaged"),
     "segments are not synced as they are made": (r"/logs/.*/prepared-.*tmp$", [Kind.STRICT], "not there|check|Storage"),
-    "the directory of segments is not synced": (r"/logs/.*/log$", [Kind.STRICT], "not there|gone|a frame was|damaged"),
+    "the directory of segments is not synced": (r"/logs/.*/log$", [Kind.STRICT], "not there|gone|of a frame|damaged"),
     "no directory is synced": (r"/(data|logs|log|idx|history|root|\w[\w-]*\.[0-9a-f]{8})$", [Kind.STRICT], "."),
     "the journal is not synced": (r"/journal/log/\d+\.log$", list(Kind), "log|user|subscription|consumer|state"),
     "segments are not synced as they are taken": (r"/staged/.*\.segment$", list(Kind), "not there|check|Storage"),

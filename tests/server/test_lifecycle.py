@@ -182,7 +182,7 @@ def test_settings_of_a_log_in_the_file_are_imposed_and_those_fixed_refused(tmp_p
     refused = headwater("serve", "--http-port", "0", "--amqp-port", "0", "--flight-enabled", "false", cwd=tmp_path)
     assert (refused.returncode, refused.stderr.strip().splitlines()[-1]) == (
         2,
-        "headwater: logs.orders.partitions: fixed at creation as 2, got 3",
+        "headwater: logs.orders.partitions: cannot change after creation: expected 2, got 3",
     )
 
 

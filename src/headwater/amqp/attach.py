@@ -36,7 +36,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
         if link.remote.target is None and container.nodes.suspended.holds(key := transport.key(link)):
             link.remote.target = Target(address=container.nodes.suspended.address(key))  # its earlier target (2.6.3)
         if not isinstance(link.remote.target, Target):
-            raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is needed; transactions are not supported")
+            raise LinkFault(conditions.NOT_IMPLEMENTED, "a target is required; transactions are not supported")
         await _attach_sender(container, management, transport, link, link.remote.target)
     else:
         assert isinstance(link, Sender)
@@ -44,7 +44,7 @@ async def attach(container: Container, management: ManagementNode, transport: Tr
             await _attach_again(container, transport, link)
             return
         if not isinstance(link.remote.source, Source):
-            raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
+            raise LinkFault(conditions.INVALID_FIELD, "a source is required")
         await _attach_receiver(container, management, transport, link, link.remote.source)
 
 
@@ -58,7 +58,7 @@ def check_is_served(link: Link) -> None:
     source = link.remote.source
     asked = source if isinstance(link, Sender) else link.remote.target
     if isinstance(asked, Source | Target) and is_claims(asked.address):
-        problem = f"{CLAIMS} is not served: log in with SASL (PLAIN with name and password, or EXTERNAL)"
+        problem = f"{CLAIMS} is not supported: log in with SASL (PLAIN with name and password, or EXTERNAL)"
         raise ConnectionFault(conditions.NOT_IMPLEMENTED, problem)
     if isinstance(link, Sender) and isinstance(source, Source) and SHARED in (source.capabilities or ()):
         problem = "shared subscriptions are not supported: use a consumer group to share a log"
@@ -87,7 +87,7 @@ async def _attach_sender(
     elif address == MANAGEMENT:
         attach_requests(management, transport, link, target)
     elif address is not None:
-        raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} can only be read")
+        raise LinkFault(conditions.NOT_ALLOWED, f"{show(address)} is read-only")
     else:
         await attach_producer(container.nodes, transport, link, target)
 

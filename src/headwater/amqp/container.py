@@ -23,9 +23,9 @@ from .streams.node import EventLogNode
 from .streams.nodes import Nodes
 
 SURPLUS_MAX = 16
-"""How many connections above the limit may log in. Administrators are served; all others are disconnected."""
+"""The number of connections above the limit that may log in. Administrators are served; all others are disconnected."""
 SURPLUS_OF_PLACE_MAX = SURPLUS_MAX // 2
-"""How many of these may come from one address."""
+"""The number of these that may come from one address."""
 MEMORY_BYTES = 2**30
 """The memory budget of a container that was created without one."""
 

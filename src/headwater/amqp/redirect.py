@@ -52,9 +52,9 @@ async def attach_reading(container: Container, elsewhere: Elsewhere, transport: 
     if not isinstance(link, Sender):
         raise link_redirect(elsewhere, "this port does not accept messages", asked)
     if source is None:
-        raise link_redirect(elsewhere, "this port does not remember sources; give one", asked)
+        raise link_redirect(elsewhere, "this port does not remember sources; specify one", asked)
     if not isinstance(source, Source):
-        raise LinkFault(conditions.INVALID_FIELD, "a source is needed")
+        raise LinkFault(conditions.INVALID_FIELD, "a source is required")
     if source.dynamic or (node := server_node(source.address)) is not None:
         named = "nodes on demand are" if source.dynamic else f"{show(node)} is"
         raise link_redirect(elsewhere, f"{named} not supported on this port", asked)
@@ -103,7 +103,7 @@ def connection_redirect(url: str | None) -> ConnectionFault:
 
 def unknown() -> str:
     """The error text for peers if the primary's address is unknown."""
-    return "there is no primary at present, or it does not advertise an AMQP address (advertise: amqp=URL)"
+    return "there is currently no primary, or it does not advertise an AMQP address (advertise: amqp=URL)"
 
 
 def redirect_info(url: str) -> dict[Symbol, object]:

@@ -20,9 +20,9 @@ from .protocol.conditions import ConnectionFault
 _logger = logging.getLogger("headwater.amqp")
 
 BACKLOG = 2048
-"""How many connections may wait to be accepted. asyncio calls listen again, with 100 unless this is given."""
+"""The number of connections that may wait to be accepted. asyncio calls listen again, with 100 unless this is given."""
 FINISH_S = 5.0
-"""How long producers' messages may take to reach the disk when the server stops."""
+"""The time limit for producers' messages to reach the disk when the server stops."""
 
 
 class AmqpReception(Reception):

@@ -46,7 +46,7 @@ class AmqpSettings:
         "how long an attach with a group property waits for a partition",
     )
     group_drain_ms: int = setting(
-        2000, duration_ms(0, 600_000), "how long a receiver that loses its partition has to settle"
+        2000, duration_ms(0, 600_000), "time that a receiver has to settle after it loses its partition"
     )
     termini_max: int = setting(
         10_000,
@@ -59,7 +59,7 @@ class AmqpSettings:
     abandoned_ms: int | None = setting(
         None,
         duration_ms(1000, 315_360_000_000),
-        "delete a durable subscription that had no receiver for this long; not set: never",
+        "delete a durable subscription that has had no receiver for this long; not set: never",
     )
     """Durable subscriptions that have had no receiver for this long are forgotten, whatever their expiry policy.
     The time while the server is down does not count. Not set: never.

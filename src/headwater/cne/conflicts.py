@@ -1,9 +1,8 @@
 """The endpoints of the recent 409s of an address. They determine which subscriptions its DELETE of all removes.
 
 A restarted consumer of cloud-event-proxy gets 409, deletes all subscriptions without naming any, and subscribes again.
-If several consumers share an address, each DELETE takes the oldest unused 409. That 409 may be another consumer's,
-which then finds its subscription gone and creates it again.
-"""
+If several consumers share an address, each DELETE takes the oldest unused 409. That 409 may belong to another consumer,
+which then finds that its subscription is gone and creates it again."""
 
 from __future__ import annotations
 

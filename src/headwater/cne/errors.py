@@ -54,7 +54,7 @@ def refusal_of(error: Exception) -> RequestRefused | None:
 
 def too_large(given: int, allowed: int, what: str) -> RequestRefused:
     """The 413 answer for something longer than allowed."""
-    return RequestRefused(413, f"{what} of {given} bytes given, at most {allowed} are allowed")
+    return RequestRefused(413, f"{what} has {given} bytes, at most {allowed} are allowed")
 
 
 _STATUS: dict[type, int] = {
@@ -70,9 +70,9 @@ _HIDDEN = (core.StorageCorrupted, core.StorageUnavailable, core.DiskFull)
 
 def _detail(error: Exception) -> str:
     if isinstance(error, _HIDDEN):
-        return "the log is unavailable; the server's operator must look at it"
+        return "the log is unavailable; ask the server's operator to check it"
     if isinstance(error, http.BodyTooLarge):
-        return too_large(error.given, error.allowed, "a body").detail
+        return too_large(error.given, error.allowed, "the body").detail
     if isinstance(error, http.CodedBody):
         return "compressed bodies are not supported"
     return error.problem if isinstance(error, core.InvalidInput) else str(error)

@@ -26,7 +26,7 @@ class Exchange(http.Exchange):
     __slots__ = ("base", "dialect", "says_why")
 
     heeds_length = False
-    """Limits are low here, and producers must learn why their event was refused."""
+    """Limits are low here, and producers must see why their event was refused."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         super().__init__(scope, receive, send)

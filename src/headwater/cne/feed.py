@@ -62,7 +62,7 @@ class Checkpoint(NamedTuple):
     position: int
     """Every event up to it has been processed."""
     positions: FeedPositions
-    """As it was last written, for a log of this name."""
+    """The checkpoint that was last written for a log of this name."""
     states: list[tuple[str, SequencedEvent, bool]]
     """Addresses with their current events, in order of number; False: stored under its earlier name."""
     endpoints: dict[str, Kept]

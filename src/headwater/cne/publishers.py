@@ -186,7 +186,7 @@ def _event_of(host: Host, given: Given) -> tuple[Event, Notification, bool]:
     id, address = (publisher.id, publisher.resource) if publisher else ("", "")
     ready, is_stamped = stored.prepared(notification, publisher=id, address=address)
     if not ready.source:
-        raise InvalidEvent("expected a string that is not empty", "source")
+        raise InvalidEvent("expected a non-empty string", "source")
     _check_size(ready, len(given.original), host.settings.event_bytes_max)
     event = stored.event_of(
         ready,
@@ -207,7 +207,7 @@ def _check_size(notification: Notification, sent_bytes: int, bytes_max: int) -> 
         return
     size = len(writer.structured(notification, _WIDEST_NUMBER))
     if size > bytes_max:
-        raise too_large(size, bytes_max, "an event that is, as it is delivered,")
+        raise too_large(size, bytes_max, "the event as delivered")
 
 
 def _publisher_of(host: Host, notification: Notification) -> Publisher | None:

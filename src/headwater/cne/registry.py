@@ -32,7 +32,7 @@ class AlreadyThere(Exception):
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
-        super().__init__(f"subscription {subscription.id} is the same")
+        super().__init__(f"subscription {subscription.id} already exists for the same resource and endpoint")
 
 
 class TooMany(Exception):
@@ -108,11 +108,11 @@ class Registry(Generic[R]):
         owners = [record.owner for record in self.by_id.values()]
         owners += [making.owner for making in self._being_made.values()]
         if len(owners) > (limit := self._settings.subscriptions_max):
-            raise TooMany(f"at most {limit} {self._name}s")
+            raise TooMany(f"there are already {limit} {self._name}s, the maximum")
         # Many callers may share an address, and without users nothing but the address is known.
         limit = self._settings.owner_subscriptions_max
         if not owner.startswith("address:") and owners.count(owner) > limit:
-            raise TooMany(f"one user may have {limit} {self._name}s")
+            raise TooMany(f"this user already has {limit} {self._name}s, the maximum")
 
     def record_of(self, request: Request, dialect: Dialect, owner: str, base: str, **more: Any) -> R:
         """The record of a request, with a new id; `base` is the URI before the id. `put` registers it."""

@@ -34,7 +34,7 @@ class IdReused(Exception):
         where = "comes before it" if number is None else f"is stored as event {number}"
         super().__init__(
             f"another event with the id {show(event.id)} of source {show(event.source)} {where}, "
-            "and this one has no later time"
+            "and the time of this one is not later"
         )
 
 

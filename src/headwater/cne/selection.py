@@ -44,5 +44,5 @@ async def chosen(exchange: Exchange, owner: str, records: Sequence[R], conflicts
         return [record for record, _ in own]
     if conflicts is not None and (origin := conflicts.take(owner)) is not None:
         return [record for record, places in own if places == origin]
-    problem = f"those of {len(callers)} callers may be from your address"
+    problem = f"the records of {len(callers)} callers may share your address"
     raise RequestRefused(400, f"{problem}; give ?EndpointUri=HOST:PORT, delete them one by one by their ids, or log in")

@@ -70,7 +70,7 @@ async def schema(host: Host, exchange: Exchange) -> None:
     """GET /schemas/{name}"""
     name = exchange.arguments[0].removesuffix(".json")
     if name not in SCHEMAS:
-        raise RequestRefused(404, f"no such schema; there are: {', '.join(SCHEMAS)}")
+        raise RequestRefused(404, f"no such schema; the schemas are {', '.join(SCHEMAS)}")
     await exchange.answer(200, SCHEMAS[name], SCHEMA_TYPE)
 
 

@@ -32,11 +32,11 @@ from .settings import Settings
 from .supervision import FeedSupervisor
 
 APPEND_ATTEMPTS = 5
-"""How often to try an append if others append the same ids at the same time."""
+"""The number of attempts of an append if others append the same ids at the same time."""
 FORGET_S = 60.0
-"""How often to check for endpoints suspended for too long."""
+"""The interval between checks for endpoints that have been suspended for too long."""
 LANDED_S = 1.0
-"""How often to check whether a change with unknown outcome was made."""
+"""The interval between checks whether a change with an unknown outcome was made."""
 _logger = logging.getLogger("headwater.cne")
 
 

@@ -183,7 +183,7 @@ def _size(stored: Stored) -> int:
 
 
 def _said(stored: Stored) -> frozenset[tuple[str, str]]:
-    """What a notification contains values for: resource addresses with data types."""
+    """The resource addresses and data types for which a notification contains values."""
     return frozenset((value.resource.strip("/"), value.data_type) for value in stored.notification.values)
 
 

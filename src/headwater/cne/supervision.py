@@ -25,7 +25,7 @@ from .registry import Registry
 from .settings import Settings
 
 POLL_S = 1.0
-"""How often to check whether someone else has created the log."""
+"""The interval between checks whether another client has created the log."""
 READY_S = 10.0
 
 _logger = logging.getLogger("headwater.cne")

@@ -187,7 +187,7 @@ class OpenGuard(Guard):
 
     def refused(self, name: str, peer: str) -> Unauthenticated:
         """See Guard. Nothing is reported."""
-        return Unauthenticated("the login is not well-formed")
+        return Unauthenticated("the login is malformed")
 
     def recall(self, credentials: Credentials) -> User | None:
         return ANYBODY

@@ -90,7 +90,7 @@ def _check_schema(text: str) -> str | None:
 
 
 def _check_not_empty(text: str) -> str | None:
-    return None if text else "expected a text that is not empty, got ''; omit the attribute if there is no value"
+    return None if text else "expected a non-empty string, got ''; omit the attribute if there is no value"
 
 
 RULES: Mapping[str, Callable[[str], str | None]] = {

@@ -118,7 +118,9 @@ class DuplicateEventId(EventLogError):
 
     def __init__(self, id: str, source: str, sequence_number: int | None, index: int) -> None:
         self.id, self.source, self.sequence_number, self.index = id, source, sequence_number, index
-        stored = "given twice in this append" if sequence_number is None else f"stored as event {sequence_number}"
+        stored = (
+            "given twice in this append" if sequence_number is None else f"already stored as event {sequence_number}"
+        )
         of_source = f" of source {source!r}" if source else ""
         super().__init__(f"events[{index}]: id {id!r}{of_source} is {stored}")
 
@@ -129,8 +131,8 @@ class ConditionNeedsTrimmedEvents(EventLogError):
     def __init__(self, after: int, known_from: int) -> None:
         self.after, self.known_from = after, known_from
         super().__init__(
-            f"the condition asks about events after {after}, but this log drops its history and only knows events "
-            f"from {known_from} on"
+            f"the condition covers events after {after}, but this log drops its history and only knows events "
+            f"from {known_from} onward"
         )
 
 
@@ -246,7 +248,7 @@ class Overloaded(EventLogError):
         )
         self.is_of_index = is_of_index
         super().__init__(
-            f"{waiting_bytes} bytes wait to be written or indexed, at most {allowed_bytes} may; try again later"
+            f"{waiting_bytes} bytes are waiting to be written or indexed (maximum {allowed_bytes}); try again later"
         )
 
 
@@ -273,7 +275,7 @@ class SequenceExhausted(EventLogError):
 
     def __init__(self, last: int) -> None:
         self.last = last
-        super().__init__(f"the log ended at sequence number {last}; no more events fit")
+        super().__init__(f"the log has reached the maximum sequence number {last} and accepts no more events")
 
 
 class StorageCorrupted(EventLogError):

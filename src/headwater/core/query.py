@@ -70,7 +70,7 @@ class Query:
         for number, item in enumerate(items):
             total += _plain_count(item) or _check_item(item, f"items[{number}]")
             if total > QUERY_TERMS_TOTAL_MAX:
-                problem = f"more than {QUERY_TERMS_TOTAL_MAX} types and tags given in all items together"
+                problem = f"all items together have more than {QUERY_TERMS_TOTAL_MAX} types and tags"
                 raise InvalidQuery(problem, "items")
         return Query(tuple(map(_tidy, items)))
 

@@ -93,7 +93,7 @@ class LogSettings:
         for name in ("partitions", "partition_by"):
             old_value, new_value = getattr(self, name), getattr(new, name)
             if old_value != new_value:
-                raise InvalidSettings(f"fixed at creation as {old_value!r}, got {new_value!r}", name)
+                raise InvalidSettings(f"cannot change after creation: expected {old_value!r}, got {new_value!r}", name)
 
 
 def _between(name: str, value: object, low: int, high: int) -> None:

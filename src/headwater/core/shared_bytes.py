@@ -29,7 +29,7 @@ class NoMemory(Overloaded):
         free_bytes = max(free_bytes, 0)
         super().__init__(asked_bytes, free_bytes, RETRY_AFTER_S)
         self.args = (
-            f"{asked_bytes} bytes of memory are needed for {what}, {free_bytes} are free for it; try again later",
+            f"{asked_bytes} bytes of memory are needed for {what}, but only {free_bytes} are free; try again later",
         )
 
 

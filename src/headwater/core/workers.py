@@ -57,7 +57,7 @@ def taken_over(key: WorkerKey, version: int, current: int) -> ConsumerFenced:
 def too_many_workers(problem: str) -> Overloaded:
     """There is no place for another worker until one leaves; retry later."""
     error = Overloaded(0, 0, RETRY_AFTER_S)
-    error.args = (f"{problem}, and no more are allowed; try again in {RETRY_AFTER_S:g} s",)
+    error.args = (f"{problem}, which is the maximum; try again in {RETRY_AFTER_S:g} s",)
     return error
 
 

@@ -184,7 +184,7 @@ def _restored(copy: _Copy, source: Path, name: str, expected: FileSum | None) ->
     except FileNotFoundError:
         return "the file is missing"
     if found is None:
-        return "the disk does not return all of it"
+        return "the disk does not return the whole file"
     return None if expected is None else fault_of(found, expected)
 
 
@@ -217,7 +217,9 @@ def _copy_state(source: Path, target: Path) -> None:
     with closing(SqliteState(target / STATE_NAME)) as copied:
         replay(copied, read_journal(source / JOURNAL, copied.serial))
         if copied.serial < confirmed:
-            problem = f"it ends with record {copied.serial}, but {confirmed} was confirmed: some are lost"
+            problem = (
+                f"it ends with record {copied.serial}, but record {confirmed} was confirmed: some records are lost"
+            )
             raise StorageCorrupted(str(source / JOURNAL), problem, REMEDY)
         copied.belong_to(0)
         copied.flush()
@@ -296,9 +298,9 @@ def _filling(target: Path) -> Iterator[None]:
 
 
 def _make_empty(target: Path, source: Path) -> None:
-    """Create the directory, or accept an empty one; any other is left alone. Raises StorageUnavailable."""
+    """Create the directory, or accept an empty one; any other is left unchanged. Raises StorageUnavailable."""
     if source.resolve() in target.resolve().parents:
-        raise StorageUnavailable(f"{target}: it is inside of {source}; use a directory outside of it")
+        raise StorageUnavailable(f"{target}: it is inside {source}; use a directory outside of it")
     try:
         if not is_empty(target):
             raise StorageUnavailable(f"{target}: not empty; use a new or empty directory")
@@ -424,10 +426,9 @@ class _Copy:
     def _newest(self, source: Path, relative: Path, meta: Meta | None, state: StateStore) -> int:
         """Sync and copy the newest segment up to its last complete frame; returns the last number.
 
-        A frame written during the copy may be incomplete, with later frames behind it. The next copy contains all of
-        it, unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
-        within a frame, the frame ends in a hole of zeros, and the next copies are complete.
-        """
+        A frame written during the copy may be incomplete, followed by later frames. The next copy contains all of it,
+        unless it is damaged. The first copy leaves out the space behind the last written block; if that block ends
+        within a frame, the frame ends in a hole of zeros, and the next copies are complete."""
         with open(source, "rb") as file:
             os.fdatasync(file.fileno())
         target, bad_before, before = self._target / relative, -1, int(source.stem) - 1

@@ -126,7 +126,8 @@ class Engine(LogStore, Closing):
         `bus` gets notifications about logs, except the server's own. `reserve_bytes`: the bytes to keep free on the
         file system (None: see `Room`).
 
-        `clock_patience_ms`: how long a clock must stay ahead after a jump before it is trusted (see `TrustedClock`).
+        `clock_patience_ms`: the time that a clock must stay ahead after a jump before it is trusted (see
+        `TrustedClock`).
 
         `threads` keeps maintenance running.
 
@@ -140,7 +141,8 @@ class Engine(LogStore, Closing):
         `on_lock_lost` is called once, by the thread that notices, if LOCK is removed or replaced while the engine is
         open. From then on nothing can be written (LockLost); close the engine. If None, the engine closes itself.
 
-        `scrub_ms`: how often all files are read from the disk and verified (see `maintenance.scrub`); 0: never.
+        `scrub_ms`: the interval at which all files are read from the disk and verified (see `maintenance.scrub`); 0:
+        never.
 
         `ballast_bytes`: the size of the files to give up when the disk is full (see `disk.ballast`); 0: none.
 
@@ -216,7 +218,7 @@ class Engine(LogStore, Closing):
         self._unopened: dict[str, str] = {}
         """Logs that could not be opened because they are damaged or newer than this headwater: by name, why."""
         self.follower: Follower | None = None
-        """Keeps the copy up with its home while another server appends."""
+        """Keeps the copy up to date with its home while another server appends."""
         self._following: threading.Thread | None = None
         self._ends_following = threading.Event()
         self._tender: threading.Thread | None = None
@@ -383,7 +385,7 @@ class Engine(LogStore, Closing):
         try:
             self._witness.hold(self._homed.home.term)
         except OSError as error:
-            logger.warning("%s: cannot store that this copy is complete: %s", self.directory, error)
+            logger.warning("%s: cannot mark this copy as complete: %s", self.directory, error)
 
     def _end_of(self, name: str, entry: LogEntry) -> int:
         """The number of its last event; for a damaged log, the number that the home reports."""
@@ -565,7 +567,7 @@ class Engine(LogStore, Closing):
         troubles += [f"log {log.name}: {each}" for log in self.opened() if (each := log.writer_table.trouble())]
         if self.is_following and self.follower is not None:
             troubles += [
-                f"log {name} cannot be followed; the others are: {each.why}"
+                f"log {name} cannot be followed; the others are followed: {each.why}"
                 for name, each in sorted(self.follower.stuck.items())
             ]
         troubles += [problem for log in self.opened() if (problem := log.backlog.problem) is not None]

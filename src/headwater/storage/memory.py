@@ -327,7 +327,7 @@ class MemoryLog(LocalLog):
         return Weight(len(found), sum(map(_size, found)))
 
     def freed_by(self, first_retained: int) -> tuple[int, int]:
-        """See LocalLog. Memory keeps what was trimmed."""
+        """See LocalLog. Memory keeps trimmed events."""
         return 0, 0
 
     def writer(self, name: str) -> WriterState | None:

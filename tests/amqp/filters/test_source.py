@@ -101,7 +101,7 @@ def test_invalid_filter_says_which_what_and_where():
     with pytest.raises(InvalidFilter) as caught:
         source_filter({Symbol("good"): described(SQL, "TRUE"), Symbol("bad"): described(SQL, "a = 1 AND")}, latest=HEAD)
     assert (caught.value.filter_name, caught.value.position) == ("bad", 10)
-    assert str(caught.value) == "filter 'bad', character 10: a field, a constant or '(' expected, the end found"
+    assert str(caught.value) == "filter 'bad', character 10: expected a field, a constant or '(', got the end"
 
 
 def test_every_filter_has_its_name_and_its_number():

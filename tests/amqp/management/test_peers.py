@@ -304,7 +304,7 @@ def test_a_change_of_what_is_remembered_that_cannot_be_stored_says_so(
     for call in ("put", "delete"):
         monkeypatch.setattr(served.store.state, call, refuse)
     reply = client.manage(operation, body, type=type, name=name)
-    assert reply.status == 504 and "could not be stored" in reply.description
+    assert reply.status == 504 and "but not stored" in reply.description
 
 
 def test_groups_of_a_log_that_nobody_uses_are_told_as_they_are_stored(served: Served) -> None:

@@ -424,7 +424,7 @@ def test_answers_that_wait_are_counted_and_refused_where_there_is_no_room() -> N
         served.run(lambda: _send(served.management.replies, transport, bytes(1000)))
         client.wait(lambda: receiver.error is not None)
         assert receiver.error.condition == conditions.RESOURCE_LIMIT_EXCEEDED
-        assert "1 that wait for credit" in receiver.error.description
+        assert "the 1 waiting for credit" in receiver.error.description
 
 
 async def _send(book: replies.ReplyBook, transport: Any, answer: bytes) -> None:

@@ -94,7 +94,7 @@ def test_header_that_says_nothing_is_dropped(given_header):
 
 def test_a_header_of_too_many_fields_is_refused_before_it_is_decoded():
     fault = fault_of(section(0x70, [None] * 1100) + MESSAGE)
-    assert fault.description == "header: expected at most 5 fields, found 1100 (at byte 3)"
+    assert fault.description == "header: expected at most 5 fields, got 1100 (at byte 3)"
 
 
 @pytest.mark.parametrize("given_header", [
@@ -126,7 +126,7 @@ def test_a_section_that_a_symbol_describes_is_refused(name, number, before, afte
     value = {"list": [], "map": {}, "binary": b"x", "*": 1}[name.rpartition(":")[2]]
     fault = fault_of(before + encode(Described(Symbol(name), value)) + after)
     section = f"the section {name.split(':')[1]} is described by a symbol"
-    said = f"{section}: give its number, {number} (at byte {len(before)})"
+    said = f"{section}: use its code, {number} (at byte {len(before)})"
     assert (fault.condition, fault.description) == ("amqp:decode-error", said)
 
 

@@ -212,7 +212,7 @@ def test_a_field_of_a_wrong_type_is_named(type: type[Composite], index: int, wro
     decoded(raw(type, *fields))
     fields[index] = wrong
     name = f"{type.NAME}.{type.FIELDS[index].name}"
-    with pytest.raises(DecodeError, match=rf"^{name}: .* found \(at byte"):
+    with pytest.raises(DecodeError, match=rf"^{name}: expected .*, got .* \(at byte"):
         decoded(raw(type, *fields))
 
 
@@ -265,18 +265,18 @@ def test_a_copy_is_equal_and_another(type: type[Composite]) -> None:
 @pytest.mark.parametrize("type", PERFORMATIVES)
 def test_more_fields_than_the_standard_has_are_refused(type: type[Composite]) -> None:
     count = len(type.FIELDS)
-    with pytest.raises(DecodeError, match=f"{type.NAME} has {count} fields, {count + 1} found"):
+    with pytest.raises(DecodeError, match=f"{type.NAME}: expected at most {count} fields, got {count + 1}"):
         decoded(raw(type, *fine(type), None))
 
 
 @pytest.mark.parametrize(
     ("attach", "problem"),
     [
-        ([Described(ULong(0x28), [UInt(1)])], "attach.source: source.address: string expected"),
-        ([Described(ULong(0x28), {})], "attach.source: source: list expected"),
-        ([None, Described(ULong(0x29), [None] * 8)], "attach.target: target has 7 fields, 8 found"),
-        ([None, Described(ULong(0x30), ["a"])], "attach.target: coordinator.capabilities: symbol"),
-        (["a"], "attach.source: source expected"),
+        ([Described(ULong(0x28), [UInt(1)])], "attach.source: source.address: expected string"),
+        ([Described(ULong(0x28), {})], "attach.source: source: expected a list"),
+        ([None, Described(ULong(0x29), [None] * 8)], "attach.target: target: expected at most 7 fields, got 8"),
+        ([None, Described(ULong(0x30), ["a"])], "attach.target: coordinator.capabilities: expected symbol"),
+        (["a"], "attach.source: expected source"),
     ],
 )
 def test_a_terminus_with_wrong_types_inside_is_an_error(attach: list[Any], problem: str) -> None:
@@ -320,12 +320,12 @@ def test_a_performative_that_is_cut_short_is_an_error() -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (encode([1]), "performative expected, constructor 0xc0 found"),
-        (encode(Described(ULong(0x99), [])), "performative expected, a value described by 153"),
-        (encode(Described(Symbol("x"), [])), "performative expected, a value described by 'x'"),
-        (encode(Described(UInt(0x16), [0])), "performative expected, a value described by 22"),
-        (encode(Described(ULong(0x24), [])), "performative expected, a value described by 36"),
-        (encode(Described(ULong(0x16), {})), "detach: list expected, constructor 0xc1"),
+        (encode([1]), "expected performative, got constructor 0xc0"),
+        (encode(Described(ULong(0x99), [])), "expected a performative, got a value described by 153"),
+        (encode(Described(Symbol("x"), [])), "expected a performative, got a value described by 'x'"),
+        (encode(Described(UInt(0x16), [0])), "expected a performative, got a value described by 22"),
+        (encode(Described(ULong(0x24), [])), "expected a performative, got a value described by 36"),
+        (encode(Described(ULong(0x16), {})), "detach: expected a list, got constructor 0xc1"),
         (bytes.fromhex("005316c0050143"), "detach: the list's size"),
         (bytes.fromhex("005316c0030143"), "cut short"),
     ],

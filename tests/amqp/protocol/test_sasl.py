@@ -50,12 +50,12 @@ def test_a_client_may_send_its_init_short_or_with_a_symbol_as_descriptor() -> No
 def test_what_is_no_sasl_frame_is_an_error_that_says_why() -> None:
     for body, problem in [
         (b"", "cut short"),
-        (bytes(encode_performative(Open("me"))), "SASL frame expected"),
-        (encode("x"), "SASL frame expected, constructor 0xa1 found"),
+        (bytes(encode_performative(Open("me"))), "expected a SASL frame, got another"),
+        (encode("x"), "expected SASL frame, got constructor 0xa1"),
         (encode(Described(ULong(0x41), [])), "sasl-init.mechanism: a value is required"),
-        (encode(Described(ULong(0x41), ["PLAIN"])), "sasl-init.mechanism: symbol expected"),
-        (encode(Described(ULong(0x44), [1])), "sasl-outcome.code: ubyte expected"),
-        (bytes(encode_sasl(SaslOutcome(OK))) + b"x", "sasl-outcome does not end where its frame ends"),
+        (encode(Described(ULong(0x41), ["PLAIN"])), "sasl-init.mechanism: expected symbol"),
+        (encode(Described(ULong(0x44), [1])), "sasl-outcome.code: expected ubyte"),
+        (bytes(encode_sasl(SaslOutcome(OK))) + b"x", "sasl-outcome does not end at the end of its frame"),
         (bytes(encode_sasl(SaslOutcome(AUTH)))[:-1], "cut short"),
     ]:
         with pytest.raises(DecodeError) as error:

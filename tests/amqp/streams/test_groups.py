@@ -73,7 +73,7 @@ def test_only_so_many_attaches_wait():
         node.attach("g", link, "A", 0)
     [refusal] = node.attach("g", "d", "A", 0)
     assert refusal[:2] == ("d", "amqp:link:detach-forced")
-    assert "2 more wait" in refusal.description
+    assert "2 more receivers wait" in refusal.description
 
 
 def test_attach_may_be_refused_at_once():
@@ -81,7 +81,7 @@ def test_attach_may_be_refused_at_once():
     node.attach("g", "a", "A", 0)
     [refusal] = node.attach("g", "b", "A", 0)
     assert refusal[:2] == ("b", "amqp:link:detach-forced")
-    assert refusal.description == "all 1 partitions have a receiver in the group 'g'"
+    assert refusal.description == "all 1 partitions of the group 'g' have a receiver"
 
 
 def test_who_has_a_partition_and_wants_more_takes_no_place_of_those_that_wait():
@@ -92,7 +92,7 @@ def test_who_has_a_partition_and_wants_more_takes_no_place_of_those_that_wait():
         assert node.attach("g", f"{name}2", name, 0, has_several=True) == []
     assert [node.attach("g", name, name, 0, has_several=True) for name in "cd"] == [[], []]
     [refusal] = node.attach("g", "e", "e", 0, has_several=True)
-    assert refusal[:2] == ("e", "amqp:link:detach-forced") and "2 more wait" in refusal.description
+    assert refusal[:2] == ("e", "amqp:link:detach-forced") and "2 more receivers wait" in refusal.description
     assert node.due() is None and node.tick(10**9) == [], "none of them was promised an answer"
 
 

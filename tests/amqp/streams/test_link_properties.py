@@ -31,9 +31,9 @@ def test_epoch_may_be_any_integer(epoch):
 @pytest.mark.parametrize(("given", "said"), [
     ({"partition": 1}, "event-streams-partition"), ({"consumer_group": 1}, "event-streams-consumer-group"),
     ({"consumer_group": ""}, "1 to 256"), ({"consumer_group": "a\nb"}, "printable"),
-    ({"consumer_group": "x" * 257}, "1 to 256"), ({"consumer_group": "g", "epoch": -1}, "0 or more"),
+    ({"consumer_group": "x" * 257}, "1 to 256"), ({"consumer_group": "g", "epoch": -1}, "non-negative"),
     ({"consumer_group": "g", "epoch": True}, "got True"), ({"consumer_group": "g", "epoch": "1"}, "got '1'"),
-    ({"epoch": 1}, "give event-streams-consumer-group too"),
+    ({"epoch": 1}, "also set event-streams-consumer-group"),
 ])  # fmt: skip
 def test_unfit_properties_are_refused(given, said):
     with pytest.raises(LinkFault, match=said) as caught:

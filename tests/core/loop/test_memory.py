@@ -67,7 +67,7 @@ def test_what_can_never_fit_is_too_large_and_what_does_not_fit_now_is_not() -> N
     with pytest.raises(TooLarge, match=f"{BUDGET} bytes of memory given, at most {first.largest} are allowed"):
         first.claim(BUDGET, "a body")
     first.claim(first.largest, "a body")
-    with pytest.raises(NoMemory, match=r"131072 bytes of memory are needed for a body, 0 are free for it"):
+    with pytest.raises(NoMemory, match=r"131072 bytes of memory are needed for a body, but only 0 are free"):
         second.claim(2 * STEP_BYTES, "a body")
     first.give(first.bytes)
     second.claim(second.largest, "a body")
@@ -140,7 +140,7 @@ async def five_stall_and_one_moves() -> None:
         moving.size -= 1
         await asyncio.sleep(0.02)
     assert not moving.reason, "it takes a little"
-    assert readers[4].reason == "you read nothing for 0.2 s, and the server is short of memory"
+    assert readers[4].reason == "you have read nothing for 0.2 s, and the server is short of memory"
     ended = [reader for reader in readers if reader.reason]
     assert ended == readers[-len(ended) :] and len(ended) == account.ended == len(told) < 5
     assert told[0] == ("4", 20 * MIB)

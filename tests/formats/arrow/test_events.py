@@ -197,7 +197,7 @@ def test_payloads_may_be_text() -> None:
     ("columns", "problem"),
     [
         ({"type": ["A"], "data": [b""], "tag": [["a"]]}, "no column 'tag'; did you mean 'tags'"),
-        ({"type": ["A"], "data": [b""], "zzz": [1]}, "no column 'zzz'; known are type, data"),
+        ({"type": ["A"], "data": [b""], "zzz": [1]}, "no column 'zzz'; the columns are type, data"),
         ({"type": ["A"]}, "no column 'data'"),
         ({"data": [b"A"]}, "no column 'type'"),
         ({"type": [1], "data": [b"A"]}, "'type' has type int64, expected string"),

@@ -51,9 +51,9 @@ def test_a_quoted_cell_may_hold_a_line_break() -> None:
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
-        ("", {}, "line 1: expected a first line with the column names"),
+        ("", {}, "line 1: expected the column names in the first line"),
         ("a,b\n1,2\n", {}, r"line 1: no event type column found among \['a', 'b'\]; name one"),
-        ("type,b\n1,2\n", {"id_column": "x"}, "line 1: there is no column 'x'; there are type, b"),
+        ("type,b\n1,2\n", {"id_column": "x"}, "line 1: there is no column 'x'; the columns are type, b"),
         ("type,b\nA,2\nA\n", {}, "line 3: expected 2 cells, got 1"),
         ("type,b\n,2\n", {}, "line 2: the event type column 'type' is empty"),
         ("type,id\nA,\n", {"id_column": "id"}, "line 2: the id column 'id' is empty"),

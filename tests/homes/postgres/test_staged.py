@@ -121,7 +121,7 @@ def test_a_batch_that_is_lost_with_its_server_is_told_to_be_gone_and_staged_agai
     assert kept(url) == (0, 0)
     log = serve("b").orders
     for stages, batch in ((small, 1), (large, 2)):
-        with pytest.raises(InvalidInput, match="there is no stage '0-0' of that batch"):
+        with pytest.raises(InvalidInput, match="that batch has no stage '0-0'"):
             commit(log, stages, batch)
     assert commit(log, staged(log, 300, batch=2), 2).events == 300
 

@@ -186,7 +186,7 @@ def test_without_a_primary_a_client_is_told_so(forwards: bool) -> None:
     with replica(lambda: None, forwards=forwards) as place:
         fault = refusal(place.url())
         assert fault.condition == conditions.CONNECTION_FORCED
-        assert "there is no primary at present" in fault.description
+        assert "there is currently no primary" in fault.description
 
 
 def test_a_client_is_sent_to_the_primary_where_nothing_is_forwarded(first: Place) -> None:

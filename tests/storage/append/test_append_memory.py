@@ -71,7 +71,7 @@ def test_an_append_that_never_fits_is_too_large_with_the_number_and_the_start_sa
     most = append_bytes_max(waiting)
     assert most == 4 * MIB + 32 * KIB
     warning = never_fits(waiting)
-    assert warning is not None and f"appends above {most} bytes never fit" in warning
+    assert warning is not None and f"appends larger than {most} bytes never fit" in warning
     assert never_fits(SharedBytes(needed_bytes())) is None
     with Engine(tmp_path, waiting=waiting) as engine:
         log = engine.create("orders", SETTINGS)

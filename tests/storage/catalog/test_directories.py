@@ -53,7 +53,7 @@ def test_a_forgotten_log_is_adopted_and_forgets_nothing(forgotten: Path) -> None
     assert check_directory(forgotten).is_sound
     with pytest.raises(LogExists):
         adopt_log(forgotten, "orders")
-    with pytest.raises(StorageCorrupted, match=r"no directory belongs to log nothing; the state knows"):
+    with pytest.raises(StorageCorrupted, match=r"no directory belongs to log nothing; every directory is known"):
         adopt_log(forgotten, "nothing")
 
 
@@ -94,7 +94,7 @@ def test_a_log_whose_meta_is_damaged_is_told_and_can_be_given_up(data: Path, cap
 def test_of_two_directories_none_is_chosen(forgotten: Path) -> None:
     other = forgotten / "logs" / "orders.00000000"
     shutil.copytree(log_directory(forgotten), other)
-    with pytest.raises(StorageCorrupted, match=r"orders.00000000, orders\.\w{8} may be that of log orders"):
+    with pytest.raises(StorageCorrupted, match=r"orders.00000000, orders\.\w{8} may be the directory of log orders"):
         adopt_log(forgotten, "orders")
 
 

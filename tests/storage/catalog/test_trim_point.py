@@ -149,7 +149,7 @@ def test_a_segment_that_ends_elsewhere_than_the_next_begins_does_not_go(trimmed:
         segment, following = orders.frames.segments[:2]
         for wrong in (segment.last - 1, following.first):
             segment.last, was = wrong, segment.last
-            with pytest.raises(StorageCorrupted, match="follows it"):
+            with pytest.raises(StorageCorrupted, match="but the next segment is"):
                 tasks.reclaim(orders, one.state.flush)
             segment.last = was
         assert segment.path.exists()

@@ -170,6 +170,6 @@ def test_ballast_beside_the_data_directory_is_not_its_own(loaded: Path, monkeypa
 def test_a_folder_of_other_programs_is_refused_though_it_is_called_ballast(tmp_path: Path) -> None:
     (tmp_path / BALLAST).mkdir()
     (tmp_path / BALLAST / "tanks.csv").touch()
-    with pytest.raises(StorageUnavailable, match=r"no data directory \(it holds 'ballast/tanks.csv'"):
+    with pytest.raises(StorageUnavailable, match=r"not a data directory \(it contains 'ballast/tanks.csv'"):
         Engine(tmp_path)
     assert names(tmp_path) == ["tanks.csv"]

@@ -115,7 +115,7 @@ def test_only_events_of_pages_without_it_are_looked_at(data: Path) -> None:
         log.append_columns(unchecked(poison._replace(id="q"), MESSAGE))
         assert handed_on(log.read_page(ALL, 0, limit=1))[0].data == b"poison"
         stub, fit = handed_on(log.read_page(ALL, 1))
-        assert b'{"unfit":{"reason":"data: not an AMQP message: section expected' in stub.data
+        assert b'{"unfit":{"reason":"data: not an AMQP message: expected a section' in stub.data
         assert b'"bytes":6' in stub.data
         assert (stub.id, stub.type, stub.encoding, stub.envelope) == ("q", "M", Encoding.DATA, b"")
         assert fit.event == MESSAGE

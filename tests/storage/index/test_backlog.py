@@ -182,7 +182,7 @@ def test_an_event_loop_does_not_wait_for_the_index(store: Engine, monkeypatch: p
 def test_an_append_that_waits_does_not_wait_for_ever(store: Engine) -> None:
     log = store.create("orders")
     fill(log, CEILING * 6 // 5, is_bulk=False)
-    with pytest.raises(Overloaded, match="bytes wait to be written or indexed"):
+    with pytest.raises(Overloaded, match="bytes are waiting to be written or indexed"):
         append(log, 200, is_bulk=False)
 
 

@@ -171,7 +171,10 @@ def test_the_newest_segment_of_another_server_is_refused_by_the_opening(
     if not is_indexed:
         shutil.rmtree(log_directory(data) / "idx")
     for _ in range(2):
-        with engine(data) as one, pytest.raises(StorageCorrupted, match="ended with another frame when it was closed"):
+        with (
+            engine(data) as one,
+            pytest.raises(StorageCorrupted, match="ended with a different frame when it was closed"),
+        ):
             one.open("orders")
     assert "when it was closed" in str(check_directory(data).logs[0].problems)
     assert accept_loss(data, "orders") == [(155, 155)]

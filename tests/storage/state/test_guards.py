@@ -127,7 +127,9 @@ def test_a_wal_that_sqlite_stops_replaying_is_a_loss(killed: Path) -> None:
     flip(killed / WAL, WAL_HEADER_BYTES + 10 * WAL_FRAME_BYTES + 500, 3)
     with closing(sqlite3.connect(f"file:{killed / NAME}?mode=ro", uri=True)) as connection:
         assert connection.execute("PRAGMA quick_check").fetchone() == ("ok",)
-    with pytest.raises(StorageCorrupted, match=r"ends with change \d+, but change \d+ was confirmed: some are lost"):
+    with pytest.raises(
+        StorageCorrupted, match=r"ends with change \d+, but change \d+ was confirmed: some changes are lost"
+    ):
         SqliteState(killed / NAME)
 
 
@@ -174,7 +176,9 @@ def test_an_older_state_under_a_newer_witness_is_refused(closed: Path, tmp_path:
     with closing(SqliteState(closed / NAME)) as state:
         state.put("log", "newer", b"{}")
     shutil.copyfile(tmp_path / "older", closed / NAME)
-    with pytest.raises(StorageCorrupted, match=r"was confirmed: some are lost; restore a backup .*--accept-state-loss"):
+    with pytest.raises(
+        StorageCorrupted, match=r"was confirmed: some changes are lost; restore a backup .*--accept-state-loss"
+    ):
         SqliteState(closed / NAME)
 
 
@@ -183,7 +187,7 @@ def test_a_state_that_is_gone_is_not_begun_anew(left: bytes | None, closed: Path
     (closed / NAME).unlink()
     if left is not None:
         (closed / NAME).write_bytes(left)
-    with pytest.raises(StorageCorrupted, match="it is missing, but change"):
+    with pytest.raises(StorageCorrupted, match="it is missing, but its change"):
         SqliteState(closed / NAME)
 
 

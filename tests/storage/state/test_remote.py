@@ -81,9 +81,9 @@ def test_errors_come_back_as_what_they_are(engine: Engine, tmp_path: Path, monke
 def test_a_call_that_is_not_of_the_state_is_refused(engine: Engine, tmp_path: Path) -> None:
     state = remote(tmp_path)
     for name in ("close", "__class__", "apply", "maintain"):
-        with pytest.raises(StorageUnavailable, match=f"knows no call '{name}'"):
+        with pytest.raises(StorageUnavailable, match=f"does not support the call '{name}'"):
             state._call(name, object)
-    with pytest.raises(StorageUnavailable, match="cannot take the call"):
+    with pytest.raises(StorageUnavailable, match="cannot execute the call"):
         state._call("get", object, 1, 2, 3, 4, 5)
     assert state.put("kind", "a", b"") == 1
 

@@ -2,7 +2,7 @@
 
 `LOG/$earliest` and `LOG/$latest` also address the log, and specify where a receiver without a position starts.
 `LOG/$group/NAME` is the log as one consumer group receives it; NAME is percent-encoded.
-`queue://LOG` and `topic://LOG`, the form of ActiveMQ clients, are the log: it is served as either.
+`queue://LOG` and `topic://LOG`, the form of ActiveMQ clients, also mean the log, which is served as either.
 `$management` and `$events` belong to the server as a whole, `$reply/...` are created on demand.
 """
 

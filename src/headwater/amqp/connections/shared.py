@@ -75,7 +75,7 @@ PROPERTIES = {Symbol("product"): "Headwater", Symbol("version"): __version__}
 TICK_S = 0.5
 """The interval of `tick` for connections and nodes."""
 LARGE_FILTER_BYTES = 4096
-"""Larger filters are parsed in a thread, because the largest need some tens of ms."""
+"""Larger filters are parsed in a thread, because the largest take tens of ms."""
 LinkKey = tuple[str, str, str, bool]
 """Identifies a link across connections: user, container, name and direction (2.6.1)."""
 T = TypeVar("T")

@@ -63,17 +63,18 @@ TURN_BYTES_FIRST, TURN_BYTES_MIN = 16 * 1024, 4096
 TURN_S = 0.01
 """Target CPU time of a turn: longer than a scanning step, so that input that arrives together is appended together."""
 WRITE_BYTES_MAX = FREE_BYTES
-"""Unwritten output at which consumers of the connection pause; one more piece may be pending (`Share.piece_bytes`)."""
+"""The amount of unwritten output at which consumers of the connection pause; one more piece may be pending
+(`Share.piece_bytes`)."""
 ANSWERS_BYTES_MAX = 2**20
-"""Unwritten output at which reading from the peer stops, because it does not read the answers."""
+"""The amount of unwritten output at which reading from the peer stops: the peer does not read the answers."""
 LINGERING_MAX = 1000
 """Detached links of one connection with state that is kept until the connection is over."""
 ATTACH_BYTES = 128 * 1024
 """The maximum memory for an attach whose log is being opened. More attaches are read after some have been answered."""
 LINKS_IN_A_TURN = 64
-"""How many links of one connection are handled in one step, for example when the connection ends."""
+"""The number of links of one connection that are handled in one step, for example when the connection ends."""
 CLOSE_S = 5.0
-"""How long a peer may take to answer our close, and to read the output that precedes it."""
+"""The time limit for a peer to answer our close, and to read the output that precedes it."""
 
 
 _DOING = "amqp", "frames"
@@ -650,7 +651,7 @@ class Transport(asyncio.BufferedProtocol):
 
     def _has_no_memory(self, size: int) -> None:
         """The memory is exhausted, so the input cannot be processed. End the connection."""
-        problem = str(self.share.refusal(size, f"what you sent ({size} bytes)"))
+        problem = str(self.share.refusal(size, f"the data that you sent ({size} bytes)"))
         if self.engine.remote is None:
             self._notifier.refused("limit", ErrorCondition(conditions.RESOURCE_LIMIT_EXCEEDED, problem))
             self._transport.abort()
@@ -658,7 +659,7 @@ class Transport(asyncio.BufferedProtocol):
             self.close(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
 
     def _count_unsent(self) -> None:
-        """Count the bytes that wait to be written now."""
+        """Count the bytes that are waiting to be written."""
         unsent = self._transport.get_write_buffer_size()
         if unsent > self._unsent_bytes:
             self.share.hold(unsent - self._unsent_bytes)

@@ -2,7 +2,7 @@
 decided at once.
 
 An offset in a filter may be any text (event streams 5.1.1: its syntax is opaque, its order is lexicographic), so a text
-that is not one of our offsets is still a bound: `greatest_not_above` finds the numbers between which it lies.
+that is not one of our offsets is still a bound: `greatest_not_above` finds its place among the numbers.
 """
 
 from __future__ import annotations

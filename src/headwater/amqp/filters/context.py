@@ -48,13 +48,13 @@ class FilterLimits:
 
 
 CASE_TERMS = 25
-"""How many tokens LOWER and UPPER count as. This limits all filters of a source to a few ms per event."""
+"""The number of tokens that LOWER and UPPER count as. This limits all filters of a source to a few ms per event."""
 DEFAULT_LIMITS = FilterLimits()
 
 
 @dataclass
 class Budget:
-    """How much of their common limits the filters of a source have used so far."""
+    """The part of the common limits that the filters of a source have used so far."""
 
     terms: int = 0
     searches: list[Pattern] = field(default_factory=list)
@@ -101,7 +101,7 @@ class Context:
         for each in searches:
             each.chars_max = min(TEXT_CHARS_MAX, SEARCH_CHARS_MAX // len(searches))
         if len(searches) > self.limits.searches_max:
-            problem = f"more than {self.limits.searches_max} patterns of LIKE with _ between two % in all filters"
+            problem = f"more than {self.limits.searches_max} LIKE patterns with _ between two % in all filters"
             raise self.fault(problem, position)
 
     @contextmanager

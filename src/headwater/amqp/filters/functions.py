@@ -148,7 +148,7 @@ def selector_field(identifier: str, context: Context) -> Node:
     """The field for an identifier. Raises ValueError if a selector may not use it."""
     if identifier.startswith("amqp."):
         if identifier not in _AMQP:
-            raise ValueError(f"{identifier} is not a field; fields are {', '.join(sorted(_AMQP))}")
+            raise ValueError(f"{identifier} is not a field; the fields are {', '.join(sorted(_AMQP))}")
         return context.field(*_AMQP[identifier])
     if identifier in _JMS_REFUSED:
         raise ValueError(f"a selector cannot use {identifier}; it can use {', '.join(_JMS)}")

@@ -181,16 +181,16 @@ def _number(text: str, suffix: str, language: Language) -> int | float:
 
 def _in_range(value: int, text: str) -> int:
     if value > INTEGER_MAX:
-        raise ValueError(f"{show(text)} is above {INTEGER_MAX}, the greatest integer")
+        raise ValueError(f"{show(text)} is above {INTEGER_MAX}, the largest integer")
     return value
 
 
 def _misfit(text: str, at: int) -> str:
     char = text[at]
     if char in "'\"":
-        return "a string is not closed"
+        return "unterminated string"
     if char == "[":
-        return "a delimited identifier is not closed, or is empty"
+        return "unterminated or empty delimited identifier"
     if char == "." and at and (text[at - 1].isalnum() or text[at - 1] in "_$]"):
         return f"expected SECTION.FIELD with a section of {', '.join(SECTIONS)}; for a name with a dot write [a.b]"
     return f"{show(char)} is not expected here"

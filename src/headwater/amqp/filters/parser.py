@@ -98,7 +98,7 @@ class _Parser:
 
     def _unexpected(self, expected: str, token: Token | None = None) -> InvalidFilter:
         token = token or self._token
-        return self._context.fault(f"{expected} expected, {token} found", token.position)
+        return self._context.fault(f"expected {expected}, got {token}", token.position)
 
     # Predicates
 
@@ -288,7 +288,7 @@ class _EventStreamsParser(_SqlParser):
             return Constant(token.value)
         if sign is None and token.kind is TokenKind.FIELD and token.section == DELIVERY_ANNOTATIONS:
             return self._field(token)
-        expected = "a string, an integer or a field d.event-streams-... (amqp:sql-filter knows more)"
+        expected = "a string, an integer or a field d.event-streams-... (amqp:sql-filter supports more)"
         raise self._unexpected(expected, token)
 
 

@@ -43,10 +43,10 @@ def delivery_annotations_filter(given: object, context: Context) -> Node:
     for key, reference in _references(given, context).items():
         if key == OFFSET:
             if not isinstance(reference, str):
-                raise context.fault(f"{OFFSET} is a symbol, got {show(reference)}")
+                raise context.fault(f"{OFFSET}: expected a symbol, got {show(reference)}")
         elif key == TIMESTAMP:
             if not isinstance(reference, int) or isinstance(reference, bool):
-                raise context.fault(f"{TIMESTAMP} is a timestamp (ms), got {show(reference)}")
+                raise context.fault(f"{TIMESTAMP}: expected a timestamp (ms), got {show(reference)}")
         else:
             raise context.fault(f"expected {OFFSET} or {TIMESTAMP}, got {show(key)}")
         field = context.field(DELIVERY_ANNOTATIONS, key)
@@ -58,7 +58,7 @@ def _references(given: object, context: Context) -> Mapping[str, object]:
     fields = _map(given, "fields", context)
     for key in fields:
         if not isinstance(key, str):
-            raise context.fault(f"expected a symbol or a string as the name of a field, got {show(key)}")
+            raise context.fault(f"expected a symbol or a string as a field name, got {show(key)}")
     return fields
 
 
@@ -129,7 +129,7 @@ def _is_reserved(key: object) -> bool:
 
 def _header(key: object, value: object, context: Context) -> Node:
     if not isinstance(key, str):
-        raise context.fault(f"expected a string as the name of a property, got {show(key)}")
+        raise context.fault(f"expected a string as a property name, got {show(key)}")
     field = context.field(APPLICATION_PROPERTIES, str(key))
     if value is None:
         return Exists(field)

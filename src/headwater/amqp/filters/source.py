@@ -110,7 +110,7 @@ def _planned(conjuncts: Sequence[Node]) -> tuple[Plan, list[Node]]:
         if isinstance(each, IndexQuery):
             joined = both(found, plan(each))
             if not joined.is_exact:
-                raise InvalidFilter("headwater:query-filter", "together, the queries have too many alternatives")
+                raise InvalidFilter("headwater:query-filter", "the queries together have too many alternatives")
             found = joined
     others = [each for each in conjuncts if not isinstance(each, IndexQuery)]
     plans = [plan(each) for each in others]

@@ -22,7 +22,7 @@ class Function(NamedTuple):
     arguments_max: int
     apply: Callable[..., object]
     terms: int = 0
-    """How many additional tokens it counts as, because it scans a whole text, which may be long."""
+    """The number of additional tokens that it counts as, because it scans a whole text, which may be long."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,8 @@ from ..protocol.types import Decimal32, Decimal64, Decimal128
 TEXT_CHARS_MAX = 16_384
 """The longest text of a message that LIKE, LOWER and UPPER process, and the longest result of +."""
 SEARCH_CHARS_MAX = 32_768
-"""How many characters all searching patterns of a source read in total. Each character takes about 0.15 us."""
+"""The number of characters that all searching patterns of a source read in total. Each character takes about 0.15
+us."""
 
 _ANY_ONE = None
 """`_` in a piece of a pattern; every other element is the character itself."""

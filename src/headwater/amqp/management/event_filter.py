@@ -186,7 +186,7 @@ def _predicate(key: object, value: object, context: Context) -> Node:
     found = read_entry(key, value, context)
     if context.names_position:
         raise context.fault(
-            "a notification has neither an offset nor a timestamp; its attribute `time` contains its time"
+            "notifications have neither an offset nor a timestamp; their time is in the attribute `time`"
         )
     if _has_query(found):
         raise Unsupported

@@ -87,7 +87,7 @@ class ConsumerGroups(ReadOnly):
         await check_stored(node)
 
     async def _idle(self, user: User, name: str) -> EventLogNode:
-        """The node for the log of a group without members. Nothing is awaited after that check.
+        """The node for the log of a group without members. There is no await after this check.
 
         Raises OperationRefused if it has members, or there is no such group.
         """
@@ -103,7 +103,9 @@ class ConsumerGroups(ReadOnly):
     def _key(self, name: str) -> tuple[str, str]:
         parts = parted(name, 2)
         if parts is None:
-            raise OperationRefused(Status.NOT_FOUND, f"a consumer group's name is LOG/GROUP, got {show(name)}")
+            raise OperationRefused(
+                Status.NOT_FOUND, f"expected the name of a consumer group, LOG/GROUP, got {show(name)}"
+            )
         log, group = parts
         return log, group
 
@@ -152,9 +154,7 @@ async def positions_of(container: Container, log: str) -> Positions:
 async def check_stored(node: EventLogNode) -> None:
     """Store a change before the request is answered. Raises OperationRefused if that fails."""
     if await node.store_all() is not None:
-        problem = (
-            "the change was made but could not be stored, and is lost if the server stops now; see the server's log"
-        )
+        problem = "the change was made but not stored, and will be lost if the server stops now; see the server's log"
         raise OperationRefused(Status.OUTCOME_UNKNOWN, problem)
 
 
@@ -206,14 +206,16 @@ class DurableLinks(ReadOnly):
         node = await self._container.nodes.node_of(log)
         _, _, found = await self._found(name)
         if node.is_attached(found):
-            raise OperationRefused(Status.CONFLICT, f"{show(name)} has a link; delete the link first")
+            raise OperationRefused(Status.CONFLICT, f"{show(name)} is in use by a link; delete the link first")
         node.forget(found)
         await check_stored(node)
 
     async def _found(self, name: str) -> tuple[str, Positions, Remembered]:
         parts = parted(name, 3)
         if parts is None:
-            raise OperationRefused(Status.NOT_FOUND, f"a durable link's name is LOG/CONTAINER/LINK, got {show(name)}")
+            raise OperationRefused(
+                Status.NOT_FOUND, f"expected the name of a durable link, LOG/CONTAINER/LINK, got {show(name)}"
+            )
         log, container, link = parts
         positions = await positions_of(self._container, log)
         found = positions.remembered(container, link)

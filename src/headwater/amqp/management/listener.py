@@ -33,9 +33,9 @@ _logger = logging.getLogger("headwater.amqp")
 TURN = 64
 """The maximum number of notifications that one listener is sent before others get their turn."""
 LISTENERS_MAX = 64
-"""How many links from `$events` a connection may have. Each has a queue."""
+"""The maximum number of links from `$events` per connection. Each has a queue."""
 WAITING_MIN = 1000
-"""How many notifications may wait for any listener, even if its connection has many listeners."""
+"""The number of notifications that may wait for any listener, even if its connection has many listeners."""
 NOTIFICATION_BYTES = 2048
 """Approximate memory of a waiting notification."""
 COUNTED_STEP = 32
@@ -61,7 +61,7 @@ async def attach_listener(node: ManagementNode, transport: Transport, link: Send
         raise LinkFault(conditions.INVALID_FIELD, refusal_of(error).description) from None
     count = sum(isinstance(end, NotificationLink) for _, _, end in transport.links)
     if count >= LISTENERS_MAX:
-        problem = f"this connection has {count} links from $events, and no more are allowed"
+        problem = f"this connection has {count} links from $events, which is the maximum"
         raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
     transport.steal(link)
     link.accept(
@@ -181,7 +181,7 @@ class NotificationLink(LinkEnd):
         except Unauthenticated as error:
             self._transport.expel(self._link, conditions.UNAUTHORIZED_ACCESS, str(error))
             return
-        except Exception:  # other listeners wait for their turn behind this one
+        except Exception:  # other listeners wait for their turn after this one
             _logger.exception("a listener failed", extra={"fields": {"link": cut(self._link.name)}})
             self._transport.expel(self._link, conditions.INTERNAL_ERROR, "internal error; see the server's log")
             return
@@ -256,7 +256,8 @@ class NotificationLink(LinkEnd):
 
 
 def _waiting_max(listener_events_max: int, others: int) -> int:
-    """How many notifications may wait for a listener. All listeners of a connection share the limit of one."""
+    """The number of notifications that may wait for a listener. All listeners of a connection share the limit of
+    one."""
     return max(listener_events_max // (others + 1), min(WAITING_MIN, listener_events_max))
 
 
@@ -268,5 +269,5 @@ def _transformation(
     if given is None:
         return wanted.transformation, None
     if wanted.transformation is not None:
-        raise InvalidFilter(TRANSFORMATION, "it is given both as a filter and as a link property; give it once")
+        raise InvalidFilter(TRANSFORMATION, "given both as a filter and as a link property; specify only one")
     return read_transformation(given), {TRANSFORMATION: given}

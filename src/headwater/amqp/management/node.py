@@ -64,7 +64,7 @@ class ManagementNode:
         """Answer the attach of a receiver of answers. Raises LinkFault."""
         if source.dynamic:
             if source.address is not None:
-                problem = "the server chooses the address of a dynamic node; leave address out"
+                problem = "the server chooses the address of a dynamic node; omit the address"
                 raise LinkFault(conditions.NOT_IMPLEMENTED, problem)
             address = self.replies.new_address()
         assert address is not None

@@ -19,7 +19,7 @@ from .transformation import Transformation
 LOST_ANNOTATION = Symbol("x-opt-headwater-lost")
 """The delivery annotation with the number of notifications that the listener has lost before this one."""
 ENCODED_MAX = 1024
-"""How many encoded messages are cached, for listeners that get the same message."""
+"""The number of cached encoded messages, for listeners that get the same message."""
 _NOTHING: Mapping[object, object] = {}
 _TIMES: Mapping[NotificationType, frozenset[str]] = {
     entry.type: frozenset(each.name for each in entry.attributes if each.kind is Kind.TIMESTAMP)

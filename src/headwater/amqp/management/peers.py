@@ -32,7 +32,7 @@ TEXT_CHARS_MAX = 256
 """The length to which attributes with text from a peer are cut."""
 PROPERTIES_MAX = 32
 CONNECTIONS_AT_ONCE = 100
-"""How many are handled before the loop gets another turn."""
+"""The number of entities that are handled before the loop gets another turn."""
 PARTS_AT_ONCE = 256
 """The maximum number of sessions or links, over all connections."""
 
@@ -76,7 +76,7 @@ class Servers(_OfServer):
     async def read(self, user: User, name: str) -> Attributes:
         self._check(user)
         if name != SELF:
-            raise OperationRefused(Status.NOT_FOUND, f"the only server is {SELF!r}, got {show(name)}")
+            raise OperationRefused(Status.NOT_FOUND, f"expected {SELF!r}, the only server, got {show(name)}")
         container, statistics = self._container, self._container.statistics
         return {
             "product": "Headwater",

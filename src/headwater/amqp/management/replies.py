@@ -51,17 +51,19 @@ class Replies(LinkEnd):
 
     @property
     def waiting(self) -> int:
-        """How many answers are waiting."""
+        """The number of waiting answers."""
         return len(self._waiting)
 
     async def send(self, message: bytes) -> None:
-        """Send an answer, and wait until it has been sent. It is dropped if the link ends before."""
+        """Send an answer, and wait until it has been sent. It is dropped if the link ends first."""
         if self._is_over:
             return
         sent: asyncio.Future[None] = self._transport.shared.loop.create_future()
         share = self._transport.share
         if not share.take(len(message)):
-            problem = str(share.refusal(len(message), f"an answer, with {self.waiting} that wait for credit,"))
+            problem = str(
+                share.refusal(len(message), f"an answer, in addition to the {self.waiting} waiting for credit,")
+            )
             self._transport.expel(self.link, conditions.RESOURCE_LIMIT_EXCEEDED, problem)
             return
         self._waiting.append((message, sent))

@@ -28,10 +28,10 @@ from .replies import Replies, paired_properties
 _logger = logging.getLogger("headwater.amqp")
 
 LINKS_MAX = 16
-"""How many links to `$management` a connection may have. Each holds some requests, even after it is detached."""
+"""The maximum number of links to `$management` per connection. Each holds some requests, even after it is detached."""
 CREDIT = 8
-"""How many requests may be in progress on one link. The next one is processed after the answer to the last one was
-sent.
+"""The maximum number of requests in progress on one link. The next one is processed after the answer to the last one
+was sent.
 """
 REQUEST_BYTES_MAX = 64 * 1024
 LARGE_ANSWER = 50
@@ -44,7 +44,7 @@ def attach_requests(node: ManagementNode, transport: Transport, link: Receiver, 
     of_connection = node.requests.setdefault(transport, set())
     if len(of_connection) >= LINKS_MAX:
         problem = f"this connection has {len(of_connection)} links to $management, including those with pending answers"
-        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"{problem}, and no more are allowed")
+        raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, f"{problem}, which is the maximum")
     transport.steal(link)
     link.accept(
         source=link.remote.source,
@@ -107,8 +107,8 @@ class Requests(LinkEnd):
         if self._replies_for(request) is None:
             given = "none" if request.reply_to is None else show(request.reply_to)
             problem = (
-                f"reply-to: {given} given; the address of a dynamic source, or the target address of a receiver from "
-                "$management, of this connection is required"
+                f"reply-to: expected the address of a dynamic source of this connection, or the target address of its "
+                f"receiver from $management, got {given}"
             )
             raise MessageFault(conditions.PRECONDITION_FAILED, problem)
         return request
@@ -163,7 +163,7 @@ class Requests(LinkEnd):
             return answer_message(Answer(Status.INTERNAL_ERROR, {}, problem), request)
         if replies.bytes_max is not None and len(message) > replies.bytes_max:
             problem = (
-                f"the answer has {len(message)} bytes, but your link's maximum is {replies.bytes_max}; ask for less"
+                f"the answer has {len(message)} bytes, but your link's maximum is {replies.bytes_max}; request less"
             )
             return answer_message(Answer(Status.BAD_REQUEST, {}, problem), request)
         return message

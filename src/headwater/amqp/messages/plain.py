@@ -1,8 +1,7 @@
 """Plain messages as columns of events: a sender's messages that differ only in message-id and data.
 
 `inbound` reads the first of them, and determines its event. Later messages with the same bytes around message-id and
-data have events that differ only in data and envelope. So they are compared rather than parsed (`core.alike`).
-"""
+data become events that differ only in data and envelope. So they are compared rather than parsed (`core.alike`)."""
 
 from __future__ import annotations
 

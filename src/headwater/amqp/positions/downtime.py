@@ -1,4 +1,5 @@
-"""Measures how long no server ran. Downtime does not count for an absent receiver, because it could not reconnect.
+"""Measures the time in which no server ran. Downtime does not count for an absent receiver, because it could not
+reconnect.
 
 One entry of the `StateStore` holds, in ms, until when a server is known to have run, and the downtime before that.
 """

@@ -52,7 +52,7 @@ class Position:
 
     @property
     def open(self) -> int:
-        """How many deliveries have no final outcome, including those to send again."""
+        """The number of deliveries without a final outcome, including those to send again."""
         return len(self._failures)
 
     @property

@@ -169,7 +169,7 @@ class Positions:
         """The link, the session or the connection of a source has ended, and the link was not closed.
 
         Call it for each of the three as it ends, but not after another link has taken the source over. The source is
-        forgotten when its time comes, perhaps at once.
+        forgotten when it expires, perhaps at once.
         """
         remembered.position.detached()
         if remembered.left_at is None:
@@ -225,7 +225,7 @@ class Positions:
                 self._share.give(-more_bytes)
             elif not self._share.take(more_bytes):
                 problem = f"there is not enough memory to remember another source of {more_bytes} bytes"
-                held = f"those of this log take {self._sources_bytes}"
+                held = f"the sources of this log use {self._sources_bytes}"
                 raise LinkFault(RESOURCE_LIMIT_EXCEEDED, f"{problem}; {held}; try again later")
         self._sources_bytes += more_bytes
 
@@ -388,5 +388,5 @@ def remembers(state: StateStore, incarnation: str, container: str, link: str) ->
 
 def _check_name(what: str, name: str) -> None:
     if not (1 <= len(name) <= NAME_CHARS_MAX and name.isprintable()):
-        problem = f"1 to {NAME_CHARS_MAX} printable characters are required for a durable link"
+        problem = f"expected 1 to {NAME_CHARS_MAX} printable characters for a durable link"
         raise LinkFault(INVALID_FIELD, f"{what}: {problem}, got {show(name)}")

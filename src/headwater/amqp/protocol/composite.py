@@ -108,7 +108,7 @@ class Group:
     def find(self, buffer: bytes, at: int) -> tuple[Layout | None, int]:
         """The layout of the described value at `at` (None if it is not in this group), and where its list begins."""
         if buffer[at] != 0x00:
-            raise DecodeError(f"{self.name} expected, constructor 0x{buffer[at]:02x} found", at)
+            raise DecodeError(f"expected {self.name}, got constructor 0x{buffer[at]:02x}", at)
         if buffer[at + 1] == 0x53:
             return self._by_code.get(buffer[at + 2]), at + 3
         descriptor, after = read(buffer, at + 1, 0)
@@ -143,9 +143,9 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
         size, count = U32_U32.unpack_from(buffer, at + 1)
         stop, at = at + 5 + size, at + 9
     else:
-        raise DecodeError(f"{layout.name}: list expected, constructor 0x{code:02x} found", at)
+        raise DecodeError(f"{layout.name}: expected a list, got constructor 0x{code:02x}", at)
     if count > layout.count:
-        raise DecodeError(f"{layout.name} has {layout.count} fields, {count} found", at)
+        raise DecodeError(f"{layout.name}: expected at most {layout.count} fields, got {count}", at)
     values = layout.defaults.copy()
     readers = layout.readers
     index = 0
@@ -161,7 +161,7 @@ def read_fields(layout: Layout, buffer: bytes, at: int) -> tuple[Any, int]:
         raise DecodeError(f"{layout.name}: the list's size does not match its fields", start)
     for index in layout.mandatory:
         if values[index] is None:
-            raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is required, null or nothing found", at)
+            raise DecodeError(f"{layout.name}.{layout.names[index]}: a value is required, got null or nothing", at)
     return layout.make(*values), at
 
 
@@ -179,14 +179,14 @@ def write_composite(out: bytearray, value: Composite, count: int = -1) -> None:
             if field is not None:
                 write(content, field)
             elif index in layout.mandatory:
-                raise EncodeError("a value is required, None given")
+                raise EncodeError("a value is required, got None")
             else:
                 content.append(0x40)
     except EncodeError as wrong:
         raise EncodeError(f"{layout.name}.{layout.names[index]}: {wrong}") from None
     except (struct.error, TypeError, AttributeError, OverflowError, ValueError) as wrong:
         given = shown(getattr(value, layout.names[index], None))
-        raise EncodeError(f"{layout.name}.{layout.names[index]}: {given} does not fit: {wrong}") from None
+        raise EncodeError(f"{layout.name}.{layout.names[index]}: cannot encode {given}: {wrong}") from None
     out += layout.head
     write_list(out, layout.count if count < 0 else count, content)
 

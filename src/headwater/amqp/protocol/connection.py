@@ -330,7 +330,7 @@ class Connection(Negotiation):
                 self._on_transfer(data, at, end, channel)
             elif payload_at != end:
                 raise DecodeError(
-                    f"{end - payload_at} bytes follow a {type(performative).__name__.lower()}", payload_at
+                    f"{end - payload_at} unexpected bytes after a {type(performative).__name__.lower()}", payload_at
                 )
             elif isinstance(performative, Disposition):
                 self._on_disposition(data, at, end, channel)
@@ -425,7 +425,11 @@ class Connection(Negotiation):
         if self._is_close_sent:
             return
         if channel > self.settings.channel_max or channel in self._by_remote_channel:
-            problem = "is in use" if channel in self._by_remote_channel else f"is over {self.settings.channel_max}"
+            problem = (
+                "is in use"
+                if channel in self._by_remote_channel
+                else f"is above the maximum {self.settings.channel_max}"
+            )
             raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, f"begin on channel {channel}, which {problem}")
         if begin.remote_channel is not None:
             session = self._sessions.get(begin.remote_channel)

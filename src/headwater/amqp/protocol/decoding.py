@@ -44,11 +44,11 @@ from .types import (
 
 Read = tuple[object, int]
 Reader = Callable[[bytes, int, int], Read]
-"""(buffer, position behind the constructor, depth) -> value and the position behind it."""
+"""(buffer, position after the constructor, depth) -> value and the position after it."""
 
 
 def decode(buffer: bytes, at: int, end: int, depth: int = 0) -> Read:
-    """The value that starts at `at`, and the position behind it, which is at most `end`; `end` lies in the buffer.
+    """The value that starts at `at`, and the position after it, which is at most `end`; `end` lies in the buffer.
 
     `depth` is the number of values that enclose this one. Raises DecodeError: the bytes are invalid or truncated, the
     value is nested too deeply, a map has a duplicate key or a key that is a list, map or array, or an array has more
@@ -184,7 +184,7 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> Read:
         try:
             entries[key] = value
         except TypeError:
-            raise DecodeError("a map's key is a list, map or array, or describes one", at) from None
+            raise DecodeError("a map's key is a list, map or array, or a described one", at) from None
         at = after
     if at != stop:
         raise DecodeError("a map's size does not match its elements", start)

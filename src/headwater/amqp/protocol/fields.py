@@ -40,7 +40,7 @@ class Field(NamedTuple):
 
 def unexpected(expected: str, buffer: bytes, at: int) -> DecodeError:
     """The error for a value at `at` that is not of the expected type."""
-    return DecodeError(f"{expected} expected, constructor 0x{buffer[at]:02x} found", at)
+    return DecodeError(f"expected {expected}, got constructor 0x{buffer[at]:02x}", at)
 
 
 def _read_boolean(buffer: bytes, at: int) -> tuple[bool, int]:
@@ -128,7 +128,7 @@ def _read_symbols(buffer: bytes, at: int) -> tuple[tuple[Symbol, ...], int]:
     array, after = read(buffer, at, 0)
     assert isinstance(array, Array)
     if array and array.constructor not in (0xA3, 0xB3):
-        raise DecodeError(f"array of symbols expected, array of {shown(array.constructor)} found", at)
+        raise DecodeError(f"expected an array of symbols, got an array of {shown(array.constructor)}", at)
     return tuple(array), after
 
 
@@ -136,7 +136,7 @@ def _check_elements(buffer: bytes, at: int, head: int) -> None:
     """Refuse arrays of anything but symbols before reading them, because 65,000 small numbers take 60 ms."""
     constructor = buffer[at + head] if at + head < len(buffer) else 0
     if constructor not in (0x00, 0xA3, 0xB3) and any(buffer[at + (head + 1) // 2 : at + head]):
-        raise DecodeError(f"array of symbols expected, array of {shown(constructor)} found", at)
+        raise DecodeError(f"expected an array of symbols, got an array of {shown(constructor)}", at)
 
 
 def _write_symbols(out: bytearray, value: tuple[str, ...]) -> None:
@@ -161,7 +161,7 @@ def _map_reader(keys: str, *kinds: type) -> Read:
         entries, after = _read_map(buffer, at)
         for key in entries:
             if type(key) not in kinds:
-                raise DecodeError(f"map with {keys} as keys expected, key {shown(key)} found", at)
+                raise DecodeError(f"expected a map with {keys} as keys, got the key {shown(key)}", at)
         return entries, after
 
     return read_map

@@ -22,8 +22,8 @@ from .performatives import (
 def fitted(performative: Performative, bytes_max: int) -> bytearray:
     """The performative in at most `bytes_max` bytes; empty if nothing can be left out.
 
-    The description of an error is cut, and its map is left out. An attach names only some of its unsettled deliveries,
-    and is marked accordingly (2.7.3: incomplete-unsettled). The performative itself is not changed."""
+    The description of an error is truncated, and its map is left out. An attach names only some of its unsettled
+    deliveries, and is marked accordingly (2.7.3: incomplete-unsettled). The performative itself is not changed."""
     given: Any = copy(performative)
     while True:
         body = encode_performative(given)

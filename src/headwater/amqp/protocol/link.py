@@ -377,7 +377,9 @@ class Receiver(Link):
         if delivery_id is not None:
             self.session.expect_delivery_id(delivery_id)
         if delivery_id is None or tag is None:
-            raise LinkFault(conditions.INVALID_FIELD, "a delivery begins with its delivery-id and delivery-tag")
+            raise LinkFault(
+                conditions.INVALID_FIELD, "the first transfer of a delivery requires a delivery-id and a delivery-tag"
+            )
         if len(tag) > TAG_BYTES_MAX:
             problem = f"expected a delivery-tag of at most {TAG_BYTES_MAX} bytes, got {len(tag)}"
             raise LinkFault(conditions.INVALID_FIELD, problem)
@@ -446,7 +448,7 @@ def deliveries_of(run: TransferRun) -> list[Delivery]:
 def _check_settle_mode(transfer: Transfer) -> None:
     """Raises LinkFault if a transfer on a link of mode first asks for second (2.7.5)."""
     if transfer.rcv_settle_mode == SECOND and not transfer.settled:
-        raise LinkFault(conditions.INVALID_FIELD, "rcv-settle-mode: second given, but the link was attached with first")
+        raise LinkFault(conditions.INVALID_FIELD, "rcv-settle-mode: got second, but the link was attached with first")
 
 
 class _Partial:
@@ -468,13 +470,13 @@ class _Partial:
         """Raises LinkFault if a further transfer contradicts the first one (2.7.5)."""
         first = self.first
         if fields.delivery_id is not None and fields.delivery_id != self.delivery_id:
-            problem = f"delivery {fields.delivery_id} begins before the last transfer of {self.delivery_id}"
+            problem = f"delivery {fields.delivery_id} begins before the last transfer of delivery {self.delivery_id}"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if fields.tag is not None and fields.tag != first.tag:
             problem = f"delivery-tag: a further transfer of delivery {self.delivery_id} differs from its first"
             raise LinkFault(conditions.INVALID_FIELD, problem)
         if fields.message_format is not None and fields.message_format != (first.message_format or 0):
-            problem = f"message-format: {fields.message_format:#x} given, but the first transfer of delivery"
+            problem = f"message-format: got {fields.message_format:#x}, but the first transfer of delivery"
             raise LinkFault(
                 conditions.INVALID_FIELD, f"{problem} {self.delivery_id} has {first.message_format or 0:#x}"
             )

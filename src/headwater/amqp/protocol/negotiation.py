@@ -103,7 +103,7 @@ class Negotiation:
             # Refused with the header that this side accepts (2.2).
             if self.is_server:
                 self._write(SASL_HEADER if self.settings.needs_sasl and not self._uses_sasl else AMQP_HEADER)
-            shown = ErrorCondition(conditions.CONNECTION_FRAMING_ERROR, f"protocol header {header!r} is not served")
+            shown = ErrorCondition(conditions.CONNECTION_FRAMING_ERROR, f"protocol header {header!r} is not supported")
             self._end(ConnectionClosed(shown, is_fault=True))
 
     def _read_sasl(self, data: bytes, at: int) -> int:

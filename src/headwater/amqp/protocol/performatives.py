@@ -195,7 +195,7 @@ def decode_performative(buffer: bytes, at: int, end: int) -> tuple[Performative,
         layout, body = _PERFORMATIVES.find(buffer, at)
         if layout is None:
             descriptor = read(buffer, at + 1, 0)[0]
-            raise DecodeError(f"performative expected, a value described by {shown(descriptor)} found", at)
+            raise DecodeError(f"expected a performative, got a value described by {shown(descriptor)}", at)
         performative, after = read_fields(layout, buffer, body)
     except (IndexError, struct.error):
         raise DecodeError("the performative is cut short", at) from None

@@ -75,12 +75,12 @@ def decode_sasl(buffer: bytes, at: int, end: int) -> SaslFrame:
     try:
         layout, body = _FRAMES.find(buffer, at)
         if layout is None:
-            raise DecodeError("SASL frame expected, another described value found", at)
+            raise DecodeError("expected a SASL frame, got another described value", at)
         sasl, after = read_fields(layout, buffer, body)
     except (IndexError, struct.error):
         raise DecodeError("the SASL frame is cut short", at) from None
     if after != end:
-        raise DecodeError(f"{layout.name} does not end where its frame ends", after)
+        raise DecodeError(f"{layout.name} does not end at the end of its frame", after)
     return sasl  # type: ignore[no-any-return]
 
 
@@ -95,9 +95,7 @@ def parse_plain(response: bytes) -> tuple[str, str, str]:
     """Authorization identity (mostly empty), name and password. Raises DecodeError, without revealing the input."""
     parts = response.split(b"\0")
     if len(parts) != 3:
-        raise DecodeError(
-            f"a PLAIN response consists of identity, name and password, but {len(parts)} part(s) were found", 0
-        )
+        raise DecodeError(f"expected identity, name and password in a PLAIN response, got {len(parts)} part(s)", 0)
     try:
         identity, name, password = parts[0].decode(), parts[1].decode(), parts[2].decode()
     except UnicodeDecodeError:
@@ -120,7 +118,7 @@ def parse_bearer(response: bytes) -> tuple[str, str]:
         identity = first.removeprefix(b"user=")
     scheme, _, token = fields.get(b"auth", b"").partition(b" ")
     if scheme.lower() != b"bearer" or not token.strip():
-        raise DecodeError("an OAUTHBEARER or XOAUTH2 response must contain auth=Bearer TOKEN; none was found", 0)
+        raise DecodeError("an OAUTHBEARER or XOAUTH2 response must contain auth=Bearer TOKEN", 0)
     try:
         name = identity.decode().replace("=2C", ",").replace("=3D", "=")  # RFC 5801, 4
         return name, token.strip().decode("ascii")

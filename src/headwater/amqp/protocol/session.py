@@ -76,7 +76,7 @@ class Session:
         self._covered = 0
         """For how many unsettled deliveries memory is reserved."""
         self._large: deque[LargeDelivery] = deque()
-        """Deliveries in several transfers, in order; others wait behind them."""
+        """Deliveries in several transfers, in order; others wait for them."""
 
     @property
     def links(self) -> Iterable[Link]:
@@ -352,7 +352,7 @@ class Session:
         if attach.handle in self._by_remote_handle:
             raise SessionFault(conditions.SESSION_HANDLE_IN_USE, f"handle {attach.handle} is already attached")
         if attach.handle > self.connection.settings.handle_max:
-            problem = f"expected a handle up to {self.connection.settings.handle_max}, got {attach.handle}"
+            problem = f"expected a handle of at most {self.connection.settings.handle_max}, got {attach.handle}"
             raise ConnectionFault(conditions.CONNECTION_FRAMING_ERROR, problem)
         link = self._awaited(attach)
         if link is None:
@@ -476,7 +476,7 @@ class Session:
     @property
     def _no_room(self) -> str:
         count = len(self._received)
-        return f"there is not enough memory for more unsettled deliveries than these {count}; try again later"
+        return f"there is not enough memory for more than {count} unsettled deliveries; try again later"
 
     def _forget_large(self, link: Sender) -> None:
         """Drop the incomplete deliveries of a link that is no longer attached."""

@@ -39,7 +39,7 @@ TURN_BYTES = 256 * 1024
 COVERED_STEP = 4096
 """Memory for a position is reserved and released in steps of this many bytes."""
 TURN_EVENTS_FIRST = 16
-"""How many events a consumer with a filter to evaluate examines in its first step."""
+"""The number of events that a consumer with a filter to evaluate examines in its first step."""
 
 
 class ConsumerLink(LinkEnd):
@@ -130,7 +130,7 @@ class ConsumerLink(LinkEnd):
 
     @property
     def unsettled_max(self) -> int:
-        """How many messages may await their outcome."""
+        """The number of messages that may await their outcome."""
         return self._node.settings.unsettled_max
 
     @property
@@ -223,7 +223,7 @@ class ConsumerLink(LinkEnd):
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
             return
-        except Exception:  # other consumers wait for their turn behind this one
+        except Exception:  # other consumers wait for their turn after this one
             _logger.exception(
                 "a consumer failed", extra={"fields": {"log": self._node.log.name, "link": cut(self._link.name)}}
             )
@@ -283,7 +283,7 @@ class ConsumerLink(LinkEnd):
         return self.position.is_full or self._link.unsettled >= self._node.settings.unsettled_max
 
     def _room(self) -> int:
-        """How many events may be sent now."""
+        """The number of events that may be sent now."""
         if self._is_over or not self._transport.has_room:
             return 0
         return min(self._link.sendable, self._node.settings.unsettled_max - self._link.unsettled, self._sizer.size)

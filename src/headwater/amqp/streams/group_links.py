@@ -1,9 +1,8 @@
 """Links whose address names a consumer group, `LOG/$group/NAME`, for clients that cannot set link properties.
 
-Such a link is attached at once, and is partition-agnostic (event streams, 4.5.1): while it is attached, the group's
-rules give it partitions and take them away, and it may have none. It is one member of the group per partition that it
-owns, and asks for one more while there are others. A `Part` reads each partition; the parts share the link's credit.
-"""
+Such a link is attached at once, and is partition-agnostic (event streams, 4.5.1): while it is attached, the group
+assigns partitions to it and revokes them, and it may have none. It is one member of the group per partition that it
+owns, and asks for one more while there are others. A `Part` reads each partition; the parts share the link's credit."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from .link_properties import CONSUMER_GROUP, EPOCH, PARTITION, RESET, check_grou
 from .node import EventLogNode
 
 AT_ONCE = 32
-"""How many free partitions a link gets in one turn of the loop."""
+"""The number of free partitions that a link gets in one turn of the loop."""
 
 
 async def attach_group_link(transport: Transport, link: Sender, source: Source, node: EventLogNode, group: str) -> None:

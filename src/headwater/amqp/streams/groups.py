@@ -1,4 +1,5 @@
-"""Consumer groups: who reads which partition (event streams 4.5). State and rules only; time is passed in, in seconds.
+"""Consumer groups: the assignment of partitions to readers (event streams 4.5). It has state and rules only; callers
+pass the time, in seconds.
 
 Every call returns actions. The caller performs them in order, before those of any later call. A partition never has
 more than one owner, because the action that ends the old ownership precedes the one that names the new owner.
@@ -34,7 +35,7 @@ from .spread import Held, Waiting, moved
 
 EPOCH_MAX = 2**64 - 1
 ASK_AGAIN_S = 1.0
-"""How long a refused member that may own several partitions waits before it asks again."""
+"""The time after which a refused member that may own several partitions asks again."""
 Link = Hashable
 """Identifies one attached link, or one waiting attach; never reused."""
 
@@ -155,7 +156,7 @@ class Groups:
         return [] if group is None else self._after(group, group.drained(link, now))
 
     def tick(self, now: float) -> list[Action]:
-        """Perform the actions whose time has come."""
+        """Return the actions that are now due."""
         actions: list[Action] = []
         for group in list(self._groups.values()):
             actions += self._after(group, group.tick(now))
@@ -232,8 +233,8 @@ class Group:
         if not (has_several and connection in holding):
             waiting = sum(not (each.has_several and each.connection in holding) for each in self._pending.values())
             if waiting >= (self._settings.group_pending_max or int(has_several)):
-                problem = f"all {len(self.owners)} partitions have a receiver in the group {self.name!r}"
-                more = f", and {waiting} more wait for one" if waiting else ""
+                problem = f"all {len(self.owners)} partitions of the group {self.name!r} have a receiver"
+                more = f", and {waiting} more receivers wait for a partition" if waiting else ""
                 return [Refuse(link, conditions.LINK_DETACH_FORCED, problem + more)]
         until = None if has_several else now + self._settings.group_pending_ms / 1000
         self._pending[link] = wanted._replace(until=until)
@@ -286,7 +287,7 @@ class Group:
         given = "none" if epoch is None else str(epoch)
         if owner is not None and (epoch is None or epoch <= recorded):
             problem = (
-                f"has a receiver in the group {self.name!r}; a takeover needs an epoch above {recorded}, got {given}"
+                f"has a receiver in the group {self.name!r}; a takeover requires an epoch above {recorded}, got {given}"
             )
             return [Refuse(link, conditions.RESOURCE_LOCKED, f"partition {partition} {problem}")]
         if epoch is not None and epoch < recorded:
@@ -320,7 +321,7 @@ class Group:
         """
         member = self._members.pop(link)
         self.owners[member.partition] = None
-        problem = f"the partitions of the group {self.name!r} are rebalanced; attach again"
+        problem = f"the partitions of the group {self.name!r} are being rebalanced; attach again"
         yield Close(link, conditions.LINK_DETACH_FORCED, problem)
 
     def _hand_out(self) -> list[Action]:

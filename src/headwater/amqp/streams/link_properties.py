@@ -43,13 +43,13 @@ def binding_of(properties: Mapping[object, object] | None) -> Binding:
     if not isinstance(is_reset, bool):
         raise LinkFault(INVALID_FIELD, f"{RESET}: expected true or false, got {show(is_reset)}")
     if is_reset and group is None:
-        raise LinkFault(INVALID_FIELD, f"{RESET}: it resets a consumer group; give {CONSUMER_GROUP} too")
+        raise LinkFault(INVALID_FIELD, f"{RESET}: only valid with a consumer group; also set {CONSUMER_GROUP}")
     if epoch is None:
         return Binding(partition, group, None, is_reset)
     if not isinstance(epoch, int) or isinstance(epoch, bool) or epoch < 0:
-        raise LinkFault(INVALID_FIELD, f"{EPOCH}: expected a whole number of 0 or more, got {show(epoch)}")
+        raise LinkFault(INVALID_FIELD, f"{EPOCH}: expected a non-negative integer, got {show(epoch)}")
     if group is None:
-        raise LinkFault(INVALID_FIELD, f"{EPOCH}: it belongs to a consumer group; give {CONSUMER_GROUP} too")
+        raise LinkFault(INVALID_FIELD, f"{EPOCH}: only valid with a consumer group; also set {CONSUMER_GROUP}")
     return Binding(partition, group, int(epoch), is_reset)
 
 

@@ -257,7 +257,7 @@ class EventLogNode:
     def _perform(self, action: Action) -> None:
         try:
             if isinstance(action, Assign) and not self._may_act():
-                _member(action.link).refused(INTERNAL_ERROR, "another server assigns the partitions now; ask there")
+                _member(action.link).refused(INTERNAL_ERROR, "another server assigns the partitions now; attach there")
                 return
             _perform(action)
         except Exception:  # this may have been called by another peer's detach

@@ -30,7 +30,7 @@ _logger = logging.getLogger("headwater.amqp")
 LINKS_MAX = 1000
 DELIVERIES_MAX = 100_000
 SUSPENDED_S = 600.0
-"""How many detached links are kept, with how many deliveries in total, and for how long."""
+"""The limits on detached links: their number, their total deliveries, and the retention time."""
 
 
 class Nodes:
@@ -59,7 +59,7 @@ class Nodes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def begin(self) -> None:
-        """Determine how long no server ran. Call this first. Raises what the state store raises."""
+        """Determine the time in which no server ran. Call this first. Raises what the state store raises."""
         if self._remembers:
             self._run = await asyncio.to_thread(downtime.begin, self.store.state, wall_clock_ms())
             self._noted_at = self._shared.loop.time()
@@ -85,7 +85,7 @@ class Nodes:
         """The node that a producer sends to. Raises LinkFault, Forbidden, LogNotFound, StorageCorrupted."""
         parsed = parse_address(address)
         if parsed.is_info or parsed.group is not None:
-            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} can only be read")
+            raise LinkFault(conditions.NOT_ALLOWED, f"{show(shown_address(address))} is read-only")
         return await self.node(transport, parsed.log, Right.APPEND)
 
     async def node_of(self, log: str) -> EventLogNode:

@@ -191,7 +191,7 @@ class Producer(LinkEnd):
         """There is no memory for the message. End the link, and store no part of it."""
         self._statistics.messages_rejected += count
         if not self._is_over:
-            fault = link_fault(self._transport.share.refusal(held, f"what you sent ({count} messages)"))
+            fault = link_fault(self._transport.share.refusal(held, f"the data that you sent ({count} messages)"))
             self._transport.expel(self._link, fault.condition, fault.description, fault.info)
 
     def _take(self, received: Sequence[Delivery | TransferRun], node: EventLogNode) -> None:

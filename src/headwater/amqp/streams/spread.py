@@ -14,7 +14,7 @@ from heapq import heapify, heappop, heapreplace
 Link = Hashable
 Connection = Hashable
 Held = Counter[Connection]
-"""How many links each connection has."""
+"""The number of links of each connection."""
 
 
 class Waiting:

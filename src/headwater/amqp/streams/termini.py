@@ -28,8 +28,8 @@ from .nodes import Nodes
 UNSETTLED_STATE = 2
 """The durability of a terminus that keeps unsettled deliveries (3.5.5)."""
 NAMED_MAX = 1000
-"""How many deliveries the answer to an attach names. All deliveries of a receiver that fell behind may not fit in a
-frame.
+"""The number of deliveries that the answer to an attach names. All deliveries of a receiver that fell behind may not
+fit in a frame.
 """
 
 
@@ -80,7 +80,7 @@ async def find_terminus(nodes: Nodes, transport: Transport, link: Sender) -> tup
     """
     for node, known in (await _sources_of(nodes, transport, link)).items():
         return node, decoded_source(known, node.log.name)
-    problem = f"no source given, and none is stored for link {show(link.name)} of container"
+    problem = f"no source was given, and none is stored for link {show(link.name)} of container"
     raise LinkFault(conditions.NOT_FOUND, f"{problem} {show(transport.container_id)}")
 
 

@@ -1,7 +1,7 @@
 """The allow-list of webhook hosts, which keeps subscribers from making the server call hosts that only it can reach.
 
 A host given as an address is checked as it is. For a name, either the name is on the list, or every address that it
-resolves to is checked at every connection, so that an attacker gains nothing by changing a name's address."""
+resolves to is checked at every connection, so an attacker cannot bypass the list by changing the address of a name."""
 
 from __future__ import annotations
 

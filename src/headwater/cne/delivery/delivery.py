@@ -24,7 +24,7 @@ from .webhook import JSON_HEADERS, Outcome, Webhooks, shown
 
 GREETING_S_V1 = 10.0
 GREETINGS_MAX = 32
-"""How many of the newest states a subscriber must accept before it is registered. It gets the others afterwards."""
+"""The number of newest states that a subscriber must accept before it is registered. It gets the others afterwards."""
 ORIGIN = "headwater"
 """The origin that a webhook must allow in CloudEvents' OPTIONS handshake."""
 _MUST = "the endpoint must be on a host in cne.hosts and answer 204 in time; see the server's log for its answer"
@@ -53,7 +53,7 @@ class Delivery:
         """Send one event to one subscription, once. Raises Undeliverable immediately."""
         headers, body = self._rendered(subscription, stored)
         if len(body) > (limit := self._settings.event_bytes_max) and len(stored.event.data) > limit:
-            raise Undeliverable(f"{len(body)} bytes, but at most {limit} can be delivered")
+            raise Undeliverable(f"the event has {len(body)} bytes, but at most {limit} can be delivered")
         if subscription.mode == STARLINGX:
             body = enveloped(body, subscription.resource)
         trace = headers_of(stored.event.attributes)

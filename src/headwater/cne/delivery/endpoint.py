@@ -5,10 +5,9 @@
 
 Everything up to `cursor` is processed. While the endpoint keeps up, the feed puts events into the queue ("live"). When
 the queue is full, after a suspension and after a restart, they are read from the log after the cursor instead
-("replay"), and the feed's are ignored until the log has been read up to the feed's position: so live never overtakes
-replay, and no event that the log still has is lost. An event that the subscriber itself refuses becomes a dead letter:
-recorded and skipped.
-"""
+("replay"), and events from the feed are ignored until the log has been read up to the feed's position: so live delivery
+never overtakes replay, and no event that the log still has is lost. An event that the subscriber itself refuses becomes
+a dead letter: recorded and skipped."""
 
 from __future__ import annotations
 
@@ -38,11 +37,11 @@ from .upstream import Upstream
 from .webhook import NOT_SENT, Outcome, shown
 
 REFUSALS_MAX = 3
-"""How often a subscriber may refuse one event before the event becomes a dead letter."""
+"""The number of times that a subscriber may refuse one event before the event becomes a dead letter."""
 FAULT_PAUSE_S = 1.0
 TURN_PAUSE_S = 0.1
 ASKING_MAX = 8
-"""How many address sets are cached with their subscriptions: there may be thousands of endpoints."""
+"""The number of address sets that are cached with their subscriptions. There may be thousands of endpoints."""
 _logger = logging.getLogger("headwater.cne")
 
 
@@ -60,7 +59,7 @@ class Item(NamedTuple):
     stored: Stored
     extra_for: Subscription | None = None
     is_owed: bool = False
-    """Whether it is one of the owed states, which are sent without being asked for."""
+    """Whether it is one of the owed states, which are sent without a request."""
 
 
 class _EndpointSuspended(Exception):

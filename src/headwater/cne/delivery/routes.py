@@ -42,7 +42,7 @@ class Routes:
         self.changed()
 
     def changed(self) -> None:
-        """Clear the cached routes. A look-up in progress notices, and restarts."""
+        """Clear the cached routes. A lookup in progress notices, and restarts."""
         if self._known:
             self._known, self._size = {}, 0
         self._changes += 1

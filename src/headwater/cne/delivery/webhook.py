@@ -34,7 +34,7 @@ class AllowedResolver:
             return found
         kept = [address for address in found if self._allowed.permits_address(address)]
         if not kept:
-            raise HostNotAllowed(f"{host} is not a host allowed for webhooks")
+            raise HostNotAllowed(f"host {host} is not allowed for webhooks")
         return kept
 
 
@@ -42,7 +42,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 """The maximum number of bytes of an unused answer that are read so that its connection can be reused."""
 URI_CHARS_MAX = 2048
 TARGETS_MAX = 20_000
-"""The most cached parsed URIs."""
+"""The maximum number of cached parsed URIs."""
 JSON_HEADERS: Mapping[str, str] = {"Content-Type": "application/json"}
 _JSON_LINES = lines_of(JSON_HEADERS)
 _TEMPORARY = frozenset({401, 403, 404, 405, 407, 408, 409, 410, 421, 423, 425, 429})
@@ -92,7 +92,7 @@ def endpoint_uri(text: str, allowed: AllowedHosts, where: str) -> str:
     if url.user is not None or url.password is not None:
         raise InvalidInput("a URI with a user or password is not allowed", where)
     if not allowed.may_permit(host):
-        problem = f"{show(host)} is not a host allowed for webhooks (setting cne.hosts)"
+        problem = f"host {show(host)} is not allowed for webhooks (setting cne.hosts)"
         raise InvalidInput(problem, where)
     return text
 

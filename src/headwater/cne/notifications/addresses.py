@@ -166,9 +166,9 @@ class Pattern:
         return self._is_within(self._segments, (*address.place, *address.resource)) or self._has_instance(address)
 
     def _has_instance(self, address: Address) -> bool:
-        """Whether the address is that of an instance on a node, or in a site, named by the pattern's place.
+        """Whether the address belongs to an instance on the node, or in the site, that the pattern's place names.
 
-        A place that ends with a wildcard names only a node: a star never crosses a slash.
+        A place that ends with a wildcard names only a node, because a star never crosses a slash.
         """
         place, resource = self.address
         if not 0 < len(place) < len(address.place) or set(place) == {OWN}:
@@ -202,7 +202,7 @@ class Pattern:
         return "*" in wanted and _is_like(wanted, given)
 
     def _own_names(self, index: int) -> tuple[str, ...]:
-        """What `.` can stand for at that index: first the cluster, then site and node."""
+        """The names that `.` can stand for at that index: first the cluster, then site and node."""
         own = self._own
         names = (own.cluster,) if index == 0 else (own.site, own.node)
         return tuple(name for name in names if name)

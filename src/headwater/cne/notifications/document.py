@@ -69,7 +69,7 @@ def encode(value: object, where: str) -> bytes:
 
 def _encodable(value: object, where: str, depth: int = DEPTH_MAX) -> object:
     if depth == 0:
-        raise InvalidEvent(f"nested more than {DEPTH_MAX} deep", where)
+        raise InvalidEvent(f"nested more than {DEPTH_MAX} levels deep", where)
     if isinstance(value, Number):
         return msgspec.Raw(value.text.encode())
     if isinstance(value, str):

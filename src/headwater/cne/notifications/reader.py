@@ -254,7 +254,7 @@ def _content(value: object, value_type: str, where: str) -> str | Opaque:
 def _opaque(value: object, where: str) -> Opaque:
     text = encode(value, where)
     if not is_embeddable(text):  # it is embedded unchanged in subscribers' documents
-        raise InvalidEvent("a number is out of the range of a double", where)
+        raise InvalidEvent("a number is out of range for a double", where)
     return Opaque(text)
 
 
@@ -266,7 +266,7 @@ def is_decimal(text: str) -> bool:
 def _required(members: Members, name: str) -> str:
     text = _optional(members, name)
     if not text:
-        raise InvalidEvent("expected a string that is not empty", name)
+        raise InvalidEvent("expected a non-empty string", name)
     return text
 
 

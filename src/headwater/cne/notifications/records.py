@@ -83,7 +83,7 @@ def request_of(members: Members, dialect: Dialect, *, needs_endpoint: bool) -> R
         raise InvalidInput("the webhook's URI is required", ENDPOINT_NAMES[0])
     if mode and mode not in MODES[dialect]:
         allowed = ", ".join(MODES[dialect])
-        raise InvalidInput(f"{show(mode)} given; allowed in {dialect}: {allowed}", MODE_NAMES[0])
+        raise InvalidInput(f"expected one of {allowed} in {dialect}, got {show(mode)}", MODE_NAMES[0])
     return Request(resource, endpoint, mode)
 
 

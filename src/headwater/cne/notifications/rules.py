@@ -31,7 +31,7 @@ def check(members: Members, dialect: Dialect) -> None:
         raise InvalidEvent("expected an RFC 3339 time", "time")
     data = object_of(members.get("data"), "data")
     if _text(data, "version", "data.") != DATA_VERSION:
-        raise InvalidEvent(f'{kind_of(data["version"])} given, "{DATA_VERSION}" is allowed', "data.version")
+        raise InvalidEvent(f'expected "{DATA_VERSION}", got {kind_of(data["version"])}', "data.version")
     values = data.get("values")
     if not isinstance(values, list) or not values:
         raise InvalidEvent("expected an array of at least one value", "data.values")
@@ -57,7 +57,7 @@ def _check_value(given: object, where: str, dialect: Dialect) -> None:
     _one_of(value, value_type, VALUE_TYPES, where)
     content, path = value.get("value"), f"{where}.value"
     if value[value_type] == ENUMERATION and not (isinstance(content, str) and content):
-        raise InvalidEvent(f"expected a string that is not empty, got {kind_of(content)}", path)
+        raise InvalidEvent(f"expected a non-empty string, got {kind_of(content)}", path)
     if value[value_type] == REDFISH:
         _check_redfish(content, path)
     if value[value_type] == DECIMAL:
@@ -83,10 +83,10 @@ def _check_redfish(given: object, where: str) -> None:
 def _text(members: Members, name: str, prefix: str) -> str:
     value = members.get(name)
     if not isinstance(value, str) or not value:
-        raise InvalidEvent(f"expected a string that is not empty, got {kind_of(value)}", f"{prefix}{name}")
+        raise InvalidEvent(f"expected a non-empty string, got {kind_of(value)}", f"{prefix}{name}")
     return value
 
 
 def _one_of(members: Members, name: str, allowed: tuple[str, ...], where: str) -> None:
     if (value := members.get(name)) not in allowed:
-        raise InvalidEvent(f"got {kind_of(value)}, expected one of {', '.join(allowed)}", f"{where}.{name}")
+        raise InvalidEvent(f"expected one of {', '.join(allowed)}, got {kind_of(value)}", f"{where}.{name}")

@@ -14,7 +14,7 @@ from typing import Generic, NamedTuple, TypeVar
 from .addresses import OWN, Address, Pattern
 
 FEW = 16
-"""Up to this many patterns are checked one by one, because indexing them costs more."""
+"""Up to this number, patterns are checked one by one, because indexing them costs more."""
 
 Mark = tuple[str, int, str]
 _WHOLE, _RESOURCE = "whole", "resource"

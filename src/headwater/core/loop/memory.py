@@ -308,7 +308,7 @@ class Share:
         """Disconnect the peer: see `Reader.end_stalled`."""
         self._account._stalled.pop(self, None)
         if self._reader is not None:
-            self._reader.end_stalled(f"you read nothing for {STALLED_S:g} s, and the server is short of memory")
+            self._reader.end_stalled(f"you have read nothing for {STALLED_S:g} s, and the server is short of memory")
 
     def _move(self, step: int) -> None:
         if step:

@@ -134,14 +134,14 @@ def header_stop(message: bytes) -> int:
 def section_code(message: bytes, at: int) -> tuple[int, int]:
     """The code of the section that starts at `at`, and the start of its value; bounds are not checked."""
     if message[at] != 0x00:
-        raise DecodeError(f"section expected, constructor 0x{message[at]:02x} found", at)
+        raise DecodeError(f"expected a section, got constructor 0x{message[at]:02x}", at)
     descriptor, after = descriptor_code(message, at + 1)
     code = _CODES.get(descriptor, -1) if isinstance(descriptor, bytes) else -1 if descriptor is None else descriptor
     if HEADER <= code <= FOOTER:
         return code, after
     given = descriptor.decode("ascii", "replace") if isinstance(descriptor, bytes) else descriptor
     shown = f"constructor 0x{message[at + 1]:02x}" if given is None else repr(given)[:80]
-    raise DecodeError(f"section expected, a value described by {shown} found", at)
+    raise DecodeError(f"expected a section, got a value described by {shown}", at)
 
 
 def _behind(code: int, message: bytes, at: int, end: int) -> int:

@@ -97,7 +97,7 @@ def spans_of(message: bytes, found: Sections) -> Spans:
     if (at := found.by_symbol) is not None:
         code, _ = section_code(message, at)
         name = section_name(code)
-        raise Uncommon(f"the section {name} is described by a symbol: give its number, 0x{code:x}", at)
+        raise Uncommon(f"the section {name} is described by a symbol: use its code, 0x{code:x}", at)
     spans: Spans = {}
     for section, span in (
         (HEADER, found.header),

@@ -170,7 +170,9 @@ def _check_envelope(envelope: bytes, data: bytes) -> tuple[Spans, Places]:
     else:
         _check_stored(envelope, found[0])
     if found[0].get(DATA_SECTION) != content:
-        raise DecodeError("an envelope ends where the content of the one data section begins", len(envelope))
+        raise DecodeError(
+            "expected an envelope that ends where the content of its only data section starts", len(envelope)
+        )
     return found
 
 
@@ -187,7 +189,7 @@ def _check_stored(message: bytes, spans: Spans) -> None:
     if DELIVERY_ANNOTATIONS in spans:
         raise DecodeError("delivery-annotations are not stored: send the message without them", 0)
     if HEADER in spans and not header_stop(message):
-        raise DecodeError("the header is not in its short form (0x00 0x53 0x70 0xc0)", 0)
+        raise DecodeError("the header must be in its short form (0x00 0x53 0x70 0xc0)", 0)
 
 
 def _check_count(message: bytes, spans: list[Span]) -> None:
@@ -208,7 +210,7 @@ def _places(message: bytes, at: int, stop: int, fields: Sequence[_Codes]) -> Pla
         size, count = U32_U32.unpack_from(message, at + 1)
         end, at = at + 5 + size, at + 9
     if count > len(fields):
-        raise DecodeError(f"expected at most {len(fields)} fields, found {count}", start)
+        raise DecodeError(f"expected at most {len(fields)} fields, got {count}", start)
     places = [at]
     for codes in fields[:count]:
         code = message[at]

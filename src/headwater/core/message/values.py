@@ -292,7 +292,7 @@ def map_bounds(buffer: bytes, at: int) -> tuple[int, int, int]:
         size, count = U32_U32.unpack_from(buffer, at + 1)
         stop, at = at + 5 + size, at + 9
     else:
-        raise DecodeError(f"map expected, constructor 0x{code:02x} found", at)
+        raise DecodeError(f"expected a map, got constructor 0x{code:02x}", at)
     _check_pairs(at, count)
     return at, count, stop
 
@@ -320,8 +320,8 @@ def _entries(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
         code = buffer[at]
         if code in _ODD_KEYS:
             if code != 0x98:
-                problem = f"a map's key of type {type_name(code)} is given, which not every client can decode"
-                raise Uncommon(f"{problem}: give a string, a symbol or a number", at)
+                problem = f"a map contains a key of type {type_name(code)}, which not every client can decode"
+                raise Uncommon(f"{problem}: use a string, a symbol or a number", at)
             weak_keys += 1
             if weak_keys > WEAK_KEYS_MAX:
                 raise DecodeError(f"more than {WEAK_KEYS_MAX} keys of a map are uuids", at)
@@ -388,7 +388,9 @@ def _elements(buffer: bytes, at: int, count: int, stop: int, depth: int) -> int:
     at += 1
     check_array_count(code, count, at, start, stop)
     if code not in ELEMENTS:
-        raise Uncommon(f"an array of {type_name(code)} is given, which not every client can decode: use a list", start)
+        raise Uncommon(
+            f"an array has elements of type {type_name(code)}, which not every client can decode: use a list", start
+        )
     width = _ANY_BYTES[code]
     if width >= 0:
         at += count * width
@@ -421,17 +423,17 @@ def _described(buffer: bytes, at: int, depth: int) -> int:
     _check_depth(at, depth)
     descriptor, value = descriptor_code(buffer, at)
     if descriptor is None:
-        problem = f"a value described by {type_name(buffer[at])} is given, which not every client can decode"
+        problem = f"a value has a descriptor of type {type_name(buffer[at])}, which not every client can decode"
         raise Uncommon(f"{problem}: describe it with a symbol or a ulong", at)
     if _is_amqps_own(descriptor):
         raise Uncommon("a value has a descriptor reserved by AMQP: use a descriptor of your own", at)
     if isinstance(descriptor, bytes) and descriptor in NO_DESCRIPTORS:
-        problem = f"a value described by {descriptor.decode()} is given, which not every client can decode"
-        raise Uncommon(f"{problem}: give the symbol a domain, as in example.com:name", at)
+        problem = f"a value has the descriptor {descriptor.decode()}, which not every client can decode"
+        raise Uncommon(f"{problem}: add a domain to the symbol, as in example.com:name", at)
     check_values(buffer, at, 1, depth + 1)
     if buffer[value] == 0x00:
         raise Uncommon(
-            "a described value is described again, which not every client can decode: describe it once", value
+            "a described value contains another one, which not every client can decode: use only one descriptor", value
         )
     return check_values(buffer, value, 1, depth + 1)
 

@@ -21,11 +21,11 @@ def check_schema(schema: pa.Schema) -> None:
     try:
         schema.names  # noqa: B018  # they are decoded where they are asked for
     except UnicodeDecodeError as error:
-        raise InvalidEvent(f"the name of a column is not UTF-8: {error.object[:80]!r}", "schema") from None
+        raise InvalidEvent(f"a column name is not UTF-8: {error.object[:80]!r}", "schema") from None
     for field in schema:
         if field.name not in known:
             near = get_close_matches(field.name, known, 1, 0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(EVENT_SCHEMA.names)}"
+            hint = f"; did you mean {near[0]!r}?" if near else f"; the columns are {', '.join(EVENT_SCHEMA.names)}"
             raise InvalidEvent(f"there is no column {field.name!r}{hint}", "schema")
         if field.name in seen:
             raise InvalidEvent(f"column {field.name!r} occurs twice", "schema")

@@ -40,7 +40,7 @@ def batch_of_stream(content: bytes) -> pa.RecordBatch:
     for index, message in enumerate(messages):
         where = f"batches[{index}]"
         if index >= BATCHES_MAX:
-            raise InvalidEvent(f"more than {BATCHES_MAX} batches given; send fewer, larger batches", where)
+            raise InvalidEvent(f"more than {BATCHES_MAX} batches; send fewer, larger batches", where)
         rows += _rows_of(message, where)
         if rows > APPEND_EVENTS_MAX:
             raise TooLarge(rows, APPEND_EVENTS_MAX, "events", "events")
@@ -94,7 +94,7 @@ def _rows_of(message: pa.ipc.Message, where: str) -> int:
     if is_compressed:
         raise InvalidEvent("compressed batches are not supported; write them uncompressed", where)
     if rows < 0:
-        raise InvalidEvent(f"it declares {rows} rows", where)
+        raise InvalidEvent(f"expected a non-negative number of rows, got {rows}", where)
     return rows
 
 
@@ -126,7 +126,7 @@ class _Table:
 
     def _read(self, form: str, at: int) -> int:
         if at < 0:
-            raise struct.error("an offset below 0")
+            raise struct.error("negative offset")
         (value,) = struct.unpack_from(form, self._content, at)
         return int(value)
 

@@ -62,7 +62,7 @@ def large_page(event: SequencedEvent, data: memoryview) -> list[bytes | memoryvi
     parts, schema = sink.parts, len(OPENING)
     while schema > 0:  # the schema comes first, regardless of how it was split
         schema -= len(parts.pop(0))
-    assert not schema, "the schema is written by itself"
+    assert not schema, "the schema is a message of its own"
     return parts
 
 

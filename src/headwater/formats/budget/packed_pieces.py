@@ -70,9 +70,9 @@ def span_at(content: bytes, at: int, limit: int, where: str) -> Span:
     """
     end, values, left = packed_walk(content, at, limit)
     if left > len(content) - end or end > len(content):
-        raise InvalidInput(f"malformed MessagePack: it ends within the value that begins at byte {at}", where)
+        raise InvalidInput(f"malformed MessagePack: the value that starts at byte {at} is truncated", where)
     if left:
-        raise InvalidInput(f"more than {limit} values given", where)
+        raise InvalidInput(f"more than {limit} values", where)
     return Span(end, values)
 
 

@@ -51,7 +51,7 @@ class Answer:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            raise NotHttp("it switches protocols without being asked") from None
+            raise NotHttp("it switched to another protocol without a request to do so") from None
         except httptools.HttpParserError as error:
             if not self.is_complete:
                 raise NotHttp(str(error)) from None

@@ -31,5 +31,5 @@ def foreign_name(directory: Path, is_ours: Callable[[str], object] = lambda name
 def check_own(directory: Path, is_ours: Callable[[str], object], where: str = "") -> None:
     """Raises InvalidInput for a directory with a name that is not ours. `where`: the option that gave the directory."""
     if (name := foreign_name(directory, is_ours)) is not None:
-        problem = f"it holds {show(name)}, which Headwater did not create; use a new or empty directory"
+        problem = f"it contains {show(name)}, which Headwater did not create; use a new or empty directory"
         raise InvalidInput(f"{directory}: {problem}" if where else problem, where or str(directory))

@@ -152,4 +152,4 @@ def refusing_damage(path: str, refused: Callable[[str, str], Exception], remedy:
 
 def _check_rows(found: int, expected: int) -> None:
     if found != expected:
-        raise pa.ArrowInvalid(f"found {found:,} of {expected:,} rows")
+        raise pa.ArrowInvalid(f"expected {expected:,} rows, got {found:,}")

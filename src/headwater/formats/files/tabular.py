@@ -145,7 +145,7 @@ def heading(first_line: str, delimiter: str | None = None) -> tuple[list[str], s
     delimiter = delimiter or max(DELIMITERS, key=first_line.count)
     header = next(csv.reader([first_line], delimiter=delimiter), [])
     if not header:
-        raise InvalidInput("expected a first line with the column names", "line 1")
+        raise InvalidInput("expected the column names in the first line", "line 1")
     return header, delimiter
 
 
@@ -163,7 +163,7 @@ def guessed(header: Sequence[str], mapping: TableMapping) -> TableMapping:
     named = [found.type_column, found.time_column, found.id_column, *(column for column, _ in found.tags)]
     for column in named:
         if column is not None and column not in header:
-            raise InvalidInput(f"there is no column {show(column)}; there are {', '.join(header)}", "line 1")
+            raise InvalidInput(f"there is no column {show(column)}; the columns are {', '.join(header)}", "line 1")
     return found
 
 

@@ -118,7 +118,7 @@ def boolean(value: object) -> bool:
 def text(value: object) -> str:
     """Reads a non-empty string."""
     if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"expected a string that is not empty, got {show(value)}")
+        raise ValueError(f"expected a non-empty string, got {show(value)}")
     return value.strip()
 
 

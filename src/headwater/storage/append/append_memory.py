@@ -1,4 +1,4 @@
-"""The memory that an append takes while it waits to be durable, and the budget of all waiting appends.
+"""The memory that an append uses until it is durable, and the budget of all waiting appends.
 
 An append counts `COPIES` times: as received, and as the frame encoded from it. In a measurement, 20 logs, each with 58
 MiB of 1 MiB events waiting, used 2,322 MiB.
@@ -12,7 +12,7 @@ from .prepared import PreparedColumns
 
 COPIES = 2
 COMMIT_PART = 16
-"""An append of a staged batch takes at most one part in this many of the budget. Each of four concurrent commits may
+"""An append of a staged batch uses at most this fraction (1/N) of the budget. Each of four concurrent commits may
 hold two, one waiting and one being prepared, so half is always left for the log."""
 
 
@@ -41,7 +41,7 @@ def never_fits(waiting: SharedBytes) -> str | None:
     if (most := append_bytes_max(waiting)) >= APPEND_BYTES_MAX:
         return None
     return (
-        f"appends above {most} bytes never fit into {waiting.bytes_max} bytes for waiting appends, "
+        f"appends larger than {most} bytes never fit into {waiting.bytes_max} bytes for waiting appends, "
         f"and are refused (413); {APPEND_BYTES_MAX} bytes fit from {needed_bytes()} on"
     )
 

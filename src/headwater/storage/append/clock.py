@@ -1,7 +1,7 @@
 """The clock for `recorded_at`: the system clock, as long as it is plausible. All logs of a server share one clock.
 
 `recorded_at` never goes back, so one step of the system clock into the far future would be permanent: events would keep
-that time, retention by age would stop, and look-ups by time would find nothing. So a step forward larger than the time
+that time, retention by age would stop, and lookups by time would find nothing. So a step forward larger than the time
 that passed (by `CLOCK_BOOTTIME`, which includes suspension) is reported and *held*: time continues from the last
 trusted time. The clock is trusted again once it has stayed consistent for the patience, or when an operator accepts it.
 A step back is accepted at once: `recorded_at` waits for it.
@@ -90,7 +90,7 @@ class TrustedClock:
         self._behind_since: int | None = None
         """`elapsed` when the clock fell behind the trusted time: after the patience, it is trusted."""
         self._held_from = self._ahead = 0
-        """The system clock at that moment, and how far it was ahead."""
+        """The system clock at that moment, and its lead over the trusted time."""
 
     def __call__(self) -> int:
         """The time with which to record events."""
@@ -216,7 +216,7 @@ def _duration(ms: int) -> str:
 
 KIND, KNOWN, ACCEPTED = "clock", "known", "accepted"
 SAVE_MS = 60 * 60 * 1000
-"""How often the time is stored. At the next start, days do not matter."""
+"""The interval at which the time is stored. At the next start, days do not matter."""
 POISONED_MS = 24 * 60 * 60 * 1000
 """An event recorded this far in the future was recorded by a wrong clock (or the present one is wrong)."""
 
@@ -285,6 +285,6 @@ def poisoned(name: str, recorded_at: int, now: int) -> str | None:
         return None
     return (
         f"log {name}: its newest event is recorded at {show_ms(recorded_at)}, in the future: until then "
-        f"retention by age drops nothing and look-ups by time miss new events. Stop the server and repair it: "
+        f"retention by age drops nothing and lookups by time miss new events. Stop the server and repair it: "
         f"headwater check --repair-clock {name}"
     )

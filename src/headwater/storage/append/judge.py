@@ -1,4 +1,4 @@
-"""The judge: decides each append against the state after everything applied before it, durable or not.
+"""The judge: checks each append against the state after all appends applied before it, durable or not.
 
 Ids come first (a recognised retry skips its condition), then the condition, then numbers and partitions. All checks
 come before anything is applied, so that a refused append leaves no trace.

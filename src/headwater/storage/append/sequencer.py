@@ -3,11 +3,11 @@
 It has two threads. The committer receives the waiting appends, judges each against everything applied before it, and
 numbers and encodes one frame for all that pass. The writer writes the waiting frames, syncs once, publishes the new
 head and answers. There is no linger: while one fsync runs, the next group gathers. An answer that depends on an event
-(its own, or one that it conflicts with) is sent after that event is durable, because it queues behind it.
+(its own, or one that it conflicts with) is sent after that event is durable, because it is queued after it.
 
 A small frame is not worth a thread switch: if no write is in progress, the committer itself writes it, syncs, publishes
-and answers while the next group gathers. It does the same with a large frame if nothing waits behind it; otherwise the
-writer gets the frame, and the next group is judged meanwhile.
+and answers while the next group gathers. It does the same with a large frame if nothing waits; otherwise it hands the
+frame to the writer and judges the next group in the meantime.
 
 If the frame log refuses frames (its head moved, the disk is full), everything in flight is rolled back: refused, or
 judged again on the log's new content. If another server has taken the log by then, judging stops: see `NotPrimary`. If
@@ -403,7 +403,7 @@ class Sequencer:
         return self._stop_appending(f"another server appends to it now (term {head.term.number})")
 
     def _stop_appending(self, why: str) -> NotPrimary:
-        logger.error("log %s: %s, so this one stops", self._name, why)
+        logger.error("log %s: %s, so this server stops", self._name, why)
         refusal = NotPrimary(self._name)
         with self._admission:
             self._stepped_down = refusal
@@ -460,7 +460,7 @@ class Sequencer:
                     flight.requests.clear()
                 return self._stop_appending(f"new events can no longer be read here ({error})")
             except OSError as error:
-                logger.critical("log %s: writing failed, the content of the disk is unknown: %s", self._name, error)
+                logger.critical("log %s: a write failed and the content of the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
                 raise
             self._count_commit(time.perf_counter() - begin)

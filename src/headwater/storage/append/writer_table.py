@@ -59,7 +59,7 @@ class WriterLimits(NamedTuple):
     writers_max: int = WRITERS_MAX
     """The maximum number of writers that have not ended."""
     unfinished_ms: int = UNFINISHED_MS
-    """How long a writer with an incomplete newest batch must be silent before a new one may replace it."""
+    """The time that a writer with an incomplete newest batch must be inactive before a new one may replace it."""
 
 
 class MarkedFrame(Protocol):
@@ -124,7 +124,7 @@ class WriterTable:
         return (
             f"it has {count} exactly-once writers of {allowed} (limits.writers_max); "
             f"at the limit, new ones are refused "
-            "unless one was silent for 7 days; raise the limit or use fewer names (one per job, not per run)"
+            "unless one has been inactive for 7 days; raise the limit or use fewer names (one per job, not per run)"
         )
 
     def get(self, writer: str) -> WriterState | None:

@@ -97,4 +97,4 @@ def set_aside(log: Path, why: str) -> None:
         log.rename(aside)
     sync_directory(data)
     sync_directory(log.parent)
-    logger.warning("%s: %s; the copy was moved to %s, remove it if you do not need its contents", log, why, aside)
+    logger.warning("%s: %s; the copy was moved to %s; remove it if you do not need its contents", log, why, aside)

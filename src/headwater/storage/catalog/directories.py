@@ -1,8 +1,7 @@
 """Compares the logs in the state with the directories below `logs/`.
 
-A log that the state has forgotten would begin again at 1, next to its events. A log whose directory is gone would look
-as if it were damaged by accident. Both are stopped, each with a remedy, and the other logs continue.
-"""
+A log that the state has forgotten would begin again at 1, next to its events. A log whose directory is missing would
+look as if it had been damaged by accident. Both are stopped, each with a remedy, and the other logs continue."""
 
 from __future__ import annotations
 
@@ -74,11 +73,11 @@ def missing_directory(
 ) -> StorageCorrupted:
     """The error for a log in the state whose directory is missing."""
     remedy = (
-        f"put it back, restore a backup (headwater restore), or give the log up, so that a new log can use its name "
+        f"put it back, restore a backup (headwater restore), or give up the log, so that a new log can use its name "
         f"(headwater check --accept-loss {name})"
     )
     if others := [path.name for path in unknown.get(name, ())]:
-        remedy += f"; {' and '.join(others)} may be it: headwater check --adopt {name}"
+        remedy += f"; {' and '.join(others)} may be its directory: headwater check --adopt {name}"
     return StorageCorrupted(str(directory / LOGS / entry.directory), f"the directory of log {name} is missing", remedy)
 
 
@@ -96,7 +95,7 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
     if not found:
         raise _not_to_adopt(directory, name, sorted(set(unknown) & set(stopped_logs(directory, state))))
     if len(found) > 1:
-        what = f"{', '.join(path.name for path in found)} may be that of log {name}"
+        what = f"{', '.join(path.name for path in found)} may be the directory of log {name}"
         raise StorageCorrupted(str(directory / LOGS), what, "keep the existing one")
     meta = read_meta(found[0])
     if meta.name != name:
@@ -109,7 +108,7 @@ def adopt(directory: Path, state: StateStore, name: str) -> Path:
 
 def _not_to_adopt(directory: Path, name: str, others: Sequence[str]) -> StorageCorrupted:
     problem = f"no directory belongs to log {name}"
-    remedy = f"{', '.join(others)} can be adopted" if others else "the state knows every directory"
+    remedy = f"{', '.join(others)} can be adopted" if others else "every directory is known to the state"
     return StorageCorrupted(str(directory / LOGS), problem, remedy)
 
 

@@ -51,8 +51,8 @@ def check_witness(state: StateStore, meta: Meta, directory: Path) -> None:
             raise StorageCorrupted(
                 str(directory),
                 f"{name} is {said} in META.json, but {borne_out} in the state: one of them was changed",
-                "put back the state that belongs to this log, or restore a backup (headwater restore), or accept that "
-                f"what META.json calls trimmed is gone (headwater check --accept-loss {meta.name})",
+                "put back the state that belongs to this log, or restore a backup (headwater restore), or accept the "
+                f"loss of the events that META.json calls trimmed (headwater check --accept-loss {meta.name})",
             )
 
 
@@ -109,7 +109,7 @@ def _check_neighbours(segment: Segment, following: Segment, upto: int, log_id: b
     for each in (segment, following):
         Segment(each.path, log_id)  # as on disk now: its header must have this log's id and its own first number
     if not upto <= segment.last < following.first:
-        raise segment.corrupted(f"it ends with event {segment.last}, and {following.path.name} follows it")
+        raise segment.corrupted(f"it ends with event {segment.last}, but the next segment is {following.path.name}")
 
 
 def trimmed_in(state: StateStore, meta: Meta) -> Trimmed:

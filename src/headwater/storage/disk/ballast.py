@@ -35,7 +35,7 @@ START_BYTES: Final = 3 * FILE_BYTES
 """A start writes less than this: a segment of the journal, META of each log, a few pages of the state."""
 START_INODES: Final = 16
 WAITING_S = 5.0
-"""How long to wait until the space of a removed file is free."""
+"""The time limit for the space of a removed file to become free."""
 _NAME = re.compile(r"[0-9]{2,4}(\.tmp)?")
 
 T = TypeVar("T")
@@ -119,7 +119,7 @@ def missing_bytes(directory: Path, disk: Disk, ballast_bytes: int) -> int:
 
 
 def is_ballast(name: str) -> bool:
-    """Whether a file with that name in the folder is ballast, finished or not. All other files are left alone."""
+    """Whether a file with that name in the folder is ballast, finished or not. All other files are left unchanged."""
     return _NAME.fullmatch(name) is not None
 
 

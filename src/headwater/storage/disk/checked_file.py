@@ -88,7 +88,7 @@ class CheckedFile(Generic[T]):
         try:
             format = json_decoder(_Lead).decode(content).format
             if format > self.newest:
-                raise WrittenByNewer(path, f"format {format}, this version supports {self.newest}")
+                raise WrittenByNewer(path, f"format {format}; this version supports up to {self.newest}")
             if fits:
                 return json_decoder(self._type).decode(content)
             if self._earlier is None or format >= self._checked_from:
@@ -134,7 +134,7 @@ def check_names(found: dict[str, object], expected: Collection[str]) -> None:
     It must have exactly these fields: otherwise a field with a damaged name would silently get its default.
     """
     for name in sorted(found.keys() ^ set(expected)):
-        raise ValueError(f"field {name!r} is {'missing' if name in expected else 'not known'}")
+        raise ValueError(f"field {name!r} is {'missing' if name in expected else 'unknown'}")
 
 
 def lead_of(magic: bytes, *rest: bytes) -> bytes:
@@ -151,7 +151,7 @@ def check_lead(content: bytes | mmap | memoryview, magic: bytes, header_bytes: i
         raise ValueError(f"{path}: too short")
     if (found := _LEAD.unpack_from(content)[0]) != magic:
         raise ValueError(
-            f"{path}: it begins with {found!r}, expected {magic!r}: written by another release, or damaged"
+            f"{path}: expected {magic!r} at the start, got {found!r}: written by another release, or damaged"
         )
 
 

@@ -1,4 +1,4 @@
-"""The bytes of a file on disk, read past the page cache into memory of this process, piece by piece.
+"""The bytes of a file on disk, read into memory of this process piece by piece, without the page cache.
 
 A cached page proves nothing about the disk, and a mapped page cannot be dropped. So files are read with O_DIRECT into
 anonymous memory, which is aligned. If the file system refuses that or has no disk, the cache is read, and `is_direct`

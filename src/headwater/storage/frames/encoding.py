@@ -39,7 +39,7 @@ PART_LISTS = 128
 _OFFSETS_ONE_BY_ONE = 64
 Content: TypeAlias = "bytes | pa.Buffer"
 _ColumnOfValues: TypeAlias = tuple[int, Sequence[Any], str | bytes | None]
-"""The slot of its offsets; texts, bytes or lists; those joined, for the slot behind, or None for lists."""
+"""The slot of its offsets; texts, bytes or lists; those joined, for the next slot, or None for lists."""
 _PADDING = [b"\0" * count for count in range(8)]
 
 

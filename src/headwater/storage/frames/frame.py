@@ -44,9 +44,9 @@ if IS_NATIVE:
 
 _ARROW_MIN = 32
 ARROW_MIN = 512
-"""From this many events on, reading whole columns is faster than reading event by event."""
+"""The number of events from which reading whole columns is faster than reading event by event."""
 _FEW = 8
-"""Up to this many events, reading event by event is faster."""
+"""The number of events up to which reading event by event is faster."""
 _NO_LIMIT = 1 << 62
 
 
@@ -81,7 +81,7 @@ class Frame:
     def __init__(self, buffer: memoryview, offset: int, crc_seed: int) -> None:
         """Read the header at that offset. Raises BadFrame if there is none, UnknownFeature; `verify` does the rest."""
         if offset + HEADER_BYTES > len(buffer):
-            raise BadFrame("the file ends in the header")
+            raise BadFrame("the file ends within the header")
         magic, self.crc = LEAD.unpack_from(buffer, offset)
         (
             self.length, version, required, optional, _, self.count, self.tags_count, self.first, self.epoch,
@@ -90,7 +90,7 @@ class Frame:
         if magic != MAGIC:
             raise BadFrame(f"expected magic {MAGIC!r}, got {magic!r}")
         if self.length < HEADER_BYTES or self.length & 7 or offset + self.length > len(buffer):
-            raise BadFrame(f"length {self.length} is not possible")
+            raise BadFrame(f"invalid length {self.length}")
         self.offset = offset
         self.is_gated = optional & GATED_FEATURE != 0
         """Whether its events passed all checks when they were appended."""

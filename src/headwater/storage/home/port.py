@@ -26,7 +26,7 @@ class HomeChanged(StorageUnavailable):
 
     def __init__(self, problem: str) -> None:
         super().__init__(
-            f"{problem}; so appends are refused: bring back the complete database, or refill this one from the "
+            f"{problem}, so appends are refused: restore the complete database, or refill this one from the "
             "copy of a server (headwater home refill)",
             reason="committed events may be missing from the home; an operator must check it",
         )
@@ -37,7 +37,7 @@ class HomeWentBack(HomeChanged):
 
     def __init__(self, log: str, copy_head: int, home_head: int) -> None:
         self.log, self.copy_head, self.home_head = log, copy_head, home_head
-        problem = f"ends with {copy_head}, its home with {home_head}"
+        problem = f"ends with {copy_head}, but its home ends with {home_head}"
         if copy_head == home_head:
             problem = f"and its home have different events up to {copy_head}"
         self.problem = f"the copy {log} {problem}"
@@ -67,12 +67,12 @@ def standbys_changed(before: str, now: str) -> str:
 class HomeMoved(HomeChanged):
     """The home is in a different database cluster than its journal records: after a restore or an upgrade."""
 
-    MARK = "the home is in another database cluster than before"
+    MARK = "the home is now in a different database cluster"
     """The start of the mark on such a home."""
 
     def __init__(self, known: str, found: str) -> None:
         self.what = (
-            f"{self.MARK}: the identifier is {found} here, and {known} in its journal; data committed to the other "
+            f"{self.MARK}: the identifier is {found} here, but {known} in its journal; data committed to the other "
             "cluster since may be missing here"
         )
         super().__init__(self.what)
@@ -148,7 +148,7 @@ class Home(Protocol):
 
     @property
     def patience_s(self) -> float:
-        """Time after which callers of a commit learn that its outcome is unknown."""
+        """The time after which callers of a commit are notified that its outcome is unknown."""
 
     @property
     def away(self) -> StorageUnavailable | None:

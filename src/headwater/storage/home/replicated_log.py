@@ -35,7 +35,7 @@ MENDED = "mended.tmp"
 
 @dataclass
 class Homed:
-    """The home at which a server commits its logs, and the callbacks for the case that it no longer can."""
+    """The home at which a server commits its logs, and the callbacks for when it no longer can."""
 
     home: Home
     on_lost: Callable[[Exception], None]
@@ -68,7 +68,7 @@ class CopyBehind(StorageUnavailable):
 
     def __init__(self, log: str, copy_head: int, home_head: int) -> None:
         super().__init__(
-            f"the copy {log} ends with {copy_head}, its home with {home_head}: the home has commits whose "
+            f"the copy {log} ends with {copy_head}, but its home ends with {home_head}: the home has commits whose "
             "answer was lost; they are fetched when the copy is reopened",
             reason="an earlier append with an unknown outcome is completed first; try again",
         )

@@ -31,7 +31,7 @@ HELD_FORMAT = 1
 
 
 def nobody_asks(_: str) -> None:
-    """The callback of a copy that need not prove anything."""
+    """The callback of a copy that does not have to prove anything."""
 
 
 class _Held(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """Back-pressure: bounds the bytes of index entries that a process holds in memory only, by delaying appends.
 
-One worker writes the index files, behind the appends. Entries that it has not reached are in memory, and a start after
+One worker writes the index files, behind the appends. Entries that it has not written are in memory, and a start after
 a crash reads their events again. So a ceiling limits their bytes, for all logs together:
 
     unindexed bytes         a bulk load (staged batches, Flight)      all other appends

@@ -73,7 +73,7 @@ def _of_file(postings: FilePostings, kind: str, prefix: str) -> Iterator[list[st
 
 
 def type_names(postings: Postings, most: int) -> Iterator[list[str] | None]:
-    """The types that occur, at most that many. Steps yield None; the last one yields the types."""
+    """The types that occur, up to that number. Steps yield None; the last one yields the types."""
     found: list[str] = []
     for batch in terms_of(postings, TYPE, ""):
         found += batch

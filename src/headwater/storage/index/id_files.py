@@ -1,4 +1,4 @@
-"""Ids in immutable, mapped files: sorted hashes with their numbers, behind a filter that says "certainly not there".
+"""Ids in immutable, mapped files: sorted hashes with their numbers, with a filter that answers "certainly not present".
 
 The files are derived from frames, so they are rebuilt if missing or damaged. Nearly all looked-up ids are new; for
 these, only the filter is read, which is a fifth of the file. The file is in the page cache, not in the memory of the
@@ -27,7 +27,7 @@ _FILTER_AT = LEAD_BYTES + _HEADER.size
 IDS_PER_WORD = 4
 """The maximum number of ids that share a word of the filter, which passes about one new id in a hundred."""
 MERGE_PARTS = 16
-"""Files are merged in this many ranges of hashes, one after the other."""
+"""The number of ranges of hashes in which files are merged, one after the other."""
 _ONE = np.uint64(1)
 _SHIFTS = (np.uint64(58), np.uint64(52), np.uint64(46))
 _SIX_BITS = np.uint64(63)
@@ -45,7 +45,7 @@ class IdFile:
         self.first, self.last, self.count, words = _HEADER.unpack_from(self._map, LEAD_BYTES)
         hashes_at = _FILTER_AT + 8 * words
         if len(self._map) != hashes_at + 12 * self.count or not words or words & (words - 1):
-            raise ValueError(f"{path}: an incomplete file of ids")
+            raise ValueError(f"{path}: incomplete id file")
         self._mask = words - 1
         self._words: Hashes = np.frombuffer(self._map, np.uint64, words, _FILTER_AT)
         self._hashes: Hashes = np.frombuffer(self._map, np.uint64, self.count, hashes_at)

@@ -25,7 +25,7 @@ SLOTS_MAX = 1 << 18
 SLOTS_GROWTH = 4
 LOAD_MAX = 0.55
 VECTOR_MIN = 200
-"""From this many ids on, numpy is faster than a loop."""
+"""The number of ids from which numpy is faster than a loop."""
 _VECTOR_ROUNDS = 3
 """The minimum number of probing rounds; if few ids are left after that, a loop finishes them."""
 SIEVED_MIN = 4096

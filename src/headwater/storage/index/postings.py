@@ -382,7 +382,7 @@ class FilePostings:
         self.first, self._last, terms, numbers, _ = _HEADER.unpack_from(buffer, LEAD_BYTES)
         widths = (8 * terms, 4 * (terms + 1), 4 * (terms + 1), 4 * numbers)
         if len(buffer) < LEAD_BYTES + _HEADER.size + sum(widths):
-            raise ValueError(f"{path}: an incomplete file of postings")
+            raise ValueError(f"{path}: incomplete postings file")
         parts, at = [], LEAD_BYTES + _HEADER.size
         for width in widths:
             parts.append(buffer[at : at + width])

@@ -23,7 +23,7 @@ from .merge import Pieces, grouped
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Numbers
 
 MERGED_RUNS = 8
-"""This many runs of the same merge level are merged into one, so that each number moves only a few times."""
+"""The number of runs of the same merge level that are merged into one, so that each number moves only a few times."""
 
 Hashes = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.integer]

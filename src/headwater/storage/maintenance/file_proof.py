@@ -182,7 +182,7 @@ class _Running:
             else:
                 yield from image.fill(image.size)
                 if file.ends_at is None and scan.known_durable(file.durable) < scan.bad_number:
-                    break  # a torn tail: the next start cuts it
+                    break  # a torn tail: the next start truncates it
                 low, high = scan.lost_range(file.ends_at or scan.known_durable(file.durable))
                 self.damages.append(Damage(image.unreadable or str(scan.bad), low, high))
                 gaps.append((low, high))

@@ -1,4 +1,4 @@
-"""Keeps a copy up with its home while another server appends: new frames are fetched once a second.
+"""Keeps a copy up to date with its home while another server appends: new frames are fetched once a second.
 
 The journal comes first, because it lists the logs. One thread follows; it applies frames in the role of the committer
 of a log with appends. Only frames that the home cannot lose are fetched: see `Home.kept_heads`.
@@ -29,12 +29,12 @@ from ..state.journaled_state import JournalState
 logger = logging.getLogger("headwater.storage")
 
 FOLLOW_S = 1.0
-"""How often to query the home for new events, for all logs at once."""
+"""The interval between queries to the home for new events, for all logs at once."""
 _LOG_KINDS = frozenset({LOG_KIND, IDENTITY_KIND})
 
 
 class Stuck(NamedTuple):
-    """Why one log cannot be followed while the others can."""
+    """The reason why one log cannot be followed while the others can."""
 
     since: float
     """Monotonic time, in s."""
@@ -82,7 +82,7 @@ class Follower:
         self.seen = Term(0, 0)
         """The newest term of the home at the last query."""
         self.ahead = ""
-        """Which copies were ahead of the home at the last query; empty if none was."""
+        """The copies that were ahead of the home at the last query; empty if none was."""
         self.failure: str | None = None
         """Why the last attempt to follow failed; None if it succeeded."""
         self.stuck: dict[str, Stuck] = {}

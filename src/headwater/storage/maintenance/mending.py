@@ -127,7 +127,7 @@ class Mending:
     def _copy(self, source: int, fd: int, start: int, end: int) -> None:
         while start < end:
             if not (piece := os.pread(source, min(PIECE_BYTES, end - start), start)):
-                raise StorageUnavailable(f"a damaged segment ends at {start}, and not at {end}")
+                raise StorageUnavailable(f"a damaged segment ends at {start}, expected {end}")
             self._disk.write(fd, [piece], start)
             start += len(piece)
 
@@ -146,7 +146,7 @@ class Mending:
             self._disk.write(fd, [content], at)
             at, first = at + frame.length, frame.last + 1
         if (at, first) != (end, below):
-            raise StorageUnavailable(f"the home has no frame for event {first}, or another one")
+            raise StorageUnavailable(f"the home has no frame for event {first}, or a different one")
 
 
 def _before(frames: ReplicatedLog, segment: Segment) -> tuple[int, int]:

@@ -1,9 +1,8 @@
 """The scrub: periodically reads every file of a data directory from the disk and verifies it.
 
 A frame is verified on the first read, but its page may be read from the disk again at any later time. Without a scrub,
-later damage would be served silently. The scrub runs in short steps after the jobs of the index, takes at most
-CORE_SHARE of a core, and stores its position, so that a restart does not start it from the beginning.
-"""
+later damage would be served silently. The scrub runs in short steps after the jobs of the index, uses at most
+CORE_SHARE of a core, and stores its position, so that a restart does not start it from the beginning."""
 
 from __future__ import annotations
 
@@ -30,13 +29,13 @@ from .scrub_files import ScrubFiles
 logger = logging.getLogger("headwater.storage")
 
 PERIOD_MS = 7 * 24 * 60 * 60 * 1000
-"""How often a pass begins, unless the previous one takes longer."""
+"""The interval between the starts of passes, unless the previous one takes longer."""
 CORE_SHARE = 0.03
 """The share of a core to use, on average."""
 SETTLED_S = 60.0
 """The delay after a start, when the server has other work."""
 PLACE_S = 10.0
-"""How often the position is stored, in s. At most that much work is repeated after a kill."""
+"""The interval at which the position is stored, in s. At most that much work is repeated after a kill."""
 STATE_KIND, _ASKED = "scrub", "asked"
 RETRY_S = 600.0
 """The delay after a failure to store the position or to mend a segment."""

@@ -34,7 +34,7 @@ from .worker import Job
 logger = logging.getLogger("headwater.storage")
 
 MERGE_FACTOR = 8
-"""This many adjacent postings files of similar size become one."""
+"""The number of adjacent postings files of similar size that are merged into one."""
 MERGED_NUMBERS_MAX = 50_000_000
 """The maximum number of postings in a merged file (200 MB), which bounds the time and memory of merging."""
 FILES_MAX = 24

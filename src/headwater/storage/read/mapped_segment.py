@@ -41,7 +41,7 @@ class Mapped(Protocol):
     verified: npt.NDArray[np.bool_]
     """Whether each frame has been verified."""
     distrusted: Ranges
-    """Events damaged on disk, whatever the map contains. See `segments.segment.Segment`."""
+    """Events damaged on disk, even if the map contains them intact. See `segments.segment.Segment`."""
 
     def damaged(self, first: int, last: int, reason: BadFrame) -> StorageCorrupted:
         """The error for events that are not as they were written."""
@@ -219,7 +219,7 @@ class FollowedSegment:
         if gaps and is_covered(first, first, gaps):
             raise BadFrame("its loss was accepted")  # its header may be good, but cannot be trusted
         if not count or length < HEADER_BYTES or length & 7 or self.end + length > self._segment.size:
-            raise BadFrame(f"length {length} is not possible")
+            raise BadFrame(f"invalid length {length}")
 
     def _missing(self, upto: int, reason: BadFrame) -> StorageCorrupted:
         """The error for frames that end before that number: a wrong header misleads about what follows its frame."""
@@ -262,7 +262,7 @@ def _mapped(path: Path, log_id: bytes) -> Segment:
 def _read_start(window: bytes, at: int) -> tuple[int, int, int]:
     """The length, count and first number of the frame there. Raises BadFrame."""
     if at + _START.size > len(window):
-        raise BadFrame("the file ends in the header")
+        raise BadFrame("the file ends within the header")
     magic, _, length, _, _, _, _, count, _, first = _START.unpack_from(window, at)
     if magic != MAGIC:
         raise BadFrame(f"expected magic {MAGIC!r}, got {magic!r}")

@@ -22,7 +22,7 @@ _ROW_BYTES = 64
 """The approximate size of a row in a batch, without its texts and bytes."""
 _PAYLOAD = frozenset({"data", "envelope"})
 _WITHOUT_PAYLOAD = 16
-"""Without payload columns, this many times a batch's bytes are scanned at once."""
+"""Without payload columns, a multiple of a batch's bytes is scanned at once; this is the factor."""
 
 
 class Limits(NamedTuple):

@@ -223,7 +223,7 @@ def _check_segment(
     if durable >= scan.bad_number:
         report.problems.append(str(scan.damage(durable)))
     elif ends_at is None and (scan.bad is not None or not scan.is_zero_behind()):
-        report.notes.append(f"{path.name}: a torn tail after event {segment.last}; the next start cuts it")
+        report.notes.append(f"{path.name}: a torn tail after event {segment.last}; the next start truncates it")
     report.frames += len(segment.firsts)
     for frame in frames_of(segment):
         report.events += frame.count

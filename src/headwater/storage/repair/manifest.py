@@ -69,7 +69,7 @@ def read_manifest(directory: Path) -> BackupManifest:
     except (OSError, StorageCorrupted) as error:
         if isinstance(error, FileNotFoundError) and (directory / LOCK).exists() and has_data(directory):
             check, copy = (f"`headwater {each} --data {quote(str(directory))}`" for each in ("check", "backup TARGET"))
-            problem = f"not a complete backup, but a data directory: {check} checks it, and {copy} makes a backup of it"
+            problem = f"not a complete backup, but a data directory: {check} checks it, and {copy} backs it up"
             raise StorageUnavailable(f"{directory}: {problem}") from None
         raise StorageUnavailable(f"{directory}: not a complete backup ({error})") from None
 
@@ -113,7 +113,7 @@ def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
 def fault_of(found: FileSum, expected: FileSum) -> str | None:
     """How a file differs from the copied one; None if it does not."""
     if found.bytes != expected.bytes:
-        return f"{found.bytes} bytes found, {expected.bytes} were copied"
+        return f"got {found.bytes} bytes, expected {expected.bytes}"
     return None if found == expected else "its content was changed"
 
 

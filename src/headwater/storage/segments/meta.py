@@ -157,7 +157,7 @@ def _check_fits(name: str, value: str, pattern: re.Pattern[str]) -> None:
 def _check_ranges(name: str, ranges: Sequence[tuple[int, int]]) -> None:
     for low, high in ranges:
         _check_between(f"{name}: the end of a range", high, low, _U63)
-        _check_between(f"{name}: the begin of a range", low, 1, high)
+        _check_between(f"{name}: the start of a range", low, 1, high)
 
 
 META_FILE = CheckedFile(
@@ -167,7 +167,7 @@ META_FILE = CheckedFile(
     checked_from=FORMAT_CHECKED,
     earlier=_earlier,
     remedy=(
-        "restore a backup (headwater restore); without one, move the log's directory away, then give the log up "
+        "restore a backup (headwater restore); without one, move the log's directory away, then give up the log "
         "(headwater check --accept-loss LOG), so that a new one can use its name"
     ),
     indent=2,

@@ -22,7 +22,7 @@ _BODY_AT = LEAD_BYTES + _HEADER.size
 
 
 class FramePlaces:
-    """A file of places."""
+    """A places file: the positions of the frames of a sealed segment, and the id hashes of its events."""
 
     def __init__(self, path: Path) -> None:
         """Raises ValueError or OSError if the file is missing, incomplete, or belongs to another segment."""
@@ -31,10 +31,10 @@ class FramePlaces:
         check_lead(content, MAGIC, _HEADER.size, path)
         self.first, self.end, frames, events = _HEADER.unpack_from(buffer, LEAD_BYTES)
         if len(buffer) != _BODY_AT + 16 * frames + 8 * events:
-            raise ValueError(f"{path}: an incomplete file of places")
+            raise ValueError(f"{path}: incomplete places file")
         check_rest(content, path)
         if path.name != places_name(self.first):
-            raise ValueError(f"{path}: it has the places of the segment that begins with {self.first}")
+            raise ValueError(f"{path}: it belongs to the segment that starts with event {self.first}")
         ends = (_BODY_AT, _BODY_AT + 8 * frames, _BODY_AT + 16 * frames)
         # Copies, so that keeping them does not keep the hashes, which are most of the file.
         self.firsts: Sequence[int] = memoryview(content[ends[0] : ends[1]]).cast("Q")

@@ -130,9 +130,9 @@ def find_places(segment: Segment, index_directory: Path, gaps: Ranges, last: int
                 return
             segment.reset()  # its last frame does not match its header: check each
     except FileNotFoundError:
-        logger.debug("no file of places for %s", segment.path)
+        logger.debug("no places file for %s", segment.path)
     except (OSError, ValueError, BadFrame) as error:
-        logger.warning("unusable file of places for %s: %s", segment.path, error)
+        logger.warning("unusable places file for %s: %s", segment.path, error)
         path.unlink()  # rebuilt with the index
     scan = SegmentScan(segment, gaps, ends_at=last)
     scan.run()
@@ -212,7 +212,7 @@ def recover(
         raise scan.damage(durable)
     if scan.bad is None and scan.is_zero_behind():
         return segment
-    logger.warning("%s: cutting a torn tail after event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
+    logger.warning("%s: truncating a torn tail after event %d (%s)", segment.path, segment.last, scan.bad or "garbage")
     return cut(segment, log_id, disk)
 
 
@@ -305,7 +305,7 @@ class SegmentScan:
         """The error for a bad frame that had been durable."""
         behind = self._next_good(self.segment.end + 8)
         upto = max(behind.first - 1 if behind else durable, self.bad_number)
-        reason = self.bad or "zeros where a frame was"
+        reason = self.bad or "zeros in place of a frame"
         return self.segment.corrupted(f"events {self.bad_number} to {upto} are damaged ({reason})")
 
     def lost_range(self, last: int) -> tuple[int, int]:
@@ -351,7 +351,7 @@ class SegmentScan:
             raise NotNext(frame)
         clean = self._clean
         if clean and frame.first <= clean.head <= frame.last and (frame.last, frame.crc) != (clean.head, clean.crc):
-            raise BadFrame("the log ended with another frame when it was closed")
+            raise BadFrame("the log ended with a different frame when it was closed")
         return frame
 
     def _next_good(self, offset: int) -> Frame | None:

@@ -39,7 +39,8 @@ Ranges = Sequence[tuple[int, int]]
 SEGMENT_MAGIC = b"HWSEGMNT"
 SEGMENT_VERSION = 1
 _HEADER = struct.Struct("<8sII16sQIQ8s")
-"""magic, version, generation, log id, first number, seed of the frames' checksums, number it was whole up to, spare"""
+"""magic, version, generation, log id, first number, seed of the frames' checksums, number up to which it was complete,
+spare"""
 _CHECKSUM = struct.Struct("<I")
 _DENSE = 4
 """Events of a frame are decoded together if at least one in this many events is wanted."""
@@ -85,7 +86,7 @@ class Segment:
         self.is_indexed = False
         """Whether its derived files have been seen: see `maintenance.tasks`."""
         self.distrusted: Ranges = ()
-        """Events whose frames are damaged on disk, whatever is in memory: reads refuse them."""
+        """Events whose frames are damaged on disk, even if memory has them intact: reads refuse them."""
         self.reset()
         self.map, self.buffer = self._mapped() if image is None else (image.map, image.content)
         self.size = len(self.buffer)
@@ -376,7 +377,8 @@ class Segment:
             self.fd = -1
 
     def _check_header(self) -> tuple[int, int]:
-        """Check the header; returns the seed of the checksums and the number up to which the segment began whole."""
+        """Check the header; returns the seed of the checksums and the number up to which the segment was complete at
+        its start."""
         head = bytes(self.buffer[:SEGMENT_HEADER_BYTES])
         self._check_size(len(head))
         magic, version, _, found_id, first, crc_seed, whole_upto, _ = _HEADER.unpack_from(head)
@@ -384,7 +386,7 @@ class Segment:
         if magic != SEGMENT_MAGIC or crc != google_crc32c.value(head[: _HEADER.size]):
             raise self.header_damaged("the header of the segment is damaged")
         if version > SEGMENT_VERSION:
-            raise WrittenByNewer(self.path, f"segment format {version}, this version supports {SEGMENT_VERSION}")
+            raise WrittenByNewer(self.path, f"segment format {version}; this version supports up to {SEGMENT_VERSION}")
         if found_id != self._log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
         return int(crc_seed), int(whole_upto)

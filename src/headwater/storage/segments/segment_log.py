@@ -45,7 +45,7 @@ SEGMENT_EVENTS_MAX = 262_144
 DURABLY_BYTES_MAX, DURABLY_BUFFERS_MAX = 256 * 1024, 1024
 """The maximum number of bytes to write and sync in one call: the system writes larger amounts in larger pieces."""
 COPIED_BYTES_MIN, COPIED_SHARE, COPIED_BYTES_MAX = 256 * 1024, 8, 16 * 1024 * 1024
-"""A closed newest segment is copied if it has at most one part in COPIED_SHARE of the log's bytes, within these bounds;
+"""A closed newest segment is copied if it has at most 1/COPIED_SHARE of the log's bytes, within these bounds;
 otherwise each unclean end would leave a segment. So even processes that are always killed leave only a few dozen
 segments until the log has 128 MiB, and then one per 16 MiB."""
 PREPARED, ADOPTED = "prepared", "adopted"
@@ -231,7 +231,7 @@ class SegmentLog(FrameLog):
         return run
 
     def _fits(self, frame: EncodedFrame, length: int) -> bool:
-        """Whether the newest segment takes the frame behind so many bytes of the same run."""
+        """Whether the newest segment has room for the frame after that number of bytes of the same run."""
         if not self.segments:
             return False
         segment = self.segments[-1]
@@ -393,7 +393,7 @@ class SegmentLog(FrameLog):
         preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
         try:
             preparing.start()
-        except RuntimeError as error:  # no thread available: it is made when needed
+        except RuntimeError as error:  # no thread is available; the segment is created when needed
             logger.warning("cannot preallocate the next segment: %s", error)
         else:
             self._preparing = preparing
@@ -406,9 +406,9 @@ class SegmentLog(FrameLog):
             if isinstance(error, DiskFull) or error.errno in NO_SPACE:
                 logger.warning("no space for the next segment: %s", error)
             else:
-                logger.error("no next segment: %s", refusal_of(error, self._directory, _CANNOT_PREPARE))
+                logger.error("cannot prepare the next segment: %s", refusal_of(error, self._directory, _CANNOT_PREPARE))
         except EventLogError as error:
-            logger.error("no next segment: %s", error)
+            logger.error("cannot prepare the next segment: %s", error)
 
     def _prepare(self, wanted: int, needed: int = 0) -> None:
         """Make the file of the next segment: as large as `wanted`, or smaller if there is less room.

@@ -48,9 +48,9 @@ PART_SUFFIXES = frozenset({PART_SUFFIX, TABLE_SUFFIX, SEGMENT_SUFFIX})
 ORPHAN_AGE_S = 7 * 24 * 60 * 60
 """Staged rows not committed for this long are removed."""
 RELOOK_S = 5.0
-"""How often the staged bytes are measured; in between, written bytes are added."""
+"""The interval at which the staged bytes are measured; in between, written bytes are added."""
 ORPHANS_LOOK_S = 10 * 60
-"""How often to look for orphans."""
+"""The interval between searches for orphans."""
 UNFINISHED_AGE_S = 60 * 60
 """Unfinished files without a writer for this long are removed."""
 _STAGE_CHARS_MAX = 2 * len(str(BATCH_MAX)) + 1
@@ -167,7 +167,7 @@ class Staging:
         except FileNotFoundError as error:
             raise StorageUnavailable(f"{error.filename}: it no longer exists; the log was deleted") from None
         except OSError as error:
-            raise refusal_of(error, self.directory, "nothing can be staged", size) from error
+            raise refusal_of(error, self.directory, "cannot stage events", size) from error
 
 
 class OpenStage:
@@ -292,7 +292,7 @@ def check_stages(directory: Path, stages: Sequence[str]) -> None:
     seen: set[str] = set()
     for index, stage in enumerate(stages):
         if not _is_stage(stage) or not (part_path(directory, stage).exists() or has_segments(directory, stage)):
-            raise InvalidInput(f"there is no stage {show(stage)} of that batch", f"stages[{index}]")
+            raise InvalidInput(f"that batch has no stage {show(stage)}", f"stages[{index}]")
         if stage in seen:
             raise InvalidInput(f"{show(stage)} occurs twice", f"stages[{index}]")
         seen.add(stage)

@@ -1,7 +1,7 @@
 """Commits staged batches: every row exactly once, across crashes and retries at any moment.
 
 A batch that fits one append and is not a segment needs only its mark. Any other batch first gets a durable manifest,
-which fixes its files and their order. So a commit that resumes after an interruption, behind the rows recorded in the
+which fixes its files and their order. So a commit that resumes after an interruption, after the rows recorded in the
 log's mark, cannot skip rows or append them twice. Only batches that are complete in the log are removed.
 
 Rows staged as a segment become a segment in place, if the log accepts it (`adoption`); otherwise they are appended.

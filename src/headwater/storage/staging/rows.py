@@ -15,12 +15,12 @@ from .segments import SegmentsPart
 PIECES_MAX = 128
 """This many pieces are copied into one. Each takes about 10 KiB in addition to its rows, and may have a single row."""
 TOUCH_S = 60.0
-"""How often files are touched while rows are gathered, so that they do not look abandoned."""
+"""The interval at which files are touched while rows are gathered, so that they do not look abandoned."""
 HELD = SharedBytes(128 * MIB)
 """The default memory budget of all parts being staged, in addition to the minimum of each; beyond it, frames become
 smaller. In the Flight process it is part of the total budget."""
 HELD_BYTES_MIN = 1024 * 1024
-"""The bytes that each part may always hold, so that frames are not tiny."""
+"""The number of bytes that each part may always hold, so that frames are not tiny."""
 
 
 class StagedRows:

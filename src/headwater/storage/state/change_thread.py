@@ -79,7 +79,7 @@ class Patient:
         if (error := future.exception()) is None:
             self._has_landed.set()
         else:
-            logger.warning("%s: a change with an unknown outcome: %s", self._name, error)
+            logger.warning("%s: the outcome of a change is unknown: %s", self._name, error)
         self._unknown.discard(future)
 
     def _run(self) -> None:

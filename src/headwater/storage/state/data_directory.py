@@ -1,8 +1,7 @@
 """A data directory as a whole: its lock, its required files, and its state for commands.
 
-Opening a data directory makes it private and creates files, which would lock other programs out of their own folder. So
-`refuse_foreign` checks a folder before anything in it changes.
-"""
+Opening a data directory makes it private and creates files, which would deny other programs access to their own folder.
+So `refuse_foreign` checks a folder before anything in it changes."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ from .remote import RemoteState
 PARTIAL = "BACKUP.partial"
 """Marks an unfinished backup or restored directory, which must not be used as a data directory."""
 STARTING_S = 5.0
-"""How long a command waits for a server that has the directory but does not answer because it starts or stops."""
+"""The time that a command waits for a server that has the directory but does not answer because it starts or stops."""
 _SCHEMA = re.compile(rb"CREATE TABLE (entries|entry) \(\s*kind TEXT")
 """Found in the first page of a state file; the first versions used `entry`."""
 _LOOKED_AT = 64 * 1024
@@ -88,7 +87,7 @@ def refuse_missing(directory: Path) -> None:
     path = directory / STATE_NAME
     if (directory / ACCEPTED).exists():
         remedy = "finish it with headwater check --accept-state-loss"
-        raise StorageCorrupted(str(path), f"{ACCEPTED} was to replace it, but that was interrupted", remedy)
+        raise StorageCorrupted(str(path), f"its replacement by {ACCEPTED} was interrupted", remedy)
     if not path.exists() and not (directory / JOURNAL).exists() and any((directory / LOGS).glob(f"*/{META_NAME}")):
         raise StorageCorrupted(str(path), "the file is missing, but there are logs", f"put it back; {REMEDY}")
 
@@ -157,7 +156,7 @@ def require_data(directory: Path) -> None:
 
 def no_data(directory: Path) -> StorageUnavailable:
     """The error for a directory without a state."""
-    problem = f"{directory}: no data directory (there is no {STATE_NAME})"
+    problem = f"{directory}: not a data directory (there is no {STATE_NAME})"
     return StorageUnavailable(f"{problem}; name the data directory with --data")
 
 
@@ -197,7 +196,7 @@ def refuse_foreign(directory: Path) -> None:
         raise DirectoryUnavailable(f"{directory}: {error.strerror}; the data directory must be readable") from None
     if is_foreign:
         raise StorageUnavailable(
-            f"{directory}: no data directory (it holds {show(others[0])}); give a data "
+            f"{directory}: not a data directory (it contains {show(others[0])}); specify a data "
             f"directory or an empty directory with --data"
         )
 

@@ -74,13 +74,13 @@ def prove(path: Path, *, has_journal: bool = False) -> Proven:
     confirmed = read_witness(witness).serial if witness.exists() else 0  # before the state, which others may change
     if not path.exists() or not path.stat().st_size:
         if confirmed and not has_journal:
-            raise StorageCorrupted(str(path), f"it is missing, but change {confirmed} of it was confirmed", REMEDY)
+            raise StorageCorrupted(str(path), f"it is missing, but its change {confirmed} was confirmed", REMEDY)
         return Proven(0)
     _roll_back(path)
     with translating(path), closing(rows.read_only(path)) as connection:
         version = rows.schema_version(connection)
         if version > rows.SCHEMA_VERSION:
-            raise WrittenByNewer(path, f"schema {version}, this version supports {rows.SCHEMA_VERSION}")
+            raise WrittenByNewer(path, f"schema {version}; this version supports up to {rows.SCHEMA_VERSION}")
         if version >= rows.GUARDED_VERSION:
             serial = _prove_guarded(path, connection, has_journal)
             return Proven(version, serial, rows.journal_of(connection))
@@ -108,7 +108,9 @@ def _prove_guarded(path: Path, connection: sqlite3.Connection, has_journal: bool
     if found.problems:
         raise StorageCorrupted(str(path), "; ".join(found.problems), REMEDY)
     if found.summary.serial < confirmed and not has_journal:
-        problem = f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some are lost"
+        problem = (
+            f"it ends with change {found.summary.serial}, but change {confirmed} was confirmed: some changes are lost"
+        )
         raise StorageCorrupted(str(path), problem, REMEDY)
     return found.summary.serial
 

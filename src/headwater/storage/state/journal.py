@@ -398,7 +398,7 @@ def read_journal(directory: Path, after: int) -> Iterator[Written]:
     """
     meta = read_meta(directory)
     if meta.first_retained > after + 1:
-        problem = f"it starts with record {meta.first_retained}, and {after + 1} is required"
+        problem = f"it starts with record {meta.first_retained}, but record {after + 1} is required"
         raise StorageCorrupted(str(directory), problem, REMEDY)
     segments = [Segment(path, bytes.fromhex(meta.segments_id)) for path in segment_paths(directory / FRAMES)]
     before: Segment | None = None

@@ -86,7 +86,7 @@ class Snapshotting:
         first, end, digest, entries = self.to_prove
         try:
             if digest_of(self._journal, first, end, entries) != digest:
-                problem = f"the records {first} to {end} do not give the state of its image: no files are removed"
+                problem = f"the records {first} to {end} do not produce the state of its image: no files are removed"
                 raise StorageCorrupted(str(self._journal.directory), problem, REMEDY)
         except BaseException:
             self.to_prove = None

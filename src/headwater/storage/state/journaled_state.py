@@ -52,7 +52,7 @@ def _change(method: Callable[Concatenate[JournalState, _P], _R]) -> Callable[Con
                 return method(self, *args, **kwargs)
             except OSError as error:
                 where = self.journal.directory
-                logger.critical("%s: writing failed, the content of the disk is unknown: %s", where, error)
+                logger.critical("%s: a write failed and the content of the disk is unknown: %s", where, error)
                 self._fatal(f"the state: writing failed: {error}")
                 raise refusal_of(error, self.journal.directory, "cannot write the journal") from error
 

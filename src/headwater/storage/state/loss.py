@@ -151,7 +151,7 @@ def _salvaged_rows(path: Path) -> tuple[dict[tuple[str, str], Entry], list[str],
         for order in ("ASC", "DESC"):  # rows unreachable from one end may be reachable from the other
             try:
                 if (version := schema_version(connection)) > SCHEMA_VERSION:
-                    raise WrittenByNewer(path, f"schema {version}, this version supports {SCHEMA_VERSION}")
+                    raise WrittenByNewer(path, f"schema {version}; this version supports up to {SCHEMA_VERSION}")
                 if is_plain(connection):
                     return {entry[:2]: entry for entry in plain_entries(connection)}, [], None, hurt
                 for row in all_rows(connection, order):

@@ -92,7 +92,7 @@ class _Opening:
                 if proven is not None and not proven.journal:
                     problems.append(f"{self._image_path} is not the image of any journal")
                 elif proven is not None:
-                    problem = f"ends with {proven.serial}, but change {confirmed} was confirmed: some are lost"
+                    problem = f"ends with {proven.serial}, but change {confirmed} was confirmed: some changes are lost"
                     problems.append(f"{self._image_path} {problem}")
                 raise StorageCorrupted(str(self._directory), "; ".join(problems), REMEDY) from None
             return self._journal_anew(proven, problems)
@@ -148,7 +148,7 @@ class _Opening:
         problem, home = None, home_of(self._directory)
         if home is not None:
             if home != homed.home.incarnation:
-                problem = f"it belongs to the home {home[:64]!r}, this one is {homed.home.incarnation}"
+                problem = f"it belongs to the home {home[:64]!r}, but this home is {homed.home.incarnation}"
         elif self._journal_path.exists() or self._image_path.exists() or any((self._directory / LOGS).glob("*")):
             problem = "it has its own logs"
         if problem is not None:

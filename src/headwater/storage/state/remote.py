@@ -33,7 +33,7 @@ logger = logging.getLogger("headwater.storage")
 
 SOCKET = "state.sock"
 PATIENCE_S = 5.0
-"""How long a peer may take to send its call, or to receive the answer."""
+"""The time limit for a peer to send its call, or to receive the answer."""
 CALL_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_BYTES_MAX = 1024 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
@@ -119,7 +119,9 @@ class StateSocket:
     def _answer(self, call: _Call) -> _Answer:
         if call.name not in _CALLS:
             return _refused(
-                StorageUnavailable(f"the server knows no call {call.name!r}; use the same version as the server")
+                StorageUnavailable(
+                    f"the server does not support the call {call.name!r}; use the same version as the server"
+                )
             )
         try:
             result = getattr(self._state, call.name)(*call.positional, **call.named)
@@ -127,7 +129,7 @@ class StateSocket:
             return _refused(error)
         except Exception as error:  # whatever the call contains, the server continues
             return _refused(
-                StorageUnavailable(f"the server cannot take the call: {error}; use the same version as the server")
+                StorageUnavailable(f"the server cannot execute the call: {error}; use the same version as the server")
             )
         return _Answer(list(result) if call.name == "items" else result)
 
