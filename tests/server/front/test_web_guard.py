@@ -132,7 +132,7 @@ def test_another_name_is_refused_on_loopback_health_and_metrics_as_well(guard: W
 
 
 def test_a_refused_name_is_told_with_the_setting(guard: WebGuard) -> None:
-    with pytest.raises(HostNotServed, match=r"'evil.test' given.* its own address \(127.0.0.1\).*http.hosts"):
+    with pytest.raises(HostNotServed, match=r"'evil.test' is not allowed.* its own address \(127.0.0.1\).*http.hosts"):
         guard.judge(asked(host="evil.test:8080"))
 
 

@@ -180,7 +180,7 @@ def test_what_is_sent_when_the_peer_has_left_raises_oserror() -> None:
             else:
                 await peer.says(PEERS_CLOSE if leaves == "closes" else b"\xff" * 20)
             for _ in range(2):
-                with pytest.raises(OSError, match="has left"):
+                with pytest.raises(OSError, match="has disconnected"):
                     await application.send("send", bytes=b"behind")
             await application.end(Left())
             if leaves != "is lost":
@@ -319,7 +319,7 @@ def test_a_stopping_server_answers_who_still_waits_for_its_websocket() -> None:
         peer.protocol.shutdown()
         assert peer.take().startswith(b"HTTP/1.1 503 ") and peer.wire.is_closed
         assert (await application.received())["code"] == 1006
-        with pytest.raises(OSError, match="has left"):
+        with pytest.raises(OSError, match="has disconnected"):
             await application.send("accept")
         await application.end()
         await peer.leave()

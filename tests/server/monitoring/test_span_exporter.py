@@ -70,7 +70,7 @@ def test_the_end_waits_for_a_collector_that_hangs_no_longer_than_it_may(
     spans = ExportedSpans(Tracing(), exporter, stop_s_max=0.05)
     spans.request(SCOPE, "/logs", 200, 0.001)
     asyncio.run(spans.stop())
-    assert exporter.spans == [] and "the span collector does not answer" in caplog.text
+    assert exporter.spans == [] and "the span collector does not respond" in caplog.text
     exporter.may_go_on.set()
     eventually(lambda: len(exporter.spans) == 1)
 
