@@ -49,6 +49,8 @@ class RemoteReading(Pages):
                     if events:
                         if self._attempts is not None:
                             self._attempts.succeeded()
+                        if self._is_over:
+                            self._drop_stream()
                         return events
                 self._is_over = self._is_over or self._read.receive_end()
                 self._drop_stream()

@@ -146,7 +146,7 @@ class Stream(Opened[Connection]):
     async def read(self, timeout_s: float | None = None) -> bytes:
         """The next piece of the body; empty at its end, which closes the stream. Raises OSError."""
         if (connection := self._connection) is None:
-            return b""
+            return self.answer.body()
         piece = await connection.read(self.answer, timeout_s)
         if self.answer.is_complete:
             self.close()

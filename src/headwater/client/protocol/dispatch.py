@@ -173,16 +173,16 @@ class Opened(Generic[C]):
         self._connection: C | None
         self._sending = sending
         self._target, self._connection, self.answer = sent
-
-    @property
-    def is_over(self) -> bool:
-        """Whether it was read completely, or closed."""
-        return self._connection is None
+        if self.answer.is_complete:  # its connection is free before its pieces are read
+            sending.give_back(*sent)
+            self._connection = None
 
     def close(self) -> None:
         """Close it. If another thread or task calls this, a running `read` ends with an error."""
         connection, self._connection = self._connection, None
-        if connection is not None:
+        if connection is None:
+            self.answer.pieces.clear()
+        else:
             self._sending.give_back(self._target, connection, self.answer)
 
     def give_up(self, error: OSError | core.EventLogError) -> None:

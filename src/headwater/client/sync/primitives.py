@@ -35,13 +35,17 @@ class Pages(Iterator[SequencedEvent]):
 
     _page: Iterator[SequencedEvent] = iter(())
     _events: Sequence[SequencedEvent] = ()
+    _is_over = False
+    """Whether no page follows the current one."""
 
     @abstractmethod
     def next_page(self) -> Sequence[SequencedEvent]:
         """The next events, as many as arrived at once; empty at the end."""
 
     def __iter__(self) -> Iterator[SequencedEvent]:
-        return chain.from_iterable(self._pages())  # no Python between two events of a page
+        if self._page is Pages._page:
+            self._page = iter(self.next_page())
+        return self._page if self._is_over else chain.from_iterable(self._pages())  # no Python between two events
 
     def __next__(self) -> SequencedEvent:
         for event in self._page:
