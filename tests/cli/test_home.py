@@ -18,7 +18,7 @@ from headwater.storage.home.copy_file import COPY_NAME
         (("init", "--from", "nothing"), 2, "it is not set; name the database with --home"),
         (("leave", "--data", "nothing"), 2, "it is not set; name the database with --home"),
         (("hand-over", "b.example:8080", "--data", "nothing"), 2, "it is not set; name the database with --home"),
-        (("init", "--from", "nothing", "--home", "postgresql://127.0.0.1:1/x"), 4, "nothing: no data directory"),
+        (("init", "--from", "nothing", "--home", "postgresql://127.0.0.1:1/x"), 4, "nothing is not a data directory"),
     ],
 )
 def test_a_command_that_cannot_be_done_says_why(

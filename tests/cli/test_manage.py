@@ -68,7 +68,7 @@ def test_types_are_listed_and_what_is_none_is_told_with_those_that_are(run: Call
     assert "io.headwater.durableLink" in run("manage", "types").out
     assert "READ" in run("manage", "types", "--json").json["io.headwater.log"]["operations"]
     refused = run("manage", "query", "nothing")
-    assert refused.code == REFUSED and "there are org.amqp.management" in refused.err
+    assert refused.code == REFUSED and "the types are org.amqp.management" in refused.err
     assert run("manage", "purge", "log", "x").code == USAGE
     refused = run("manage", "delete", "partition", "orders/0", "--yes")
     assert (refused.code, "DELETE is not allowed here; allowed: GET, HEAD" in refused.err) == (REFUSED, True)

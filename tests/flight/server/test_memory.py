@@ -29,7 +29,7 @@ from ..memory_backend import MemoryBackend, serving
 
 def test_a_budget_that_is_too_small_for_the_own_clients_is_told() -> None:
     warning = never_fits(8 * MIB)
-    assert warning is not None and f"batches above {4 * MIB + FREE_BYTES} bytes never fit into {8 * MIB}" in warning
+    assert warning is not None and f"batches above {4 * MIB + FREE_BYTES} bytes do not fit into {8 * MIB}" in warning
     assert never_fits(64 * MIB) is None
 
 

@@ -254,7 +254,7 @@ def test_the_pipeline_has_its_name_and_says_what_it_would_do(url: str, tmp_path:
     with Run("import", server=BulkServer(url)) as run, pytest.raises(LogNotFound):
         IMPORT.plan(IMPORT.options(file=(str(path),), log="permits"), run)
     for wrong, message in (
-        ({"tag": ("cas",)}, "there is no column 'cas'; there are case, Activity, when"),
+        ({"tag": ("cas",)}, "there is no column 'cas'; the columns are case, Activity, when"),
         ({"delimiter": ";;"}, "one character"),
         ({"batch_size": "many"}, "a size such as 32m"),
         ({"file": ("a", "b"), "source": "s"}, "a source can only be set for one file"),
