@@ -94,7 +94,7 @@ def test_an_empty_folder_has_no_state_to_lose(tmp_path: Path, is_there: bool) ->
 
 def test_an_engine_refuses_a_folder_of_others(foreign: Path) -> None:
     before = looks(foreign)
-    with pytest.raises(StorageUnavailable, match=r"no data directory \(it holds 'a'"):
+    with pytest.raises(StorageUnavailable, match=r"not a data directory \(it contains 'a'"):
         Engine(foreign)
     assert looks(foreign) == before
 

@@ -105,7 +105,7 @@ def test_a_loss_that_is_accepted_again_after_a_kill_at_any_step_is_the_same(dama
                 pass
         if (killed / "state.accepted").exists():
             in_between += 1
-            with pytest.raises(StorageCorrupted, match=r"that was interrupted; .*headwater check --accept-state-loss"):
+            with pytest.raises(StorageCorrupted, match=r"was interrupted; .*headwater check --accept-state-loss"):
                 open_state(killed)
             assert "interrupted" in check_directory(killed).state.problems[0]
         elif len(list(killed.glob("state.lost-*"))) == 1:  # it was done, but for the last look at it
