@@ -64,7 +64,7 @@ def test_folders_of_others_that_are_called_as_ours_are_refused(foreign: Path, fi
     (foreign / file).parent.mkdir()
     (foreign / file).write_text("x", encoding="utf-8")
     before = looks(foreign)
-    with pytest.raises(StorageUnavailable, match=f"no data directory .it holds '{held}'"):
+    with pytest.raises(StorageUnavailable, match=f"not a data directory .it contains '{held}'"):
         Engine(foreign, reserve_bytes=0)
     done = headwater("serve", "--data", str(foreign), "--http-port", "0", "--amqp-port", "0", cwd=foreign.parent)
     assert (done.returncode, looks(foreign)) == (UNAVAILABLE, before), done.stderr
@@ -88,7 +88,7 @@ def test_an_empty_folder_has_no_state_to_lose(tmp_path: Path, is_there: bool) ->
     done = headwater("check", "--accept-state-loss", "--data", str(folder), cwd=tmp_path)
     assert (done.returncode, list(tmp_path.rglob("*"))) == (UNAVAILABLE, [folder] if is_there else [])
     assert done.stderr.rstrip().endswith(
-        "no data directory (there is no state.sqlite); name the data directory with --data"
+        "not a data directory (there is no state.sqlite); name the data directory with --data"
     )
 
 
