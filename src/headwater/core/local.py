@@ -66,7 +66,7 @@ class LocalLog(PagedLog):
         self._watchers: dict[object, Callable[[], None]] = {}
         self._changing = threading.RLock()
         """Held while the settings or the beginning of the log change."""
-        self._is_closed = False
+        self.is_closed = False
 
     @abstractmethod
     def submit(self, request: AppendRequest) -> None:
@@ -180,10 +180,6 @@ class LocalLog(PagedLog):
     @abstractmethod
     def first_retained(self) -> int:
         """The number from which events can be read."""
-
-    @property
-    def is_closed(self) -> bool:
-        return self._is_closed
 
     def watch(self, wake: Callable[[], None]) -> Callable[[], None]:
         token = object()

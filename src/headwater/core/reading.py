@@ -49,10 +49,8 @@ class PagedLog(ABC):
         Returns a callable that stops it.
         """
 
-    @property
-    @abstractmethod
-    def is_closed(self) -> bool:
-        """Whether the log is closed: it accepts no appends and serves no reads."""
+    is_closed: bool
+    """Whether the log is closed: it accepts no appends and serves no reads."""
 
 
 class PagedReading:

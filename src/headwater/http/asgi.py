@@ -49,9 +49,18 @@ DONE = cast(Awaitable[None], _Done())
 
 def raw_path(scope: Scope) -> str:
     """The path as the client wrote it, percent-encoded, below the application's mount point."""
+    return path_below(scope.get("root_path", ""), written_path(scope))
+
+
+def written_path(scope: Scope) -> bytes:
+    """The path as the client wrote it, percent-encoded, perhaps with the query; quoted here if the server lacks it."""
     raw: bytes | None = scope.get("raw_path")
-    path = quote(scope["path"]) if raw is None else raw.partition(b"?")[0].decode("latin-1")
-    return path.removeprefix(scope.get("root_path", ""))
+    return quote(scope["path"]).encode() if raw is None else raw
+
+
+def path_below(root: str, written: bytes) -> str:
+    """The path below a mount point, of a written path."""
+    return written.partition(b"?")[0].decode("latin-1").removeprefix(root)
 
 
 async def refuse_websocket(

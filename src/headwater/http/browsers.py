@@ -60,6 +60,9 @@ class Head(dict[bytes, bytes]):
     Do not change it: its answers are cached, because clients send the same head repeatedly.
     """
 
+    allowed_by: object = None
+    """The guard that has allowed the request with this head, and always will."""
+
     @cached_property
     def authority(self) -> Authority | None:
         """The requested host, or None if the Host field is missing or malformed (RFC 9112, 3.2)."""
@@ -120,6 +123,7 @@ _FIELDS = _OF_BROWSERS | {
     b"transfer-encoding",
     b"ce-specversion",
     b"headwater-console",
+    b"headwater-at-least",
     b"access-control-request-method",
     b"access-control-request-headers",
 }

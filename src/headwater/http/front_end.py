@@ -55,6 +55,7 @@ class FrontEnd(Generic[H, E]):
         `exchange` is the front end's subclass of Exchange.
         """
         self._host, self._find, self._logger, self._exchange = host, find, logger, exchange
+        self._is_stopping = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """ASGI 3. A standalone server's `lifespan` starts and ends it; if it is mounted, the parent must do so."""
@@ -67,7 +68,7 @@ class FrontEnd(Generic[H, E]):
         exchange = self._exchange(scope, receive, send)
         try:
             handler = self._find(exchange)
-            if self._host.stopping.is_set():
+            if self._is_stopping:
                 raise Stopping
             await handler(self._host, exchange)
         except Disconnected:
@@ -80,6 +81,7 @@ class FrontEnd(Generic[H, E]):
 
     def stop(self) -> None:
         """End the streams cleanly, and refuse new requests with 503."""
+        self._is_stopping = True
         self._host.stopping.set()
 
     async def close(self) -> None:

@@ -19,6 +19,7 @@ from ..core.readers import Readers
 from ..core.store import LogStore
 from .asgi import MEMORY
 from .authentication import authenticate
+from .browsers import HEAD
 from .certificates import certified
 from .errors import InvalidParameter, NumberNotHereYet
 from .exchange import Exchange
@@ -188,7 +189,7 @@ class LogHost(Host, Generic[T]):
         """
         name = exchange.arguments[0]
         user = await self.user(exchange)
-        if not self.guard.is_open:
+        if user is not ANYBODY:
             self.guard.authorize(user, right, name)
         return name
 
@@ -206,7 +207,8 @@ class LogHost(Host, Generic[T]):
         if (stale := self.stale(name)) is not None:
             raise StorageUnavailable(reason=stale)
         opened = self.logs.get(name) or await self._open(exchange, name)
-        if exchange.header(AT_LEAST) is not None:
+        head = exchange.scope.get(HEAD)
+        if head is None or AT_LEAST in head:
             await await_number(exchange, opened.log)
         return opened
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Generic, NamedTuple, TypeVar
 from urllib.parse import unquote_to_bytes
 
-from .asgi import raw_path
+from .asgi import path_below, written_path
 from .errors import InvalidParameter, MethodNotAllowed, RouteNotFound
 from .exchange import BODY_BYTES_MAX, Exchange
 
@@ -79,22 +79,23 @@ class Routes(Generic[Handler]):
         MethodNotAllowed, InvalidParameter.
         """
         scope = exchange.scope
-        path = raw_path(scope)
-        node, arguments = (self._known if len(path) <= KNOWN_CHARS_MAX else self._walk)(path)
+        written = scope.get("raw_path") or written_path(scope)
+        walk = self._known if len(written) <= KNOWN_CHARS_MAX else self._walk
+        node, arguments = walk(written, scope.get("root_path", ""))
         if node is None:
             raise RouteNotFound(scope["path"])
         scope["route"] = node.path
         route = node.routes.get(scope["method"]) or of_method(node.routes, scope["method"])
         exchange.arguments, exchange.body_bytes_max = arguments, route.body_bytes_max
-        if not route.has_parameters:
+        if scope.get("query_string") and not route.has_parameters:
             exchange.parameters()  # allows no parameters, so that `?limit=1` is never ignored silently
         return route.handler
 
-    def _walk(self, path: str) -> tuple[_Node[Handler] | None, Sequence[str]]:
-        """The node to which a path leads, if any, and the values of its path parameters."""
+    def _walk(self, written: bytes, root: str) -> tuple[_Node[Handler] | None, Sequence[str]]:
+        """The node to which a path below `root` leads, if any, and the values of its path parameters."""
         node = self._root
         arguments: list[str] = []
-        for segment in path.split("/")[1:]:
+        for segment in path_below(root, written).split("/")[1:]:
             if (following := node.named.get(segment)) is not None:
                 node = following
             elif node.any is not None and segment:

@@ -665,7 +665,7 @@ class ServerRun:
             pushed = PushedFrames(self._membership.committed, HomeSecret(store.state))
             own_rooms[frame_push.ROOM] = pushed
             front_ends.append(pushed)
-        self._gate.open(by_room({**own, **own_rooms, **rooms}, data))
+        self._gate.open(by_room({"logs": data, **own, **own_rooms, **rooms}, data))
         return front_ends
 
     async def _drain(self, http: HttpServer, front_ends: Sequence[FrontEnd]) -> None:

@@ -489,7 +489,7 @@ class StoredLog(LocalLog):
         return self.writer_table.all()
 
     def forget_writer(self, name: str) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise Closed(self.name)
         if self.is_following:
             raise NotPrimary(self.name)
@@ -500,7 +500,7 @@ class StoredLog(LocalLog):
         release_unknown(self.directory, lambda writer: self.writer(writer) is not None)
 
     def stored(self, sources: Sequence[str], ids: Sequence[str]) -> list[int | None]:
-        if self._is_closed:
+        if self.is_closed:
             raise Closed(self.name)
         head, horizon = self.head(), self.settings.id_horizon
         lowest = max(self._numbering.first_retained, head - horizon + 1 if horizon else 0)
@@ -546,11 +546,11 @@ class StoredLog(LocalLog):
     def close(self) -> None:
         """Answer accepted appends, record how the log ended, close the files."""
         with self._closing:
-            if self._is_closed:
+            if self.is_closed:
                 return
             self._sequencer.close()
             with self._changing:
-                self._is_closed = True
+                self.is_closed = True
                 try:
                     self._write_down_end()
                     self.is_ended = True

@@ -84,7 +84,7 @@ class MemoryLog(LocalLog):
 
     def submit(self, request: AppendRequest) -> None:
         with self._changing:
-            if self._is_closed:
+            if self.is_closed:
                 raise core.Closed(self.name)
             try:
                 request.result = self._append(request)
@@ -337,7 +337,7 @@ class MemoryLog(LocalLog):
         return self._writers.all()
 
     def forget_writer(self, name: str) -> None:
-        if self._is_closed:
+        if self.is_closed:
             raise core.Closed(self.name)
         self._writers.forget(name)
 
@@ -377,7 +377,7 @@ class MemoryLog(LocalLog):
     def close(self) -> None:
         """Stop accepting and serving; wake all waiters."""
         with self._changing:  # an append in progress completes before the log closes
-            self._is_closed = True
+            self.is_closed = True
         self._wake_all()
 
     def _retained(self) -> list[SequencedEvent]:

@@ -10,6 +10,7 @@ import pytest
 
 from headwater.console.settings import ConsoleSettings
 from headwater.http.authentication import BASIC, BEARER
+from headwater.http.browsers import HEAD, head_of
 from headwater.http.errors import (
     ConsoleReadOnly,
     ForeignPage,
@@ -373,6 +374,22 @@ def test_a_get_that_may_change_something_needs_a_browser_that_says_whose_page_it
 def test_answers_are_changed_only_where_origins_are_configured(guard: WebGuard) -> None:
     assert guard.judge(asked(headers=CURL)) is unchanged
     assert WebGuard(Http(origins=(LISTED,))).judge(asked(headers=CURL)) is varied
+
+
+def test_a_known_head_is_judged_again_only_where_the_answer_may_change() -> None:
+    def known(host: str) -> dict[str, Any]:
+        given = asked(host=host)
+        return {**given, HEAD: head_of(given["headers"])}
+
+    guard = WebGuard(host="192.0.2.1")
+    own, other = known("192.0.2.1:8080"), known("log.test:8080")
+    guard.has_users = lambda: True
+    assert [guard.judge(each) for each in (own, other, own, other)] == [unchanged] * 4
+    guard.has_users = lambda: False
+    assert guard.judge(own) is unchanged
+    assert refusal(guard, other) is HostNotServed
+    strict = WebGuard(Http(origins=(LISTED,)), host="192.0.2.1")
+    assert strict.judge(own) is varied  # what one guard has allowed, another one judges
 
 
 CONSOLE = {"headwater-console": "1", "content-type": JSON, "content-length": "2"}

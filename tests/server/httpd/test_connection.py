@@ -89,6 +89,35 @@ def test_a_request_that_does_not_go_on_is_given_up(monkeypatch: pytest.MonkeyPat
     assert messages == (["http.request", "http.disconnect"] if begin.endswith(b"{") else [])
 
 
+def test_a_connection_is_idle_only_after_its_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "KEEP_ALIVE_S", 0.2)
+    request = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n"
+
+    async def application(scope: object, receive: object, send: object) -> None:
+        requests.append(scope)
+        if len(requests) == 2:
+            await asyncio.sleep(0.5)  # longer than an idle connection is kept
+        await send({"type": "http.response.start", "status": 204, "headers": []})  # type: ignore[operator]
+        await send({"type": "http.response.body", "body": b""})  # type: ignore[operator]
+
+    async def scenario() -> None:
+        sockets = listen("127.0.0.1", 0, "--http-port")
+        server = HttpServer(application, sockets, Http(), None)  # type: ignore[arg-type]
+        await server.start()
+        reader, writer = await asyncio.open_connection(*sockets[0].getsockname())
+        async with asyncio.timeout(SILENCE_S_MAX):
+            for _ in range(3):
+                writer.write(request)
+                assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 204 ")
+            assert await reader.read() == b""
+        writer.close()
+        await server.stop()
+
+    requests: list[object] = []
+    asyncio.run(scenario())
+    assert len(requests) == 3
+
+
 def test_a_body_that_only_drips_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "BODY_PAUSE_S", 0.2)
     messages: list[str] = []

@@ -93,8 +93,8 @@ class Gate:
         self.requests = 0
         """Running requests, without streams."""
         self.streams = 0
-        self._left = asyncio.Event()
-        """Set when a request or stream has ended."""
+        self._waiters: list[asyncio.Event] = []
+        """Set whenever a request or stream has ended."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request or WebSocket, including health checks and metrics.
@@ -110,17 +110,19 @@ class Gate:
         if scope["path"] in self._health_paths:
             await self._health(scope, receive, answering(send))
             return
-        application = self._front_ends if self._is_open() else self._while_not_open(scope, sender)
+        is_open = self.state is State.OPEN and (self.standing_by is None or self.standing_by() is None)
+        application = self._front_ends if is_open else self._while_not_open(scope, sender)
         if application is None:
             await self._not_now(scope, receive, answering(send))
             return
         self._activity.what = scope
         passage = _Passage(self, scope, receive, send)
         try:
-            await application(scope, receive, answering(passage.send))
+            await application(scope, receive, passage.send if answering is unchanged else answering(passage.send))
         finally:
             passage.end(scope)
-            self._left.set()
+            for waiter in self._waiters:
+                waiter.set()
 
     def _while_not_open(self, scope: Scope, sender: Sender) -> Application | None:
         """The application that handles a request in the meantime: the local front ends or forwarding. None to refuse
@@ -138,12 +140,6 @@ class Gate:
 
     def _is_fresh_for(self, scope: Scope) -> bool:
         return scope["path"] in self._stale_paths or self.stale() is None
-
-    def _is_open(self) -> bool:
-        """Whether all requests pass. They do not pass at a primary whose lease has expired, because its data may be
-        old.
-        """
-        return self.state is State.OPEN and (self.standing_by is None or self.standing_by() is None)
 
     async def _not_now(self, scope: Scope, receive: Receive, send: Send) -> None:
         stale = self.stale() if self.state is State.READING and self._reads(scope) else None
@@ -236,13 +232,17 @@ class Gate:
         return await self._wait_until(lambda: not self.streams, timeout_s)
 
     async def _wait_until(self, is_over: Callable[[], bool], timeout_s: float) -> bool:
+        has_ended = asyncio.Event()
+        self._waiters.append(has_ended)
         try:
             async with asyncio.timeout(timeout_s):
                 while not is_over():
-                    self._left.clear()
-                    await self._left.wait()
+                    has_ended.clear()
+                    await has_ended.wait()
         except TimeoutError:
             return False
+        finally:
+            self._waiters.remove(has_ended)
         return True
 
 

@@ -43,17 +43,15 @@ class RequestMeter:
 
     def measure(self, method: str, route: str, status: int, duration_s: float) -> None:
         """Record an answered request."""
-        method = method if method in METHODS else "other"
-        self._count(method, route, status)
         latency = self.latencies.get((method, route))
         if latency is None:
-            latency = self.latencies[method, route] = Histogram(BOUNDS_S)
+            method = method if method in METHODS else "other"
+            latency = self.latencies.setdefault((method, route), Histogram(BOUNDS_S))
+        key = (method, route, status)
+        self.counts[key] = self.counts.get(key, 0) + 1
         latency.add(duration_s)
 
     def count(self, method: str, route: str, status: int) -> None:
         """Record the end of a stream, whose duration is not a latency."""
-        self._count(method if method in METHODS else "other", route, status)
-
-    def _count(self, method: str, route: str, status: int) -> None:
-        key = (method, route, status)
+        key = (method if method in METHODS else "other", route, status)
         self.counts[key] = self.counts.get(key, 0) + 1

@@ -153,7 +153,9 @@ class WebGuard:
         """The header fields to add to the response of an allowed request. Raises InvalidParameter (400), HostNotServed
         (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType (415).
         """
-        head = scope.get(HEAD) or head_of(scope["headers"])
+        head: Head = scope.get(HEAD) or head_of(scope["headers"])
+        if head.allowed_by is self:
+            return self._ordinary
         authority = self._authority(scope, head)
         is_other = b"origin" in head and self._is_of_other_origin(scope, head, authority)
         if head.is_of_other_site and b"origin" not in head and not _leads_to_console(scope, head):
@@ -171,7 +173,11 @@ class WebGuard:
             raise UnsupportedMediaType(head.media_type.decode("latin-1"), TYPES)
         if is_other:
             return crossing(head[b"origin"])
-        return self._of_console(scope) if FIELD in head else self._ordinary
+        if FIELD in head:
+            return self._of_console(scope)
+        if authority is not None and self._is_own(authority):  # nothing that was looked at can change
+            head.allowed_by = self
+        return self._ordinary
 
     def _of_console(self, scope: Scope) -> Answering:
         """Check a request from the console. Raises ConsoleReadOnly."""
@@ -190,9 +196,13 @@ class WebGuard:
         if authority is None:
             given = head[b"host"]
             raise InvalidParameter("Host", f"expected one host name or address, got {given[:80].decode('latin-1')!r}")
-        if not authority.is_local and authority.name not in self._names and not self._serves_any_host():
+        if not self._is_own(authority) and not self._serves_any_host():
             raise HostNotServed(authority.name, self._host)
         return authority
+
+    def _is_own(self, authority: Authority) -> bool:
+        """Whether it is a name or an address that other sites cannot use."""
+        return authority.is_local or authority.name in self._names
 
     def _serves_any_host(self) -> bool:
         return not self._is_loopback and (self.has_users is None or self.has_users())

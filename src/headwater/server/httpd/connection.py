@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import Any
 
 import httptools
 
 from ...core.loop.deadline import Deadline
 from ...core.loop.slices import Slices
-from ...http import Scope
 from ...http.asgi import MEMORY
 from .admission import Verdict
 from .cycle import HttpCycle
@@ -77,13 +77,15 @@ class HttpConnection(PeerConnection):
         super().__init__(state)
         self._application, self.fields_of_all = state.application, state.fields_of_all
         self._parser = UpgradeIgnoringParser(self)
-        self.scope_base: Scope = {}
+        self.scope_base: dict[str, Any] = {}
         """The scope fields shared by all its requests."""
         self._surplus: asyncio.TimerHandle | None = None
         """Ends a surplus connection; None if it is not one."""
 
         self._cycle: HttpCycle | None = None
         """The cycle of the last request that began."""
+        self.is_answering = False
+        """Whether a request is not fully answered."""
         self.pipeline: deque[HttpCycle] = deque()
         """Parsed requests that wait for the previous response."""
         self._incoming: HttpCycle | None = None
@@ -143,6 +145,7 @@ class HttpConnection(PeerConnection):
         if self._cycle is not None:
             self._cycle.disconnect()
         self._cycle = self._incoming = None
+        self.is_answering = False
         self.resume_writing()
         self.share.close()
 
@@ -159,17 +162,12 @@ class HttpConnection(PeerConnection):
 
     def shutdown(self) -> None:
         """End after the previous requests are answered."""
-        if self._cycle is not None and not self._cycle.is_complete:
+        if self._cycle is not None and self.is_answering:
             self._cycle.keeps_alive = False
         else:
             self.transport.close()
 
     # for the cycles
-
-    @property
-    def is_answering(self) -> bool:
-        """Whether a request is not fully answered."""
-        return self._cycle is not None and not self._cycle.is_complete
 
     def write(self, data: bytes) -> None:
         """Send it, unless the connection is closing."""
@@ -193,7 +191,7 @@ class HttpConnection(PeerConnection):
 
     def answered(self, keeps_alive: bool) -> None:
         """The running request is answered: start the next one, become idle, or end."""
-        self._holds_body = False
+        self._holds_body = self.is_answering = False
         if not keeps_alive:
             self._leave()
         if self.transport.is_closing() or self._is_leaving:
@@ -291,14 +289,18 @@ class HttpConnection(PeerConnection):
     def _take_whole(self) -> bool:
         """Start the next request, if it arrived whole and its head is known."""
         data, start = self._unread, self._read_to
-        body = data.find(_END, start, start + WHOLE_BYTES_MAX) + len(_END)
-        if body < len(_END):
+        head_end = data.find(_END, start, start + WHOLE_BYTES_MAX)
+        if head_end < 0:
             return False
+        body = head_end + len(_END)
         head = whole_head(data[start:body])
         if head is None or len(data) - body < head.length:
             return False
         end = body + head.length
-        self._advance(end - start)
+        if end == len(data):
+            self._unread, self._read_to = b"", 0
+        else:
+            self._read_to = end
         self._begin(HttpCycle(self, head, data[body:end], keeps_alive=self._surplus is None))
         return True
 
@@ -365,8 +367,8 @@ class HttpConnection(PeerConnection):
             self._begin(self.pipeline.popleft())
 
     def _begin(self, cycle: HttpCycle) -> None:
-        self._cycle, self.scope = cycle, cycle.scope
-        if not self._in_body:
+        self._cycle, self.scope, self.is_answering = cycle, cycle.scope, True
+        if self._in_head:
             self._patience.clear()
         task = run_at_once(self.loop, cycle.run(self._application))
         if not task.done():
@@ -445,7 +447,7 @@ class HttpConnection(PeerConnection):
         """Hand the connection over. Data after the request was sent too early (RFC 6455, 4.1) and is ignored."""
         self._unread, self._read_to = b"", 0
         self._patience.end()
-        self._cycle = None
+        self._cycle, self.is_answering = None, False
         self._has_room_for_unread()
         websocket = WebSocketProtocol(self._state, self.share)
         websocket.connection_made(self.transport)
@@ -477,6 +479,8 @@ class HttpConnection(PeerConnection):
                 self.transport.pause_reading()
 
     def _lose_patience(self) -> None:
+        if self.is_answering and self._is_between:
+            return  # it is the peer that waits; the answer's end sets the next deadline
         if self._unread or not self._is_reading:
             self._patience.set(BODY_PAUSE_S)  # we caused the pause, not the peer
         else:

@@ -22,8 +22,11 @@ JOINED_BYTES_MAX = 8 * 1024
 BODY_WAITING_MAX = 64 * 1024
 """The maximum number of body bytes that the application has not asked for. Above this, reading stops."""
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
-_FIELDS = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+: [\t\x20-\x7e\x80-\xff]*\r\n)*")
-"""Lines of names (RFC 9110, 5.6.2) and values (5.5)."""
+_NAME = re.compile(rb"[!#$%&'*+\-.^_`|~0-9a-z]{1,64}")
+"""A field's name, in lower case (RFC 9110, 5.6.2)."""
+_IN_VALUES = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
+"""The bytes that values consist of (5.5)."""
+_NAMES_KEPT = 256
 _FAILED = b"Internal Server Error"
 _FAILED_FIELDS = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(_FAILED))]
 
@@ -36,10 +39,25 @@ def _status_line(status: int) -> bytes:
 _STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 
+class _Names(dict[bytes, bytes]):
+    """Names of header fields, as applications write them, in lower case. Raises RuntimeError for what is no name."""
+
+    def __missing__(self, given: bytes) -> bytes:
+        name = given.lower()
+        if _NAME.fullmatch(name) is None:
+            raise RuntimeError(f"invalid header field name: {given[:200]!r}")
+        if len(self) < _NAMES_KEPT:
+            self[given] = name
+        return name
+
+
+_NAMES = _Names()
+
+
 class CycleConnection(Protocol):
     """What a cycle needs from its connection."""
 
-    scope_base: Scope
+    scope_base: dict[str, Any]
     """The scope fields shared by all its requests."""
     is_full: bool
     """Whether the peer is not reading what the server sends."""
@@ -79,7 +97,7 @@ class HttpCycle:
     ) -> None:
         """`body` is the whole body; None if it arrives later, by `add` and `end_body`."""
         self._connection = connection
-        self.scope: Scope = {**head.scope, **connection.scope_base}
+        self.scope: Scope = head.scope | connection.scope_base
         self.keeps_alive = keeps_alive
         self._expects_continue = head.expects_continue
         self._has_more = body is None
@@ -146,8 +164,8 @@ class HttpCycle:
                 )
                 await self._fail()
         finally:
-            if held := self.scope.pop(HELD, 0):
-                self.scope[MEMORY].give(held)
+            if HELD in self.scope:
+                self.scope[MEMORY].give(self.scope.pop(HELD))
 
     async def receive(self) -> Message:
         """See ASGI. Returns the body received so far, or the event that the client has disconnected or has its
@@ -211,18 +229,18 @@ class HttpCycle:
     def _start(self, status: int, fields: Any) -> None:
         length: bytes | None = None
         says_close = False
-        lines = []
-        for name, value in fields:
-            name = name.lower()
+        parts: list[bytes] = []
+        for given, value in fields:
+            name = _NAMES[given]
             if name == b"content-length":
                 length = value
             elif name == b"transfer-encoding":
                 self._is_chunked = value.lower() == b"chunked"
             elif name == b"connection":
                 says_close = says_close or b"close" in [token.strip() for token in value.lower().split(b",")]
-            lines.append(b"%b: %b\r\n" % (name, value))
-        text = b"".join(lines)
-        if text.count(b"\n") != len(lines) or _FIELDS.fullmatch(text) is None:
+            parts += name, b": ", value, b"\r\n"
+        text = b"".join(parts)
+        if text.translate(None, _IN_VALUES) != b"\r\n" * (len(parts) // 4):
             raise RuntimeError(f"invalid header fields: {text[:200]!r}")
         if self._expects_continue and self._has_more and not self._body:
             self.keeps_alive = False  # the client may or may not send its body now, so the next bytes are unknown
@@ -238,7 +256,7 @@ class HttpCycle:
             if not self._ends_with_connection:
                 self._is_chunked = True
                 text += b"transfer-encoding: chunked\r\n"
-        head = b"%b%b%b\r\n" % (_STATUS_LINES[status], self._connection.fields_of_all(), text)
+        head = b"".join((_STATUS_LINES[status], self._connection.fields_of_all(), text, b"\r\n"))
         if self._is_chunked or self._ends_with_connection:
             self._connection.write(head)  # a stream may have nothing else to send for a long time
         else:

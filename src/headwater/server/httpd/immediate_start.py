@@ -22,11 +22,6 @@ def run_at_once(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[Non
         return loop.create_task(work)
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=loop, eager_start=True)
-    return _run_first_step(loop, work)
-
-
-def _run_first_step(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task[None]:
-    """Receives the only call that a new task makes to its loop, which schedules its first step."""
     first = _FirstStep()
     loop.call_soon = first.take  # type: ignore[method-assign, assignment]
     try:
@@ -38,6 +33,8 @@ def _run_first_step(loop: asyncio.AbstractEventLoop, work: Work) -> asyncio.Task
 
 
 class _FirstStep:
+    """Receives the only call that a new task makes to its loop, which schedules its first step."""
+
     __slots__ = ("context", "step")
 
     def take(self, step: Callable[[], object], *, context: Context) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...formats.credentials import common_name
-from ...http import Scope
 from ...http.certificates import EXTENSION
 
 
@@ -19,11 +18,11 @@ def peer_of(transport: asyncio.BaseTransport) -> tuple[str, int] | None:
     return (str(name[0]), int(name[1])) if isinstance(name, tuple) else None
 
 
-def scope_of(transport: asyncio.BaseTransport) -> Scope:
+def scope_of(transport: asyncio.BaseTransport) -> dict[str, Any]:
     """The scope fields shared by all requests of a connection (ASGI): both of its ends, and its TLS state."""
     name = transport.get_extra_info("sockname")
     server = (str(name[0]), int(name[1])) if isinstance(name, tuple) else (name, None) if name else None
-    base: Scope = {
+    base: dict[str, Any] = {
         "asgi": {"version": "3.0", "spec_version": "2.3"},
         "server": server,
         "client": peer_of(transport),

@@ -265,7 +265,9 @@ class AccountDirectory:
         If the last user was removed, or all were lost, every request is refused until an operator decides otherwise
         (`headwater user allow-everybody`).
         """
-        return not self.current().by_name and self._had_users is False
+        if self._clock() - self._read_at >= REREAD_S:
+            self.current()
+        return self._had_users is False and not self._accounts.by_name
 
     def newest(self) -> Accounts:
         """Like `current`, but at most `NEWEST_S` old: for unknown credentials, which may be of a user just created.
