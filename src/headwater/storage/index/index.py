@@ -7,6 +7,7 @@ see more than is durable, and must bound their requests by the durable head.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
@@ -23,7 +24,7 @@ PART_EVENTS_MAX = 128 * 1024
 """The maximum number of events of a part in memory (plus one append). Then another part begins, and a file replaces
 this one (`maintenance.tasks.index_newest`). This bounds a log's memory, and the amount that is read again after a
 crash."""
-_weight = attrgetter("weight")
+_weight, _low, _high = attrgetter("weight"), attrgetter("low"), attrgetter("high")
 TABLE_EVENTS_MIN = 32 * 1024
 """A table also accepts large appends until it has this many events, so that a mixed log has few pieces."""
 
@@ -155,7 +156,8 @@ class Index:
         newest = actives[-1]
         if low >= newest.first and isinstance(newest, ActivePostings):  # the case of most conditions and all live reads
             return [PostingsPiece(newest, low, high)]
-        found = [piece for piece in self._pieces if piece.low <= high and piece.high >= low]
+        pieces = self._pieces
+        found = pieces[bisect_left(pieces, low, key=_high) : bisect_right(pieces, high, key=_low)]
         if found and found[0].low < low:
             found[0] = found[0]._replace(low=low)
         if found and found[-1].high > high:
@@ -196,7 +198,7 @@ def _disjoint(runs: Sequence[Postings], low: int = 0, high: int = SEQUENCE_NUMBE
     """The postings of the numbers from `low` to `high`; where several have a number, those of the first one."""
     found: list[PostingsPiece] = []
     for run in runs:
-        start, end = max(low, run.first), min(high, run.last)
+        start, end = run.first if run.first > low else low, run.last if run.last < high else high
         if start <= end:
             found.append(PostingsPiece(run, start, end))
             low = end + 1

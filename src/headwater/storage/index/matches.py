@@ -74,10 +74,11 @@ def listed(
     if terms is None or len(terms) * count > LISTED_MAX:
         return None
     found: list[int] = []
+    left, is_one = count, len(terms) == 1
     for postings, low, high in reversed(pieces) if backwards else pieces:
         if not (parts := postings.values_of(terms)):
             continue
-        base, left = postings.base, count - len(found)
+        base = postings.base
         for at, values in enumerate(parts):
             start = bisect_left(values, low - base) if low > postings.first else 0
             if backwards:
@@ -87,9 +88,10 @@ def listed(
                 parts[at] = part = values[start : start + left]
                 if part and part[-1] + base > high:
                     parts[at] = part[: bisect_right(part, high - base)]
-        few = parts[0] if len(parts) == 1 else sorted(set().union(*parts), reverse=backwards)[:left]
+        few = parts[0] if is_one else sorted(set().union(*parts), reverse=backwards)[:left]
         found += [value + base for value in few] if base else few
-        if len(found) == count:
+        left = count - len(found)
+        if not left:
             break
     return found
 
