@@ -88,7 +88,7 @@ def listed(
                 parts[at] = part = values[start : start + left]
                 if part and part[-1] + base > high:
                     parts[at] = part[: bisect_right(part, high - base)]
-        few = parts[0] if is_one else sorted(set().union(*parts), reverse=backwards)[:left]
+        few = parts[0] if is_one or len(parts) == 1 else sorted(set().union(*parts), reverse=backwards)[:left]
         found += [value + base for value in few] if base else few
         left = count - len(found)
         if not left:
