@@ -57,6 +57,8 @@ def test_terms_are_kept_sorted_and_distinct_so_that_equal_queries_are_equal() ->
     one = Query.where(types=["B", "A", "B"], tags=["y", "x:1"])
     assert one == Query.where(types=("A", "B"), tags=("x:1", "y", "y"))
     assert hash(one) == hash(Query.where(types=("A", "B"), tags=("x:1", "y")))
+    assert Query.of(QueryItem(tags=["x:1"])) == Query.where(tags=["x:1"])  # type: ignore[arg-type]
+    assert Query.where(exact_tags=["x:1"]) == Query.where(tags=["x:1"]) != Query.where(exact_tags=["x"])
     assert Query.where(tags=["y"], exact_tags=["x:1", "x"]) == Query.of(QueryItem(tags=("x:1", "y"), exact_tags=("x",)))
 
 

@@ -66,13 +66,15 @@ class Query:
             raise InvalidQuery("a query needs at least one item; use Query.all() for every event", "items")
         if len(items) > QUERY_ITEMS_MAX:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
-        total = 0
+        total, is_tidy = 0, True
         for number, item in enumerate(items):
-            total += _plain_count(item) or _check_item(item, f"items[{number}]")
+            count = _plain_count(item)
+            is_tidy = is_tidy and count == 1 and not item.exact_tags
+            total += count or _check_item(item, f"items[{number}]")
             if total > QUERY_TERMS_TOTAL_MAX:
                 problem = f"all items together have more than {QUERY_TERMS_TOTAL_MAX} types and tags"
                 raise InvalidQuery(problem, "items")
-        return Query(tuple(map(_tidy, items)))
+        return Query(items if is_tidy else tuple(map(_tidy, items)))
 
     @staticmethod
     def where(*, types: Sequence[str] = (), tags: Sequence[str] = (), exact_tags: Sequence[str] = ()) -> Query:
@@ -100,11 +102,12 @@ def _plain_count(item: QueryItem) -> int:
     types, tags, exact_tags = item.types, item.tags, item.exact_tags
     if not (types.__class__ is tags.__class__ is exact_tags.__class__ is tuple):
         return 0
-    terms = types + tags + exact_tags
-    for term in terms:
+    count = 0
+    for term in types + tags + exact_tags:
         if term.__class__ is not str or not 0 < len(term) <= TYPE_CHARS_MAX or not term.isprintable():
             return 0
-    return len(terms) if len(terms) <= QUERY_TERMS_MAX else 0
+        count += 1
+    return count if count <= QUERY_TERMS_MAX else 0
 
 
 def _check_item(item: QueryItem, where: str) -> int:
@@ -135,13 +138,11 @@ def _terms(given: Sequence[str]) -> tuple[str, ...]:
 
 
 def _tidy(item: QueryItem) -> QueryItem:
-    """The item with sorted, distinct terms; most items have one term and are sorted already.
+    """The item with sorted, distinct terms.
 
     Only a bare tag can be requested in two ways: a tag with a colon moves from `exact_tags` to `tags`.
     """
     types, tags, exact = item.types, item.tags, item.exact_tags
-    if not exact and len(types) < 2 and len(tags) < 2 and types.__class__ is tags.__class__ is tuple:
-        return item
     tags = (*tags, *[tag for tag in exact if ":" in tag])
     return QueryItem(_distinct(types), _distinct(tags), _distinct([tag for tag in exact if ":" not in tag]))
 

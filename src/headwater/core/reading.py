@@ -108,7 +108,8 @@ def read_pages(
             is_bounded=page_bytes is not None,
         )
         cursor, is_last = page.cursor, page.is_last
-        left = None if left is None else left - len(page.events) - (page.large is not None)
+        if left is not None:
+            left -= len(page.events) + (page.large is not None)
         given = [page]
         del page
         yield given.pop()

@@ -16,16 +16,16 @@ from .event_times import EventTimes
 class Described:
     """Parts that all answers of one log repeat."""
 
-    __slots__ = ("_named", "has_partitions", "incarnation")
+    __slots__ = ("_field", "has_partitions", "incarnation")
 
     def __init__(self, name: str, log: LocalLog) -> None:
         self.incarnation = log.info().incarnation
-        self._named = b"headwater-incarnation", self.incarnation.encode()
+        self._field = b"headwater-incarnation", self.incarnation.encode()
         self.has_partitions = log.settings.partitions > 1
 
     def headers(self, head: int) -> list[Header]:
         """The header fields by which each read reports the head."""
-        return [(b"headwater-head", b"%d" % head), self._named]
+        return [(b"headwater-head", b"%d" % head), self._field]
 
 
 class Host(LogHost[Described]):

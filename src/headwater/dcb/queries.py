@@ -7,7 +7,6 @@ requested explicitly (`{"all": true}` or the word `"all"`), and no items are an 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from msgspec import UNSET
 
@@ -15,12 +14,12 @@ from ..core.condition import AppendCondition
 from ..core.errors import InvalidInput, InvalidQuery
 from ..core.limits import QUERY_ITEMS_MAX, QUERY_TERMS_TOTAL_MAX, SEQUENCE_NUMBER_MAX, show
 from ..core.query import ALL, Query, QueryItem
-from ..formats.budget.values import check_values
 from .wire import ConditionIn, CriterionProperties, ItemIn, QueryIn, TagPair
 
 VERSION = "1.0"
 QUERY_VALUES_MAX = QUERY_TERMS_TOTAL_MAX + 8 * QUERY_ITEMS_MAX
-"""Terms and the values around them."""
+"""The maximum number of values of a valid query, or of a document that consists mainly of one: its terms, and the
+values around them. See `check_values`."""
 _CRITERION_TYPES = {"EventTypes": (True, False), "Tags": (False, True), "EventTypesAndTags": (True, True)}
 """Criterion type -> whether it has event types, whether it has tags."""
 _ITEM_PATH = re.compile(r"items(?:\[(?P<item>\d+)\](?:\.(?P<list>types|tags|exact_tags)(?P<rest>\[\d+\])?)?)?")
@@ -36,6 +35,19 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
         if given != "all":
             raise InvalidQuery(f'expected an object or the word "all", got {show(given)}', where)
         return ALL
+    name, items = "items", given.items
+    if items is UNSET or not given.all is given.criteria is given.criterias is given.version is UNSET:
+        chosen = _list_of(given, where, none_is_all=none_is_all)
+        if chosen is None:
+            return ALL
+        name, items = chosen
+    if not items and (none_is_all or name != "items"):
+        return ALL
+    return _checked(items, f"{where}.{name}")
+
+
+def _list_of(given: QueryIn, where: str, *, none_is_all: bool) -> tuple[str, list[ItemIn]] | None:
+    """The name of the list of items, and the items; None if the query matches every event."""
     if given.version not in (UNSET, VERSION):
         raise InvalidQuery(f"expected {VERSION!r}, got {show(given.version)}", f"{where}.version")
     lists = [
@@ -48,20 +60,12 @@ def query_of(given: QueryIn | str, where: str, *, none_is_all: bool = False) -> 
     if given.all is not UNSET:
         if not given.all:
             raise InvalidQuery("expected true, got false", f"{where}.all")
-        return ALL
+        return None
     if not lists:
         if given.version is not UNSET or none_is_all:
-            return ALL
+            return None
         raise InvalidQuery('expected `items` or `criteria`; {"all": true} selects every event', where)
-    name, items = lists[0]
-    if not items and (none_is_all or name != "items"):
-        return ALL
-    return _checked([_item_of(item, f"{where}.{name}[{index}]") for index, item in enumerate(items)], f"{where}.{name}")
-
-
-def check_query(text: bytes, where: str = "query") -> None:
-    """Raises InvalidInput if a query, or a document that consists mainly of one, has more values than any valid one."""
-    check_values(text, QUERY_VALUES_MAX, where)
+    return lists[0]
 
 
 def is_in_seed_form(given: QueryIn | str) -> bool:
@@ -138,35 +142,35 @@ def _spelling(in_snake: object, in_camel: object, snake: str, camel: str) -> str
     return snake if in_camel is None else camel
 
 
-class _Item(NamedTuple):
-    item: QueryItem
-    where: str
-    types_where: str
-    tags_where: str
-    exact_tags_where: str
-
-
-def _item_of(given: ItemIn, where: str) -> _Item:
+def _item_of(given: ItemIn) -> QueryItem:
+    """The core's item, not yet checked. Raises InvalidQuery, InvalidInput with the path within the item."""
     terms: CriterionProperties = given
-    inside = where
+    inside = ""
     if given.properties is not None:
-        if given.tags is not None or given.exact_tags is not None or _types_of(given, where)[1]:
-            raise InvalidQuery("put types and tags inside `properties` or next to it, not both", where)
-        terms, inside = given.properties, f"{where}.properties"
-    types_name, types = _types_of(terms, inside)
-    tags_where, exact_tags_where = f"{inside}.tags", f"{inside}.exact_tags"
-    tags, exact_tags = _texts(terms.tags, tags_where), _texts(terms.exact_tags, exact_tags_where)
+        if given.tags is not None or given.exact_tags is not None or _types_of(given, "")[1]:
+            raise InvalidQuery("put types and tags inside `properties` or next to it, not both")
+        terms, inside = given.properties, "properties."
+    types, tags, exact_tags = terms.types, terms.tags, terms.exact_tags
+    if terms.event_types is not None or terms.event_types_camel is not None:
+        types = _types_of(terms, inside)[1]
+    item = QueryItem(
+        tuple(types) if types else (),
+        _texts(tags, f"{inside}tags") if tags else (),
+        _texts(exact_tags, f"{inside}exact_tags") if exact_tags else (),
+    )
     if given.type is not None:
-        _check_criterion(given.type, bool(types), bool(tags or exact_tags), where)
-    item = QueryItem(tuple(types), tags, exact_tags)
-    return _Item(item, where, f"{inside}.{types_name}", tags_where, exact_tags_where)
+        _check_criterion(given.type, bool(types), item.has_tags)
+    return item
 
 
-def _texts(tags: list[str | TagPair] | None, where: str) -> tuple[str, ...]:
-    return tuple([tag_text(tag, f"{where}[{index}]") for index, tag in enumerate(tags)]) if tags else ()
+def _texts(tags: list[str | TagPair], where: str) -> tuple[str, ...]:
+    if TagPair in map(type, tags):
+        return tuple([tag_text(tag, f"{where}[{index}]") for index, tag in enumerate(tags)])
+    return tuple(tags)  # type: ignore[arg-type]
 
 
-def _types_of(terms: CriterionProperties, where: str) -> tuple[str, list[str]]:
+def _types_of(terms: CriterionProperties, inside: str) -> tuple[str, list[str]]:
+    """The types, and the name under which they were given."""
     found = [
         (name, types)
         for name, types in (
@@ -177,16 +181,18 @@ def _types_of(terms: CriterionProperties, where: str) -> tuple[str, list[str]]:
         if types is not None
     ]
     if len(found) > 1:
-        raise InvalidQuery(f"`{found[0][0]}` and `{found[1][0]}` are two names of one field; use one", where)
+        raise InvalidQuery(
+            f"`{found[0][0]}` and `{found[1][0]}` are two names of one field; use one", inside.rstrip(".")
+        )
     return found[0] if found else ("types", [])
 
 
-def _check_criterion(type: str, has_types: bool, has_tags: bool, where: str) -> None:
+def _check_criterion(type: str, has_types: bool, has_tags: bool) -> None:
     if type not in _CRITERION_TYPES:
-        raise InvalidQuery(f"got {show(type)}, expected one of {', '.join(_CRITERION_TYPES)}", f"{where}.type")
+        raise InvalidQuery(f"got {show(type)}, expected one of {', '.join(_CRITERION_TYPES)}", "type")
     for name, wanted, given in zip(("event types", "tags"), _CRITERION_TYPES[type], (has_types, has_tags), strict=True):
         if wanted != given:
-            raise InvalidQuery(f"a criterion {type} {'needs' if wanted else 'must not have'} {name}", where)
+            raise InvalidQuery(f"a criterion {type} {'needs' if wanted else 'must not have'} {name}")
 
 
 def tag_text(tag: str | TagPair, where: str) -> str:
@@ -198,19 +204,32 @@ def tag_text(tag: str | TagPair, where: str) -> str:
     return tag.key if tag.value is None else f"{tag.key}:{tag.value}"
 
 
-def _checked(items: list[_Item], where: str) -> Query:
-    """The query, checked by the core, with error paths translated into paths in the request."""
+def _checked(given: list[ItemIn], where: str) -> Query:
+    """The query of these items, checked by the core, with error paths translated into paths in the request."""
+    items: list[QueryItem] = []
     try:
-        return Query.of(*[each.item for each in items])
+        for item in given:
+            items.append(_item_of(item))
+    except InvalidInput as error:
+        inside = f".{error.where}" if error.where else ""
+        error.move(f"{where}[{len(items)}]{inside}")
+        raise
+    try:
+        return Query.of(*items)
     except InvalidQuery as error:
-        found = _ITEM_PATH.fullmatch(error.where)
-        if found is None or found["item"] is None:
-            raise InvalidQuery(error.problem, where) from None
-        item = items[int(found["item"])]
-        part = {
-            "types": item.types_where,
-            "tags": item.tags_where,
-            "exact_tags": item.exact_tags_where,
-            None: item.where,
-        }[found["list"]]
-        raise InvalidQuery(error.problem, part + (found["rest"] or "")) from None
+        error.move(where + _path_of(error.where, given))
+        raise
+
+
+def _path_of(where: str, given: list[ItemIn]) -> str:
+    """The path below the list of items, of what the core calls `where`."""
+    found = _ITEM_PATH.fullmatch(where)
+    if found is None or found["item"] is None:
+        return ""
+    item, name = given[int(found["item"])], found["list"]
+    if name is None:
+        return f"[{found['item']}]"
+    terms, inside = (item, "") if item.properties is None else (item.properties, "properties.")
+    if name == "types":
+        name, _ = _types_of(terms, inside)
+    return f"[{found['item']}].{inside}{name}{found['rest'] or ''}"

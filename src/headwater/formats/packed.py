@@ -36,29 +36,26 @@ _decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
 class PackedEvents(Sequence[SequencedEvent]):
     """Stored events as the rows of a page: `encode_page` uses them unchanged; other callers get them decoded."""
 
-    __slots__ = ("_count", "rows")
+    __slots__ = ("rows", "total")
 
     def __init__(self) -> None:
-        self._count = 0
         self.rows = bytearray()
-        """Encoded rows, one after the other; `count_in` is called after each change."""
+        """Encoded rows, one after the other."""
+        self.total = 0
+        """The number of rows, set by whoever adds some."""
 
     def extend(self, events: Sequence[SequencedEvent]) -> None:
         """Append events."""
         for event in events:
             _encoder.encode_into(event, self.rows, -1)
-        self.count_in(len(events))
-
-    def count_in(self, rows: int) -> None:
-        """Record that `rows` events were appended to `self.rows`."""
-        self._count += rows
+        self.total += len(events)
 
     def array(self) -> bytes:
         """All events as MessagePack."""
-        return _array_head(self._count) + self.rows
+        return _array_head(self.total) + self.rows
 
     def __len__(self) -> int:
-        return self._count
+        return self.total
 
     def __getitem__(self, index: Any) -> Any:
         return _decoder.decode(self.array())[index]

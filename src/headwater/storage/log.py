@@ -326,7 +326,7 @@ class StoredLog(LocalLog):
     ) -> Page:
         """See LocalLog. Raises StorageCorrupted, Closed; NotPrimary: see `Home.has_lapsed`."""
         self.check_current()
-        head, lowest = self.head(), self._numbering.first_retained
+        head, lowest = self._sequencer.durable_head, self._numbering.first_retained
         if backwards:
             low, high = max(upto or 0, lowest), min(after - 1, head)
         else:

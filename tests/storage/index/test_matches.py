@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,8 +16,8 @@ from headwater.core import ALL, Query, QueryItem
 from headwater.storage.index import index as index_module
 from headwater.storage.index import matches as matches_module
 from headwater.storage.index.index import Index
-from headwater.storage.index.matches import first_match, listed, matching
-from headwater.storage.index.postings import FilePostings, write_postings
+from headwater.storage.index.matches import PostingsPiece, first_match, listed, matching
+from headwater.storage.index.postings import FilePostings, Postings, write_postings
 
 from .test_postings import Row, active, rows
 
@@ -72,6 +74,57 @@ def test_matching_is_filtering(
     assert listed(pieces, query, partition, matches_module.LISTED_MAX + 1) is None
     if partition is None:
         assert first_match(pieces, query) == (expected[0] if expected else None)
+
+
+class Known(Postings):
+    """The numbers of some terms."""
+
+    def __init__(self, numbers: list[list[int]], base: int, kept: Callable[[list[int]], Sequence[int]]) -> None:
+        self.first, self.last, self.base = max(base, 1), 60, base
+        self._values = [kept([number - base for number in each]) for each in numbers]
+
+    def values_of(self, terms: Iterable[tuple[str, str]]) -> list[Sequence[int]]:
+        return [self._values[int(term)] for _, term in terms if self._values[int(term)]]
+
+
+forms = st.sampled_from([list, tuple, lambda each: memoryview(array("I", each))])
+numbers_of_terms = st.lists(st.lists(st.integers(1, 60), unique=True).map(sorted), min_size=1, max_size=3)
+
+
+@given(numbers_of_terms, st.integers(1, 62), st.integers(0, 62), st.integers(1, 9), st.booleans(),
+       st.sampled_from([0, 1, 7]), forms)  # fmt: skip
+def test_the_first_numbers_of_terms(
+    numbers: list[list[int]],
+    low: int,
+    high: int,
+    count: int,
+    backwards: bool,
+    base: int,
+    kept: Callable[[list[int]], Sequence[int]],
+) -> None:
+    numbers = [[number for number in each if number >= base] for each in numbers]
+    query = Query(tuple([QueryItem(types=(str(index),)) for index in range(len(numbers))]))
+    piece = PostingsPiece(Known(numbers, base, kept), low, high)
+    expected = sorted({number for each in numbers for number in each if low <= number <= high}, reverse=backwards)
+    assert listed([piece], query, None, count, backwards=backwards) == expected[:count]
+
+
+ranges = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)).map(sorted), max_size=6)
+
+
+@settings(max_examples=300, deadline=None)
+@given(ranges, st.integers(1, 34), st.integers(0, 34))
+def test_pieces_are_ascending_and_have_every_number_once(files: list[list[int]], low: int, high: int) -> None:
+    known = [Known([], 0, list) for _ in files]
+    for each, (first, last) in zip(known, files, strict=True):
+        each.first, each.last = first, last
+    found = Index(30, has_partitions=False, files=known)  # type: ignore[arg-type]
+    found.apply(31, ["A", "A"], [(), ()], [0, 0])
+    numbers = [number for piece in found.pieces(low, high) for number in range(piece.low, piece.high + 1)]
+    held = {number for first, last in [*files, (31, 32)] for number in range(first, last + 1)}
+    if low < 31:  # above, the newest part is used as it is: the durable head bounds what is read
+        assert numbers == sorted(number for number in held if low <= number <= high)
+    assert all(piece.postings.first <= piece.low for piece in found.pieces(low, high))
 
 
 @settings(max_examples=60, deadline=None)

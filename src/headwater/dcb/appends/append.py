@@ -19,6 +19,7 @@ from ...core.loop.append_builder import AppendBuilder
 from ...core.loop.slices import Slices
 from ...core.settings import LogSettings
 from ...formats import cloudevents, jsontext, packed
+from ...formats.budget.values import check_values
 from ...formats.tracing import trace_of_headers, traced
 from ...http import Exchange
 from ...http.errors import InvalidParameter, UnsupportedMediaType, misplaced
@@ -26,7 +27,7 @@ from ...http.exchange import JSON, whole_number
 from .. import seed
 from ..events import events_of
 from ..host import Host, Opened
-from ..queries import check_query, condition_is_in_seed_form, condition_of
+from ..queries import QUERY_VALUES_MAX, condition_is_in_seed_form, condition_of
 from ..wire import ARROW, AppendIn, AppendOut, ConditionIn, EventIn, PackedAppendIn
 from .large import LARGE_BYTES, Form, read_batch, read_cloudevent, read_json
 from .packed import read_packed
@@ -62,7 +63,7 @@ def _condition(parameters: Mapping[str, str]) -> AppendCondition | None:
         return None
     try:
         content = text.encode()
-        check_query(content, "condition")
+        check_values(content, QUERY_VALUES_MAX, "condition")
         return condition_of(jsontext.decode(_condition_decoder, content))
     except UnicodeEncodeError:
         raise InvalidParameter("condition", "is not UTF-8") from None

@@ -22,7 +22,7 @@ from ...formats.budget import values
 from ...formats.budget.json_pieces import cut
 from ...formats.budget.long_strings import Shortened, shortened
 from ...formats.jsontext import MalformedJson
-from ..queries import check_query
+from ..queries import QUERY_VALUES_MAX
 
 LARGE_BYTES = 64 * 1024
 _PIECE_VALUES_MAX = 128 * 1024
@@ -157,7 +157,7 @@ def _opening(body: bytes, form: Form[Any]) -> int:
     for number, found in enumerate(_EVENTS.finditer(body, 0, _HEAD_BYTES_MAX)):
         head = body[: found.end()] + b"]}"
         with suppress(InvalidInput):
-            check_query(head)
+            values.check_values(head, QUERY_VALUES_MAX, "query")
             if jsontext.decode(form.body, head).events == []:
                 return found.end()
         if number == _GUESSES_MAX:
@@ -171,7 +171,7 @@ def _check_rest(rest: bytes, opening: int) -> None:
     events = bytes(members.events)
     if opening and not rest.startswith(events, opening - 1):
         raise InvalidInput("it occurs twice", "events")
-    check_query(bytes(members.condition), "condition")
+    values.check_values(bytes(members.condition), QUERY_VALUES_MAX, "condition")
     values.check_values(events, _PIECE_VALUES_MAX, "events")
     if len(rest) - len(events) - len(members.condition) > LARGE_BYTES:
         raise InvalidInput(f"expected at most {LARGE_BYTES} bytes in addition to `events` and `condition`")

@@ -14,9 +14,10 @@ from ...core.limits import SEQUENCE_NUMBER_MAX, show
 from ...core.log import Selection
 from ...core.query import Query
 from ...formats import jsontext
+from ...formats.budget.values import check_values
 from ...http import Exchange
 from ..host import Host, Opened
-from ..queries import check_query, query_of
+from ..queries import QUERY_VALUES_MAX, query_of
 from ..wire import CountIn, CountOut
 from .work_budget import Work
 
@@ -32,7 +33,7 @@ async def count(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/count"""
     opened = await host.log(exchange, Right.READ)
     body = await exchange.json_body()
-    check_query(body)
+    check_values(body, QUERY_VALUES_MAX, "query")
     given = jsontext.decode(_decoder, body)
     query = query_of(given.query, "query")
     selection = opened.log.selection(given.from_, given.after, False, None, given.partition)

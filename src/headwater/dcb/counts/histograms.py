@@ -17,13 +17,14 @@ from ...core.local import LocalLog
 from ...core.query import Query
 from ...core.reading import next_event
 from ...formats import jsontext
+from ...formats.budget.values import check_values
 from ...http import Exchange
 from ...http.errors import InvalidParameter
 from ...http.exchange import whole_number
 from .. import wire
 from ..event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
 from ..host import Host
-from ..queries import check_query, query_of
+from ..queries import QUERY_VALUES_MAX, query_of
 from .count import Tally
 from .work_budget import Work
 
@@ -49,7 +50,7 @@ class Asked(NamedTuple, Generic[Given]):
 async def asked(exchange: Exchange, decoder: msgspec.json.Decoder[Given]) -> Asked[Given]:
     """The histogram request in a body. Raises InvalidInput, MalformedJson."""
     body = await exchange.json_body()
-    check_query(body)
+    check_values(body, QUERY_VALUES_MAX, "query")
     given = jsontext.decode(decoder, body)
     query = query_of(given.query, "query")
     buckets = _checked(given.buckets, BUCKETS, BUCKETS_MAX, "buckets", 1)

@@ -14,6 +14,7 @@ from ...core.log import Selection
 from ...core.query import Query
 from ...core.reading import read_pages
 from ...formats import cloudevents, jsontext, packed
+from ...formats.budget.values import check_values
 from ...http import Exchange
 from ...http.exchange import preferred
 from ..counts.count import check_upto
@@ -29,7 +30,7 @@ from ..events import (
     ndjson,
 )
 from ..host import Host, Opened
-from ..queries import check_query, is_in_seed_form, query_of
+from ..queries import QUERY_VALUES_MAX, is_in_seed_form, query_of
 from ..wire import ARROW, HeadOut, ReadIn
 from .pieces import AnswerPieces, send_all
 
@@ -54,7 +55,7 @@ async def read(host: Host, exchange: Exchange) -> None:
     """POST /logs/{log}/read"""
     opened = await host.log(exchange, Right.READ)
     body = await exchange.json_body()
-    check_query(body)
+    check_values(body, QUERY_VALUES_MAX, "query")
     given = jsontext.decode(_read_decoder, body)
     query = query_of(given.query, "query")
     selection = opened.log.selection(given.from_, given.after, _is_backwards(given), given.limit, given.partition)
@@ -64,8 +65,7 @@ async def read(host: Host, exchange: Exchange) -> None:
     form = accepted_form(exchange.header(b"accept"))
     if given.data_bytes_max is not None:
         check_data_bytes_max(given.data_bytes_max, form)
-    name, in_seed_form = exchange.arguments[0], is_in_seed_form(given.query)
-    rendering = _rendering(form, name, opened, in_seed_form, selection.head, data_bytes_max=given.data_bytes_max)
+    rendering = _rendering(given, form, exchange.arguments[0], opened, selection.head)
     await answer_events(host, exchange, opened, query, selection, rendering)
 
 
@@ -92,11 +92,11 @@ async def answer_events(
     if first is None:  # a limit of 0
         await exchange.answer(200, rendering.opening + rendering.closing, rendering.media_type, headers)
         return
-    traffic = host.logs.traffic
-    is_whole = first.is_last or (selection.limit is not None and len(first.events) >= selection.limit)
+    traffic, count = host.logs.traffic, len(first.events)
+    is_whole = first.is_last or (selection.limit is not None and count >= selection.limit)
     if is_whole and first.large is None:
-        traffic.events_out += len(first.events)
-        body = rendering.opening + (rendering.page(first) if first.events else b"")
+        traffic.events_out += count
+        body = rendering.opening + (rendering.page(first) if count else b"")
         await exchange.answer(200, body + rendering.closing, rendering.media_type, headers)
         return
     pieces = AnswerPieces(first, pages, rendering, traffic, share)
@@ -122,9 +122,7 @@ def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
         )
 
 
-def _rendering(
-    form: str, log: str, opened: Opened, in_seed_form: bool, head: int, *, data_bytes_max: int | None = None
-) -> Rendering:
+def _rendering(given: ReadIn, form: str, log: str, opened: Opened, head: int) -> Rendering:
     if form == _CLOUDEVENTS:
         return cloudevents_batch(default_source(log))
     if form == packed.MEDIA_TYPE_WITH_END:
@@ -134,7 +132,11 @@ def _rendering(
     if form == ARROW:
         return arrow_stream()
     make = json_array if form == _JSON else partial(ndjson, end=head if form == NDJSON_WITH_END else None)
-    return make(has_partitions=opened.view.has_partitions, in_seed_form=in_seed_form, data_bytes_max=data_bytes_max)
+    return make(
+        has_partitions=opened.view.has_partitions,
+        in_seed_form=is_in_seed_form(given.query),
+        data_bytes_max=given.data_bytes_max,
+    )
 
 
 def default_source(log: str) -> str:
@@ -143,6 +145,8 @@ def default_source(log: str) -> str:
 
 
 def _is_backwards(given: ReadIn) -> bool:
+    if given.backwards is given.read_backwards is given.read_backwards_camel is None:
+        return False
     spellings = {
         "backwards": given.backwards,
         "read_backwards": given.read_backwards,
@@ -151,4 +155,4 @@ def _is_backwards(given: ReadIn) -> bool:
     said = [name for name, value in spellings.items() if value is not None]
     if len(said) > 1:
         raise InvalidInput(f"`{said[0]}` and `{said[1]}` are two names of one field; use one", said[1])
-    return bool(said and spellings[said[0]])
+    return bool(spellings[said[0]])

@@ -175,7 +175,7 @@ class WebGuard:
             return crossing(head[b"origin"])
         if FIELD in head:
             return self._of_console(scope)
-        if authority is not None and self._is_own(authority):  # nothing that was looked at can change
+        if authority is not None and self._is_own(authority) and b"origin" not in head:  # nothing checked can change
             head.allowed_by = self
         return self._ordinary
 

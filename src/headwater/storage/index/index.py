@@ -7,10 +7,11 @@ see more than is durable, and must bound their requests by the durable head.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from operator import attrgetter
 
-from ...core.limits import EventColumns
+from ...core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ...formats.arrow.columns import ArrowColumns, Coded
 from ..frames.frame import ARROW_MIN, Frame
 from .backlog import Backlog, LogBacklog, coded_weight, weight
@@ -23,7 +24,7 @@ PART_EVENTS_MAX = 128 * 1024
 """The maximum number of events of a part in memory (plus one append). Then another part begins, and a file replaces
 this one (`maintenance.tasks.index_newest`). This bounds a log's memory, and the amount that is read again after a
 crash."""
-_weight = attrgetter("weight")
+_weight, _low, _high = attrgetter("weight"), attrgetter("low"), attrgetter("high")
 TABLE_EVENTS_MIN = 32 * 1024
 """A table also accepts large appends until it has this many events, so that a mixed log has few pieces."""
 
@@ -45,8 +46,11 @@ class Index:
         """
         self.backlog = Backlog().share("") if backlog is None else backlog
         self.ids = IdTable()
-        self.files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
+        self.files: tuple[FilePostings, ...] = ()
         """The postings files in use, by first number."""
+        self._pieces: list[PostingsPiece] = []
+        """Their postings, ascending and disjoint."""
+        self._use(files)
         self._has_partitions = has_partitions
         self.actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
         """The postings in memory, oldest first; the last one grows."""
@@ -146,25 +150,22 @@ class Index:
 
     def pieces(self, low: int, high: int) -> list[PostingsPiece]:
         """The postings of these numbers (inclusive), ascending and disjoint."""
-        found: list[PostingsPiece] = []
         if low > high:
-            return found
+            return []
         actives = self.actives
         newest = actives[-1]
         if low >= newest.first and isinstance(newest, ActivePostings):  # the case of most conditions and all live reads
             return [PostingsPiece(newest, low, high)]
-        runs: list[Postings] = [*self.files]
+        pieces = self._pieces
+        found = pieces[bisect_left(pieces, low, key=_high) : bisect_right(pieces, high, key=_low)]
+        if found and found[0].low < low:
+            found[0] = found[0]._replace(low=low)
+        if found and found[-1].high > high:
+            found[-1] = found[-1]._replace(high=high)
+        at = found[-1].high + 1 if found else low
         for active in actives:
-            if isinstance(active, ActivePostings):
-                runs.append(active)
-            else:
-                runs += active.runs
-        at = low
-        for run in runs:
-            start, end = max(at, run.first), min(high, run.last)
-            if start <= end:
-                found.append(PostingsPiece(run, start, end))
-                at = end + 1
+            found += _disjoint((active,) if isinstance(active, ActivePostings) else active.runs, at, high)
+            at = found[-1].high + 1 if found else low
         return found
 
     def replace(self, new: FilePostings, old: Sequence[FilePostings] = ()) -> None:
@@ -173,7 +174,7 @@ class Index:
             kept = [
                 file for file in self.files if file not in old and not new.first <= file.first <= file.last <= new.last
             ]
-            self.files = tuple(sorted([*kept, new], key=lambda file: (file.first, -file.last)))
+            self._use([*kept, new])
             covered, newest = self.files[-1].last, self.actives[-1]
             older = tuple(active for active in self.actives[:-1] if active.last > covered)
             is_covered = newest.first <= newest.last <= covered  # a segment was sealed before a part was full
@@ -183,10 +184,25 @@ class Index:
     def drop(self, below: int) -> None:
         """Drop the files whose numbers are all below that one."""
         with self._lock:
-            self.files = tuple(file for file in self.files if file.last >= below)
+            self._use([file for file in self.files if file.last >= below])
+
+    def _use(self, files: Sequence[FilePostings]) -> None:
+        self.files = tuple(sorted(files, key=lambda file: (file.first, -file.last)))
+        self._pieces = _disjoint(self.files)
 
     def _new_active(self, first: int) -> ActivePostings:
         return ActivePostings(first, has_partitions=self._has_partitions)
+
+
+def _disjoint(runs: Sequence[Postings], low: int = 0, high: int = SEQUENCE_NUMBER_MAX) -> list[PostingsPiece]:
+    """The postings of the numbers from `low` to `high`; where several have a number, those of the first one."""
+    found: list[PostingsPiece] = []
+    for run in runs:
+        start, end = run.first if run.first > low else low, run.last if run.last < high else high
+        if start <= end:
+            found.append(PostingsPiece(run, start, end))
+            low = end + 1
+    return found
 
 
 def _weight_of(types: Coded, tags: Coded) -> int:

@@ -74,18 +74,24 @@ def listed(
     if terms is None or len(terms) * count > LISTED_MAX:
         return None
     found: list[int] = []
+    left, is_one = count, len(terms) == 1
     for postings, low, high in reversed(pieces) if backwards else pieces:
+        if not (parts := postings.values_of(terms)):
+            continue
+        base = postings.base
+        for at, values in enumerate(parts):
+            start = bisect_left(values, low - base) if low > postings.first else 0
+            if backwards:
+                end = bisect_right(values, high - base, start)
+                parts[at] = values[max(end - left, start) : end][::-1]
+            else:
+                parts[at] = part = values[start : start + left]
+                if part and part[-1] + base > high:
+                    parts[at] = part[: bisect_right(part, high - base)]
+        few = parts[0] if is_one or len(parts) == 1 else sorted(set().union(*parts), reverse=backwards)[:left]
+        found += [value + base for value in few] if base else few
         left = count - len(found)
-        parts = [
-            numbers.some(low, high, left, backwards=backwards)
-            for kind, term in terms
-            if (numbers := postings.numbers(kind, term)) is not None
-        ]
-        if len(parts) == 1:
-            found += parts[0]
-        elif parts:
-            found += sorted(set().union(*parts), reverse=backwards)[:left]
-        if len(found) == count:
+        if not left:
             break
     return found
 
@@ -96,12 +102,13 @@ def _single_terms(query: Query, partition: int | None) -> list[tuple[str, str]] 
         return None
     terms: list[tuple[str, str]] = []
     for item in query.items:
-        if not item.has_tags:
+        of_tags = tag_terms(item)
+        if not of_tags:
             terms += [(TYPE, type) for type in item.types]
-        elif item.types or item.count > 1:
+        elif item.types or len(of_tags) > 1:
             return None
         else:
-            terms += tag_terms(item)
+            terms += of_tags
     return terms
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import struct
 import threading
+from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
@@ -16,7 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import xxhash
@@ -63,17 +64,6 @@ class Numbers:
         """The index of the first number above that one."""
         return bisect_right(self.values, number - self.base)
 
-    def some(self, low: int, high: int, count: int, *, backwards: bool = False) -> list[int]:
-        """The lowest `count` of the numbers from `low` to `high`, ascending; backwards, the highest, descending."""
-        values, base = self.values, self.base
-        start = bisect_left(values, low - base) if low > base else 0
-        end = bisect_right(values, high - base, start)
-        part = values[max(end - count, start) : end] if backwards else values[start : min(start + count, end)]
-        found = part.tolist() if isinstance(part, memoryview) else list(part)
-        if backwards:
-            found.reverse()
-        return [value + base for value in found] if base else found
-
     def has(self, number: int) -> bool:
         """Whether the number is one of them."""
         values, wanted = self.values, number - self.base
@@ -81,17 +71,23 @@ class Numbers:
         return index < len(values) and values[index] == wanted
 
 
-class Postings(Protocol):
+class Postings(ABC):
     """The postings of a range of numbers."""
 
     first: int
+    last: int
+    """The range is `first` to `last`."""
+    base: int
+    """Added to a value, it gives the number."""
 
-    @property
-    def last(self) -> int:
-        """The range is `first` to `last`."""
+    @abstractmethod
+    def values_of(self, terms: Iterable[tuple[str, str]]) -> list[Sequence[int]]:
+        """The ascending values of each of these terms (kind and text) that occurs."""
 
     def numbers(self, kind: str, term: str) -> Numbers | None:
         """The numbers of a term; None if it does not occur."""
+        found = self.values_of(((kind, term),))
+        return Numbers(found[0], self.base) if found else None
 
 
 _TagTable = dict[str, int | list[int]]
@@ -102,8 +98,10 @@ TagsOfKeys = dict[str, str | list[str]]
 """Keys with their tags: usually many, or just one."""
 
 
-class ActivePostings:
+class ActivePostings(Postings):
     """Postings in memory. One thread changes them; any thread may read (and sees more than is durable)."""
+
+    base = 0
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
@@ -236,17 +234,19 @@ class ActivePostings:
                         self._tags_of_keys = None
             self.last = min(self.last, above)
 
-    def numbers(self, kind: str, term: str) -> Numbers | None:
+    def values_of(self, terms: Iterable[tuple[str, str]]) -> list[Sequence[int]]:
         """See Postings."""
-        if kind == TAG:
-            found = self._table_of(term).get(term)
-            if found is None:
-                return None
-            return Numbers((found,) if isinstance(found, int) else found)
-        if kind == KEY:
-            return self._numbers_of_key(term)
-        numbers = (self._types if kind == TYPE else self._partitions).get(term)
-        return Numbers(numbers) if numbers else None
+        found: list[Sequence[int]] = []
+        for kind, term in terms:
+            if kind == TAG:
+                numbers = self._table_of(term).get(term)
+            elif kind == KEY:
+                numbers = self._numbers_of_key(term)
+            else:
+                numbers = (self._types if kind == TYPE else self._partitions).get(term)
+            if numbers:
+                found.append((numbers,) if isinstance(numbers, int) else numbers)
+        return found
 
     def terms(self) -> Iterator[tuple[str, Sequence[int]]]:
         """Every term (kind and text) with its numbers, for the file."""
@@ -278,7 +278,7 @@ class ActivePostings:
         """Every tag with its numbers."""
         return chain.from_iterable([table.items() for table in self._tags])
 
-    def _numbers_of_key(self, key: str) -> Numbers | None:
+    def _numbers_of_key(self, key: str) -> int | list[int] | None:
         with self._lock:
             if self._tags_of_keys is None:
                 self._tags_of_keys = self._grouped()
@@ -286,12 +286,12 @@ class ActivePostings:
             if tags is None:
                 return None
             if isinstance(tags, str):  # like every tag without a colon: nothing to merge or maintain
-                return self.numbers(TAG, tags)
+                return self._table_of(tags).get(tags)
             if (numbers := self._asked_keys.get(key)) is None:
                 if len(self._asked_keys) >= ASKED_KEYS_MAX:  # arbitrary keys are being requested
                     self._asked_keys.clear()
                 numbers = self._asked_keys[key] = self._merged(tags)
-            return Numbers(numbers)
+            return numbers
 
     def _merged(self, tags: str | list[str]) -> list[int]:
         """The numbers of all these tags, ascending and distinct."""
@@ -369,7 +369,7 @@ _HEADER = struct.Struct("<QQQQ8s")
 """After the lead: first, last, terms, numbers, spare"""
 
 
-class FilePostings:
+class FilePostings(Postings):
     """Postings in an immutable file: sorted hashes of terms, the offsets of their texts and numbers, the numbers."""
 
     def __init__(self, path: Path) -> None:
@@ -379,7 +379,8 @@ class FilePostings:
             self._map = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ)
         check_lead(self._map, MAGIC, _HEADER.size, path)
         buffer = memoryview(self._map)
-        self.first, self._last, terms, numbers, _ = _HEADER.unpack_from(buffer, LEAD_BYTES)
+        self.first, self.last, terms, numbers, _ = _HEADER.unpack_from(buffer, LEAD_BYTES)
+        self.base = self.first
         widths = (8 * terms, 4 * (terms + 1), 4 * (terms + 1), 4 * numbers)
         if len(buffer) < LEAD_BYTES + _HEADER.size + sum(widths):
             raise ValueError(f"{path}: incomplete postings file")
@@ -387,6 +388,7 @@ class FilePostings:
         for width in widths:
             parts.append(buffer[at : at + width])
             at += width
+        self._count = terms
         self.hashes = parts[0].cast("Q")
         self.text_offsets = parts[1].cast("I")
         self.offsets = parts[2].cast("I")
@@ -394,26 +396,23 @@ class FilePostings:
         self.texts = buffer[at:]
         self._texts_at = at
 
-    @property
-    def last(self) -> int:
-        """See Postings."""
-        return int(self._last)
-
     def verify(self) -> None:
         """Raises ValueError if the checksum does not match."""
         check_rest(self._map, self.path)
 
-    def numbers(self, kind: str, term: str) -> Numbers | None:
+    def values_of(self, terms: Iterable[tuple[str, str]]) -> list[Sequence[int]]:
         """See Postings."""
-        text, wanted = _hashed(kind, term)
-        hashes, texts = self.hashes, self._texts_at
-        count = len(hashes)
-        slot = bisect_left(hashes, wanted)
-        while slot < count and hashes[slot] == wanted:
-            if self._map[texts + self.text_offsets[slot] : texts + self.text_offsets[slot + 1]] == text:
-                return Numbers(self.values[self.offsets[slot] : self.offsets[slot + 1]], self.first)
-            slot += 1
-        return None
+        hashes, text_offsets, texts = self.hashes, self.text_offsets, self._texts_at
+        found: list[Sequence[int]] = []
+        for kind, term in terms:
+            text, wanted = _hashed(kind, term)
+            slot = bisect_left(hashes, wanted)
+            while slot < self._count and hashes[slot] == wanted:
+                if self._map[texts + text_offsets[slot] : texts + text_offsets[slot + 1]] == text:
+                    found.append(self.values[self.offsets[slot] : self.offsets[slot + 1]])
+                    break
+                slot += 1
+        return found
 
     def entries(self) -> Iterator[Entry]:
         """All entries of the file, in order."""

@@ -20,7 +20,7 @@ from ...core.event import tag_key
 from ...formats.arrow.columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
 from ...formats.arrow.lazy import pa
 from .merge import Pieces, grouped
-from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Numbers
+from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Postings
 
 MERGED_RUNS = 8
 """The number of runs of the same merge level that are merged into one, so that each number moves only a few times."""
@@ -32,7 +32,7 @@ Few = dict[str, Rows]
 """The rows of the kinds of terms with few values, by kind and text."""
 
 
-class SortedRun:
+class SortedRun(Postings):
     """Immutable postings of one range of numbers: sorted hashes of tags, with their texts and numbers."""
 
     def __init__(
@@ -42,7 +42,7 @@ class SortedRun:
 
         `tags` are in the order of their `hashes`; `ends` delimit the `rows` of each.
         """
-        self.first, self.last = first, last
+        self.first, self.last, self.base = first, last, first
         self._few, self._tags, self._hashes, self._rows, self._ends = few, tags, hashes, rows, ends
         self._views = (
             memoryview(self._hashes),  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class SortedRun:
             memoryview(self._rows),  # type: ignore[arg-type]
         )
         self._slots_of_keys: dict[str, list[int]] | None = None
-        self._asked_keys: dict[str, Numbers | None] = {}
+        self._asked_keys: dict[str, Sequence[int]] = {}
 
     @staticmethod
     def ordered(
@@ -117,25 +117,27 @@ class SortedRun:
         codes = np.repeat(np.arange(len(self._hashes)), np.diff(self._ends))[is_kept]
         return SortedRun.ordered(self.first, last, few, self._tags, self._hashes, codes, self._rows[is_kept])
 
-    def numbers(self, kind: str, term: str) -> Numbers | None:
+    def values_of(self, terms: Iterable[tuple[str, str]]) -> list[Sequence[int]]:
         """See Postings."""
-        if kind == TAG:
-            return self._numbers_of_tag(term)
-        if kind == KEY:
-            return self._numbers_of_key(term)
-        found = self._few.get(kind + term)
-        return None if found is None or not len(found) else Numbers(memoryview(found), self.first)  # type: ignore[arg-type]
+        return [values for kind, term in terms if len(values := self._values_of(kind, term))]
 
-    def _numbers_of_tag(self, tag: str) -> Numbers | None:
+    def _values_of(self, kind: str, term: str) -> Sequence[int]:
+        if kind == TAG:
+            return self._values_of_tag(term)
+        if kind == KEY:
+            return self._values_of_key(term)
+        found = self._few.get(kind + term)
+        return () if found is None else memoryview(found)  # type: ignore[arg-type]
+
+    def _values_of_tag(self, tag: str) -> Sequence[int]:
         text, wanted = _hashed(tag)
         hashes, offsets, content, ends, rows = self._views
         slot = bisect_left(hashes, wanted)
         while slot < len(hashes) and hashes[slot] == wanted:
             if content[offsets[slot] : offsets[slot + 1]] == text:
-                start, end = ends[slot], ends[slot + 1]
-                return Numbers(rows[start:end], self.first) if end > start else None
+                return rows[ends[slot] : ends[slot + 1]]
             slot += 1
-        return None
+        return ()
 
     def texts(self, kind: str, at_once: int) -> Iterator[list[str]]:
         """The types, or the tags, in groups of that size; some may no longer have numbers."""
@@ -156,8 +158,8 @@ class SortedRun:
             if ends[slot + 1] > ends[slot]:
                 yield (TAG + tag).encode(), numbers[ends[slot] : ends[slot + 1]].tolist()
         for key in self._slots():
-            if (found := self._numbers_of_key(key)) is not None:
-                yield (KEY + key).encode(), [value + found.base for value in found.values]
+            if len(found := self._values_of_key(key)):
+                yield (KEY + key).encode(), [value + first for value in found]
 
     def columns(self) -> Columns | None:
         """The body of its file, built in arrays; None if two terms share a hash or there are none."""
@@ -188,20 +190,19 @@ class SortedRun:
         rows = (pairs & 0xFFFFFFFF).astype(np.uint32)
         return list(known), rows, np.bincount(pairs >> 32, minlength=len(known))
 
-    def _numbers_of_key(self, key: str) -> Numbers | None:
-        """The numbers of a key: found on first request, and cached."""
-        if key not in self._asked_keys:
-            if len(self._asked_keys) >= ASKED_KEYS_MAX:  # arbitrary keys are being requested
-                self._asked_keys = {}
-            self._asked_keys[key] = self._merged(self._slots().get(key, []))
-        return self._asked_keys.get(key)
+    def _values_of_key(self, key: str) -> Sequence[int]:
+        """The values of a key: found on first request, and cached."""
+        asked = self._asked_keys
+        if (found := asked.get(key)) is None:
+            if len(asked) >= ASKED_KEYS_MAX:  # arbitrary keys are being requested
+                asked = self._asked_keys = {}
+            found = asked[key] = self._merged(self._slots().get(key, []))
+        return found
 
-    def _merged(self, slots: Sequence[int]) -> Numbers | None:
+    def _merged(self, slots: Sequence[int]) -> Sequence[int]:
         ends = self._ends
         parts = [self._rows[ends[slot] : ends[slot + 1]] for slot in slots]
-        if not sum(map(len, parts)):
-            return None
-        return Numbers(memoryview(np.unique(np.concatenate(parts))), self.first)  # type: ignore[arg-type]
+        return memoryview(np.unique(np.concatenate(parts))) if parts else ()  # type: ignore[arg-type]
 
     def _slots(self) -> dict[str, list[int]]:
         """The positions of the tags of each key."""

@@ -16,7 +16,6 @@ from ...formats.packed import PackedEvents
 from ..frames.frame import Frame
 from ..index.index import Index
 from ..index.matches import SkipMarker, listed, matching
-from ..segments.segment import Segment
 from ..segments.segment_log import SegmentLog
 from .frame_cache import DECODED_FRAME_BYTES_MAX, DecodedFrames
 
@@ -150,11 +149,12 @@ class Reader:
     def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
         """Fetch the wanted events, segment by segment."""
         passed = wanted.pop() if wanted and wanted[-1].__class__ is SkipMarker else None
-        more = len(wanted) > bounds.limit
-        if more:
+        count = len(wanted)
+        if more := count > bounds.limit:
             wanted.pop()
+            count -= 1
         events: list[SequencedEvent] | PackedEvents = PackedEvents() if bounds.packs else []
-        segments, count = self._segments.segments, len(wanted)
+        segments = self._segments.segments
         budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         while position < count and budget > 0:
             number = wanted[position]
@@ -164,15 +164,17 @@ class Reader:
                     position += 1
                     continue
                 segment = segments[at]
-                begin, below = segment.first, _begin(segments, at + 1)
+                begin, below = segment.first, SEQUENCE_NUMBER_MAX + 1
+                if segment is not segments[-1]:
+                    below = segments[at + 1].first
             event_bytes = EVENT_BYTES if bounds.is_bounded else 0
             position, budget, are_gated = segment.pick(wanted, position, below, events, budget, event_bytes)
             is_gated &= are_gated
-        if bounds.is_bounded and not events and position < count and budget <= 0:
+        if position < count and budget <= 0 and bounds.is_bounded and not events:
             frame = self.frame_at_exactly(wanted[position])
             if frame is not None:
                 return _cut_off((), 0, bounds, frame, wanted[position] - frame.first)
-        if more or position < len(wanted):
+        if more or position < count:
             return Page(events, wanted[position - 1], bounds.head, False, is_gated)
         if passed is not None:  # another item of the query may have the same number
             return Page(events, passed + 1 if bounds.backwards else passed - 1, bounds.head, False, is_gated)
@@ -186,11 +188,6 @@ class Reader:
         events = frame.events()
         self._kept.keep(self._segments, frame.first, frame.length, events)
         return events
-
-
-def _begin(segments: Sequence[Segment], at: int) -> int:
-    """The first number of that segment, or one above all numbers."""
-    return segments[at].first if at < len(segments) else SEQUENCE_NUMBER_MAX + 1
 
 
 def _within_bound(frame: Frame, start: int, end: int, budget: int) -> tuple[int, int]:

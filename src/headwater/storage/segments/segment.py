@@ -255,13 +255,13 @@ class Segment:
         does not fit, with no budget left if that is the first one. Raises StorageCorrupted.
         """
         if IS_NATIVE:
-            into = events if isinstance(events, list) else events.rows
+            into, packed = (events, None) if isinstance(events, list) else (events.rows, events)
             walked = walk(
                 self.map, self.firsts, self.offsets, self._verified, numbers, position, below, into, budget, event_bytes
             )
             if walked is not None and walked[0] > position:
-                if not isinstance(events, list):
-                    events.count_in(walked[0] - position)
+                if packed is not None:
+                    packed.total += walked[0] - position
                 return walked
         pick_of_frame = self._pick_of_frame if not event_bytes else self._pick_fitting
         if isinstance(events, list):
