@@ -182,6 +182,8 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     """
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
+    if len(events) == 1 and (usual := _usual_columns(events[0], event_bytes_max)) is not None:
+        return usual
     if len(events) > APPEND_EVENTS_MAX:
         raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
     try:
@@ -207,6 +209,23 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     return EventColumns.unchecked(
         types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size, is_gated=True
     )
+
+
+def _usual_columns(event: Event, event_bytes_max: int) -> EventColumns | None:
+    """`check_append` of one event without a message; None if only the full checks can decide. Most appends are such."""
+    if event.__class__ is not Event or event.envelope or event.encoding is not Encoding.DATA:
+        return None
+    if (size := plain_bytes(event, event_bytes_max)) is None or size > APPEND_BYTES_MAX:
+        return None
+    type, data, tags, id, source, attributes, group_key, envelope, encoding = event
+    if (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1]):
+        tags = _sorted_tags(tags, 0)
+    if not id:
+        (id,) = uuid7s(1)
+    return EventColumns.unchecked(
+        (type,), (data,), (tags,), (id,), (source,), (attributes,), (group_key,), (envelope,), (encoding,), size,
+        is_gated=True,
+    )  # fmt: skip
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:
@@ -436,7 +455,9 @@ def _check_labels(**columns: Sequence[str]) -> int:
     for name, column in columns.items():
         try:
             joined = "".join(column)
-            if joined and (max(map(len, column)) > _LABELS_CHARS_MAX[name] or has_controls(joined)):
+            if joined and (
+                max(map(len, column)) > _LABELS_CHARS_MAX[name] or (not joined.isprintable() and _UNFIT.search(joined))
+            ):
                 _raise_first_unfit_label(name, column)
             total += len(joined)
         except TypeError:

@@ -304,7 +304,8 @@ class EventLog(Protocol):
 class AppendRequest:
     """One append on its way through a local log; `deliver` is called with it once `result` or `error` is set."""
 
-    __slots__ = ("columns", "condition", "context", "deliver", "error", "is_bulk", "mark", "partition", "result")
+    __slots__ = ("columns", "condition", "context", "deliver", "error", "held_bytes", "is_bulk", "mark", "partition",
+                 "result")  # fmt: skip
 
     def __init__(
         self,
@@ -326,6 +327,8 @@ class AppendRequest:
         """The mark of an exactly-once writer; with it the columns may be empty."""
         self.is_bulk = is_bulk
         """Whether it belongs to a bulk load, which is refused first if the index falls behind."""
+        self.held_bytes = 0
+        """The bytes that the log counts for it while it waits."""
         self.result: AppendResult | None = None
         self.error: EventLogError | None = None
 

@@ -172,7 +172,8 @@ class AppendBatcher:
         if joint is None or joint.__class__ is not kind or joint.partition != partition:
             self._close()
             self._open = opened = kind(partition)
-            self._hand_over_soon()
+            if not self._is_due:
+                self._hand_over_soon()
             return opened
         return joint  # type: ignore[return-value]
 
@@ -227,12 +228,12 @@ class AppendBatcher:
         if self._open is not None:
             self._close()
         self._gathered.append(request)
-        self._hand_over_soon()
+        if not self._is_due:
+            self._hand_over_soon()
 
     def _hand_over_soon(self) -> None:
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self.flush)
+        self._is_due = True
+        self._loop.call_soon(self.flush)
 
     def _is_taken(self, request: AppendRequest) -> bool:
         """Submit; returns False if the request must wait for room."""

@@ -22,7 +22,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from queue import Empty, SimpleQueue
 from typing import NamedTuple, Protocol
 
@@ -162,7 +161,7 @@ class Sequencer:
 
     def submit(self, request: AppendRequest) -> None:
         """Queue an append. Raises Overloaded, TooLarge (it can never fit), Closed, NotPrimary, StorageUnavailable."""
-        size = held_bytes(request.columns)
+        size = request.held_bytes = held_bytes(request.columns)
         with self._admission:
             if self._is_closed:
                 raise self._frame_log.unavailable or Closed(self._name)
@@ -171,8 +170,13 @@ class Sequencer:
             if not self._waiting.take(size):
                 self._statistics.refused += 1
                 raise self._no_room(request.columns, size)
-            if request.columns.count:  # a mark without events is not counted
-                self._reserve(request, size)
+            if (count := request.columns.count) != 0:  # a mark without events is not counted
+                try:
+                    self._backlog.reserve(count, is_bulk=request.is_bulk)
+                except (Overloaded, StorageUnavailable):
+                    self._waiting.give(size)
+                    self._statistics.refused += 1
+                    raise
             self._statistics.queued_bytes = self._waiting.bytes
             self._statistics.queued_requests += 1
             if not self._threads:
@@ -183,14 +187,6 @@ class Sequencer:
         if size > (largest := self._waiting.largest) and not isinstance(columns, PreparedColumns):
             return TooLarge(columns.bytes, largest // COPIES, "bytes", "events")
         return self._waiting.refusal(size, "events")
-
-    def _reserve(self, request: AppendRequest, size: int) -> None:
-        try:
-            self._backlog.reserve(request.columns.count, is_bulk=request.is_bulk)
-        except (Overloaded, StorageUnavailable):
-            self._waiting.give(size)
-            self._statistics.refused += 1
-            raise
 
     def step_aside(self) -> None:
         """Refuse appends until `begin_term`, because another server appends. Call it before the first append."""
@@ -278,18 +274,17 @@ class Sequencer:
         """Wait for appends; return those that fit one group, and whether to stop after them."""
         group: list[AppendRequest] = []
         events = size = 0
-        request = self._take_held() or self._inbox.get()
+        request = (self._held and self._take_held()) or self._inbox.get()  # only this thread sets it
         while isinstance(request, AppendRequest):
-            events += request.columns.count
-            size += request.columns.bytes
-            if group and (events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
-                self._held = request
-                break
-            if group and _goes_alone(request):
+            columns = request.columns
+            events += columns.count
+            size += columns.bytes
+            is_alone = not columns.count or isinstance(columns, PreparedColumns)  # a mark without events, or a segment
+            if group and (is_alone or events > GROUP_EVENTS_MAX or size > GROUP_BYTES_MAX):
                 self._held = request
                 break
             group.append(request)
-            if _goes_alone(request):
+            if is_alone:
                 break
             try:
                 request = self._inbox.get_nowait()
@@ -339,8 +334,9 @@ class Sequencer:
         """
         with self._answering:
             self._unanswered.append(flight)
+        frame = flight.frame
         if (
-            (_is_small(flight) or self._nothing_waits())
+            (frame is None or frame.last - frame.first < SMALL_FRAME_EVENTS or self._nothing_waits())
             and self._flights_sent == self._flights_done
             and self._refusal is None
         ):
@@ -463,7 +459,12 @@ class Sequencer:
                 logger.critical("log %s: a write failed and the content of the disk is unknown: %s", self._name, error)
                 self._fatal(f"log {self._name}: writing failed: {error}")
                 raise
-            self._count_commit(time.perf_counter() - begin)
+            seconds = time.perf_counter() - begin
+            statistics = self._statistics
+            statistics.commits += 1
+            statistics.fsync_seconds += seconds
+            statistics.fsync_seconds_max = max(statistics.fsync_seconds_max, seconds)
+            statistics.fsync_peaks.add(int(time.monotonic()), seconds)
             self.durable_head, self._durable_crc = frames[-1].last, frames[-1].crc
             self._publish(self.durable_head)
         self._answer(self._taken(flights))
@@ -474,7 +475,7 @@ class Sequencer:
         with self._answering:
             for _ in flights:
                 self._unanswered.popleft()
-            return list(chain.from_iterable([flight.requests for flight in flights]))
+            return [request for flight in flights for request in flight.requests]
 
     def _tell_unknown(self) -> None:
         """Report an unknown outcome for everything in flight, and refuse what was not sent.
@@ -482,7 +483,7 @@ class Sequencer:
         Called on a thread of the frame log.
         """
         with self._answering:
-            overdue = list(chain.from_iterable([flight.requests for flight in self._unanswered]))
+            overdue = [request for flight in self._unanswered for request in flight.requests]
             for flight in self._unanswered:
                 flight.requests.clear()
         for request in overdue:
@@ -522,19 +523,13 @@ class Sequencer:
         self._refusal = refusal
         self._inbox.put(_WAKE)
 
-    def _count_commit(self, seconds: float) -> None:
-        self._statistics.commits += 1
-        self._statistics.fsync_seconds += seconds
-        self._statistics.fsync_seconds_max = max(self._statistics.fsync_seconds_max, seconds)
-        self._statistics.fsync_peaks.add(int(time.monotonic()), seconds)
-
     def _answer(self, requests: Iterable[AppendRequest]) -> None:
         """Deliver requests to their callers, with one call per caller."""
         by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
         size = count = appends = events = appended = reserved = 0
         for request in requests:
             columns, result = request.columns, request.result
-            size += held_bytes(columns)
+            size += request.held_bytes
             reserved += columns.count
             count += 1
             if request.error is None:
@@ -558,16 +553,6 @@ class Sequencer:
         self._backlog.give_back(reserved)
         for deliver, finished in by_caller.items():
             deliver(finished)
-
-
-def _goes_alone(request: AppendRequest) -> bool:
-    """Whether it forms a group by itself: a mark without events, or a segment."""
-    return not request.columns.count or isinstance(request.columns, PreparedColumns)
-
-
-def _is_small(flight: _Flight) -> bool:
-    frame = flight.frame
-    return frame is None or frame.last - frame.first < SMALL_FRAME_EVENTS
 
 
 def end_process(reason: str) -> None:

@@ -94,7 +94,7 @@ class Room:
 
     def standing(self) -> Standing:
         """The current room, without an alarm. Raises OSError."""
-        free, reserve = self._disk.free_bytes(self._directory), self.reserve_bytes
+        free, reserve = self._disk.free_bytes(self._directory), self._reserve or self.reserve_bytes
         if free <= self._ballast_bytes + BLOCK_BYTES:
             reserve = max(reserve, self._for_ballast(free))
         return Standing(free, reserve, self._withheld)

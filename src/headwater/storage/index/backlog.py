@@ -192,11 +192,12 @@ class LogBacklog:
 
     def give_back(self, events: int) -> None:
         """Release the reservation of that many events: they are in the index, or refused."""
-        with self.backlog._lock:
+        backlog = self.backlog
+        with backlog._lock:
             released = min(events * EXPECTED_EVENT_BYTES, self._reserved)  # none after the log was closed
             self._reserved -= released
-            self.backlog._bytes -= released
-            wakes = self.backlog._wakes()
+            backlog._bytes -= released
+            wakes = backlog._wakes() if backlog._is_awaited else []
         for wake in wakes:
             wake()
 
@@ -268,4 +269,5 @@ class LogBacklog:
 
     def _counted(self) -> int:
         """The bytes that count for an append to this log: all except the bytes of other logs whose indexing fails."""
-        return self.backlog._bytes - self.backlog._unindexable(besides=self)
+        backlog = self.backlog
+        return backlog._bytes - (backlog._unindexable(besides=self) if backlog._stuck else 0)
