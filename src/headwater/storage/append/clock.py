@@ -39,6 +39,7 @@ GAP_MS_MAX = 400 * 24 * 60 * 60 * 1000
 PATIENCE_MS = 60 * 60 * 1000
 MADE_AT_MS = 1_767_225_600_000
 """2026-01-01: a clock that shows an earlier time was never set."""
+_ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def shown_ms() -> int:
@@ -48,9 +49,7 @@ def shown_ms() -> int:
 
 def elapsed_ms() -> int:
     """ms since a fixed moment, by a clock that cannot be set and that runs while the system is suspended."""
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
-    return time.monotonic_ns() // 1_000_000
+    return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
 
 @dataclass(frozen=True)

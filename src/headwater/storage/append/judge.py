@@ -137,7 +137,8 @@ class LogJudge(Judge):
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         if isinstance(group[0].columns, PreparedColumns):
             return self._judge_segment(group[0], group[0].columns, first)
-        columns = EventColumns.join([request.columns for request in group])
+        is_one = len(group) == 1
+        columns = group[0].columns if is_one else EventColumns.join([request.columns for request in group])
         hashes = hashes_of(columns, self._id_seed)
         if are_distinct(hashes) and not self._index.ids.has_any(hashes):
             return self._judge_new(group, columns, hashes, first)

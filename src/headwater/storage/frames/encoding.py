@@ -162,17 +162,17 @@ def _add_columns(body: _Body, columns: EventColumns) -> int:
     named: list[_ColumnOfValues] = [(Column.ID, ids, "".join(ids)), (Column.TYPE, types, "".join(types))]
     if any(sources):
         named.insert(1, (Column.SOURCE, sources, "".join(sources)))
-    body.add_columns(named)
-    tags_count = body.add_members(Column.TAG_LISTS, Column.TAG, columns.tags)
+    tags_count = body.add_members(named, Column.TAG_LISTS, Column.TAG, columns.tags)
     if any(columns.group_keys):
-        body.add_columns([(Column.GROUP_KEY, columns.group_keys, "".join(columns.group_keys))])
+        named.append((Column.GROUP_KEY, columns.group_keys, "".join(columns.group_keys)))
     if any(columns.attributes):
-        body.add_members(Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_NAME, columns.attributes)
+        body.add_members(named, Column.ATTRIBUTE_LISTS, Column.ATTRIBUTE_NAME, columns.attributes)
         values = [attributes.values() for attributes in columns.attributes]
-        body.add_members(None, Column.ATTRIBUTE_VALUE, values)
+        body.add_members(named, None, Column.ATTRIBUTE_VALUE, values)
     if any(columns.envelopes):
-        body.add_columns([(Column.ENVELOPE, columns.envelopes, b"".join(columns.envelopes))])
-    body.add_columns([(Column.DATA, columns.data, b"".join(columns.data))])
+        named.append((Column.ENVELOPE, columns.envelopes, b"".join(columns.envelopes)))
+    named.append((Column.DATA, columns.data, b"".join(columns.data)))
+    body.add_columns(named)
     return tags_count
 
 
@@ -214,16 +214,23 @@ class _Body:
                         length += rest
         self.length = length
 
-    def add_members(self, lists_slot: int | None, slot: int, lists: Sequence[Collection[str]]) -> int:
+    def add_members(
+        self, named: list[_ColumnOfValues], lists_slot: int | None, slot: int, lists: Sequence[Collection[str]]
+    ) -> int:
         """Add the texts in these lists and the list offsets; nothing if all are empty. Returns the number of texts.
 
-        Many lists are added in parts: a single call for a few million texts would block all other threads.
+        They join `named`, the columns to add next. Many lists are added at once, behind those, and in parts: a single
+        call for a few million texts would block all other threads.
         """
         if len(lists) <= PART_LISTS:
-            if texts := list(chain.from_iterable(lists)):
-                members = slot, texts, "".join(texts)
-                self.add_columns([members] if lists_slot is None else [(lists_slot, lists, None), members])
+            texts = list(chain.from_iterable(lists))
+            if texts and lists_slot is not None:
+                named.append((lists_slot, lists, None))
+            if texts:
+                named.append((slot, texts, "".join(texts)))
             return len(texts)
+        self.add_columns(named)
+        named.clear()
         lengths: list[npt.NDArray[np.int32]] = [np.zeros(1, np.int32)]
         encoded: list[bytes] = []
         for start in range(0, len(lists), PART_LISTS):
