@@ -7,7 +7,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from headwater.storage.disk.background_writer import BackgroundWriter
 from headwater.storage.disk.system import Disk
+
+from ..storage.disks import ThreadWriter
 
 
 class FaultyDisk(Disk):
@@ -42,6 +45,9 @@ class FaultyDisk(Disk):
         self._writes = None if self._writes is None else self._writes - 1
         self._syncs = None if self._syncs is None else self._syncs - 1
         return super().write_durably(fd, buffers, offset)
+
+    def background_writer(self) -> BackgroundWriter:
+        return ThreadWriter(self)
 
     def allocate(self, fd: int, size: int) -> None:
         if not self.can_allocate:

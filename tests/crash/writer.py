@@ -6,6 +6,7 @@ lost. Payloads follow from the ids, so that the reader of the log can tell wheth
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -16,12 +17,14 @@ import traceback
 
 from headwater.core import Event
 from headwater.core.errors import DiskFull
+from headwater.core.loop.async_log import AsyncLog
 from headwater.storage import Engine
 
 from .faults import fault_disk
 
 NAME = "orders"
-WRITERS = 4
+WRITERS, LOOP_WRITERS = 2, 4
+"""How many threads append, and how many tasks of an event loop."""
 
 
 def payload_of(id: str) -> bytes:
@@ -37,7 +40,7 @@ def event_of(id: str) -> Event:
 
 
 def main(directory: str, round: str, fault: str = "") -> None:
-    """Append with several threads, trim and acknowledge with one, until the end."""
+    """Append with several threads and tasks, trim and acknowledge with one thread, until the end."""
     threading.excepthook = end
     log = Engine(directory, disk=fault_disk(fault)).create(NAME)
     tell(opened=log.head())
@@ -59,8 +62,24 @@ def main(directory: str, round: str, fault: str = "") -> None:
             tell(acknowledged=log.acknowledge("crash", "reader", max(head - 50, 0)).acknowledged)
             tell(trimmed=log.trim(max(head - 2000, 0)))
 
+    async def append_in_loop(face: AsyncLog, writer: int) -> None:
+        for call in range(1_000_000):
+            ids = [f"{writer}.{round}.{call}.{place}" for place in range(1 + call % 3)]
+            try:
+                result = await face.append([event_of(id) for id in ids])
+            except DiskFull:
+                continue
+            tell(first=result.first, ids=ids)
+            await asyncio.sleep(call % 2 / 1000)
+
+    async def loop() -> None:
+        face = AsyncLog(log)
+        async with asyncio.TaskGroup() as group:
+            for writer in range(WRITERS, WRITERS + LOOP_WRITERS):
+                group.create_task(append_in_loop(face, writer))
+
     threads = [threading.Thread(target=append, args=(writer,)) for writer in range(WRITERS)]
-    for thread in [*threads, threading.Thread(target=tend)]:
+    for thread in [*threads, threading.Thread(target=tend), threading.Thread(target=lambda: asyncio.run(loop()))]:
         thread.start()
 
 

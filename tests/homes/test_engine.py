@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NoReturn
@@ -107,6 +109,11 @@ def add(log: StoredLog, count: int, *, begin: int = 0) -> None:
 
 def contents(log: StoredLog) -> list[bytes]:
     return [each.data for each in log.read()]
+
+
+def test_appends_of_an_event_loop_go_through_the_committer(serve: Serve) -> None:
+    with closing(asyncio.new_event_loop()) as loop:
+        assert serve("a").orders.submit_on(loop) is None
 
 
 def test_a_copy_that_lost_its_lock_commits_nothing_and_makes_room_for_the_next(serve: Serve) -> None:

@@ -108,5 +108,5 @@ def test_the_c_files_stay_short() -> None:
 
 def test_each_function_has_a_type_and_no_other_is_named() -> None:
     stub = re.findall(r"^def (\w+)", (HERE / "_native.pyi").read_text(), re.M)
-    tables = [name for file in sources() for name in re.findall(r"^    FUNCTION\((\w+),", file.read_text(), re.M)]
+    tables = [name for file in sources() for name in re.findall(r"ENTRY\((\w+)\),", file.read_text(), re.M)]
     assert sorted(stub) == sorted(tables)

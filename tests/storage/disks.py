@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from headwater.storage.disk.background_writer import BackgroundWriter
 from headwater.storage.disk.free_space import TRIAL
 from headwater.storage.disk.system import Disk
 from headwater.storage.segments.segment_log import PREPARED
@@ -24,6 +25,64 @@ def without_directory_locks(file: Any, operation: int) -> None:
     if isinstance(file, int) and stat.S_ISDIR(os.fstat(file).st_mode):
         raise OSError(errno.EBADF, os.strerror(errno.EBADF))
     _FLOCK(file, operation)
+
+
+class ThreadWriter(BackgroundWriter):
+    """Writes with the methods of a disk, so that its faults are those of an event loop's commits too."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        super().__init__()
+
+    def _start(self) -> None:
+        pass
+
+    def begin(self, fd: int, content: bytes, offset: int) -> None:
+        threading.Thread(target=self._write, args=(fd, content, offset), name="behind").start()
+
+    def _write(self, fd: int, content: bytes, offset: int) -> None:
+        failure = 0
+        try:
+            if not self._disk.write_durably(fd, [content], offset):
+                self._disk.write(fd, [content], offset)
+                self._disk.sync(fd)
+        except OSError as error:
+            failure = error.errno or errno.EIO
+        os.eventfd_write(self.ended, 1 + failure)
+
+    def _end(self) -> None:
+        pass
+
+
+class BehindDisk(Disk):
+    """Writes behind an event loop. Does not finish a write before it is let go, and fails it if told to."""
+
+    def __init__(self) -> None:
+        self.may_write = threading.Event()
+        self.may_write.set()
+        self.is_writing = threading.Event()
+        self.failure = 0
+        self.free: int | None = None
+        """What the disk says is free, if not the truth."""
+        self.behind = 0
+        """How many writes were begun behind an event loop."""
+
+    def writes_durably(self, directory: Path) -> bool:
+        return True
+
+    def write_durably(self, fd: int, buffers: Sequence[bytes], offset: int) -> bool:
+        self.behind += threading.current_thread().name == "behind"
+        self.is_writing.set()
+        assert self.may_write.wait(30)
+        if self.failure:
+            raise OSError(self.failure, os.strerror(self.failure))
+        return super().write_durably(fd, buffers, offset)
+
+    def free_bytes(self, directory: Path) -> int:
+        return super().free_bytes(directory) if self.free is None else self.free
+
+    def background_writer(self) -> BackgroundWriter:
+        return ThreadWriter(self)
 
 
 class SlowWriter(Disk):

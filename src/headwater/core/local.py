@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from abc import abstractmethod
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from .actor import acting
@@ -74,6 +75,13 @@ class LocalLog(PagedLog):
 
         Raises Overloaded and Closed at once, and InvalidPosition for a partition that does not exist.
         """
+
+    def submit_on(self, loop: AbstractEventLoop) -> Callable[[AppendRequest], None] | None:
+        """A faster `submit` for the callbacks of that event loop, the running one; None if there is none for it.
+
+        Later callbacks of the loop call `deliver`, or other threads do.
+        """
+        return None
 
     @abstractmethod
     def head(self) -> int:

@@ -1,7 +1,8 @@
 """What an install does in C if it was built with a C compiler: one extension module, `_native`.
 
 Each function of it has a twin in Python, in the room that uses both. The twin gives the same results, and alone
-reports errors. `HEADWATER_NO_EXTENSIONS=1` in the environment chooses the twins.
+reports errors. Only the thread that writes for an event loop has none: see `storage.disk.background_writer`.
+`HEADWATER_NO_EXTENSIONS=1` in the environment chooses the twins.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 /* The events of a frame as objects, or as rows of MessagePack; the twin is `storage/frames/random_access.py`.
  *
- * What is left to Python: rare columns, events that are not there, places outside of the frame, text that is
- * no UTF-8.
- */
+ * What is left to Python: rare columns, absent events, places outside of the frame, text that is no UTF-8. */
 
 #include "packed.h"
 
@@ -11,8 +9,7 @@ enum {
     LENGTH = 8, OPTIONAL = 20, COUNT = 24, FIRST = 32, RECORDED_AT = 72, DIRECTORY = 80, HEADER_BYTES = 192
 };
 
-/* Of the optional features: every event passed all checks. */
-enum { GATED = 2 };
+enum { GATED = 2 /* of the optional features: every event passed all checks */ };
 
 /* Slots of the directory. Those up to ENCODING, and from GROUP_KEY to ENVELOPE_BYTES, are rare. */
 enum {
@@ -190,8 +187,7 @@ static int is_appended(Page *page, const Frame *frame, const Event *event, PyObj
     return done;
 }
 
-/* `is_appended`, as a row. What plain events have not comes last: source, attributes, group key, envelope,
- * encoding. */
+/* `is_appended`, as a row. What plain events have not comes last: from the source to the encoding. */
 static int is_packed(Rows *rows, const Frame *frame, const Event *event)
 {
     Py_ssize_t before = rows->used;
@@ -211,8 +207,7 @@ static int is_packed(Rows *rows, const Frame *frame, const Event *event)
     return done;
 }
 
-/* Add the event of that number: 1 once that is done, 0 where it is not there, does not fit, or not as it
- * should be. */
+/* Add the event of that number; 0 where it is not there, does not fit, or is not as it should be. */
 static int is_added(Page *page, const Frame *frame, uint64_t wanted, PyObject *number)
 {
     Event event;
@@ -225,11 +220,8 @@ static int is_added(Page *page, const Frame *frame, uint64_t wanted, PyObject *n
     return done;
 }
 
-PyDoc_STRVAR(pick_doc,
-"pick(content, offset, numbers, events, budget)\n--\n\n"
-"As `random_access.pick`; None, with nothing appended, where that has to be asked.");
-
-static PyObject *pick(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+/* As `random_access.pick`; None, with nothing appended, where that has to be asked. */
+FUNCTION(pick)
 {
     Py_ssize_t offset;
     Py_buffer content;
@@ -271,9 +263,7 @@ static Py_ssize_t not_above(const Py_buffer *firsts, uint64_t wanted)
 /* Open the frame of that number, if that is below `below` and the frame was verified. `places` are where the
  * frames begin in numbers and in bytes, and which of them were verified.
  *
- * Nothing is allocated meanwhile: that may run other threads, and one of them adds frames to these very
- * arrays.
- */
+ * Nothing is allocated meanwhile: that may run other threads, and one of them adds frames to these arrays. */
 static int is_entered(Frame *frame, const Py_buffer *content, PyObject *const *places, uint64_t number,
                       uint64_t below)
 {
@@ -302,15 +292,12 @@ static int is_entered(Frame *frame, const Py_buffer *content, PyObject *const *p
     return 1;
 }
 
-PyDoc_STRVAR(walk_doc,
-"walk(content, firsts, offsets, verified, numbers, position, below, events, budget, each)\n--\n\n"
-"Append the events of these numbers of a segment, from that position on, as long as they are below `below`,\n"
-"plain, in frames that were verified, and within the budget: to a list as objects, to a bytearray as rows\n"
-"of MessagePack. Answers the position behind them, what is left of the budget, and whether all of their\n"
-"frames are gated. With `each`, the budget is a bound for all that the events have, and so much for each of\n"
-"them. None where the arguments are of other types.");
-
-static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+/* Append the events of these numbers of a segment, from that position on, as long as they are below `below`,
+ * plain, in frames that were verified, and within the budget: to a list as objects, to a bytearray as rows
+ * of MessagePack. Answers the position behind them, what is left of the budget, and whether all of their
+ * frames are gated. With `each`, the budget is a bound for all that the events have, and so much for each of
+ * them. None where the arguments are of other types. */
+FUNCTION(walk)
 {
     Py_ssize_t position, below;
     Py_buffer content;
@@ -339,11 +326,8 @@ static PyObject *walk(PyObject *module, PyObject *const *arguments, Py_ssize_t g
     return Py_BuildValue("nLO", position, (long long)page.budget, is_gated ? Py_True : Py_False);
 }
 
-PyDoc_STRVAR(know_event_doc,
-"know_event(plain)\n--\n\n"
-"Make events of the class of this one, a tuple of twelve fields, which has what all plain events have.");
-
-static PyObject *know_event(PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+/* Make events of the class of this one, a tuple of twelve fields, which has what all plain events have. */
+FUNCTION(know_event)
 {
     if (given != 1 || !PyTuple_Check(arguments[0]) || PyTuple_GET_SIZE(arguments[0]) != FIELDS) {
         PyErr_SetString(PyExc_TypeError, "know_event takes an event");
@@ -352,10 +336,3 @@ static PyObject *know_event(PyObject *module, PyObject *const *arguments, Py_ssi
     Py_XSETREF(((State *)PyModule_GetState(module))->plain, Py_NewRef(arguments[0]));
     Py_RETURN_NONE;
 }
-
-PyMethodDef frame_functions[] = {
-    FUNCTION(know_event, know_event_doc),
-    FUNCTION(pick, pick_doc),
-    FUNCTION(walk, walk_doc),
-    END_OF_FUNCTIONS,
-};

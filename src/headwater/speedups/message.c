@@ -88,8 +88,7 @@ static int is_text(uint8_t code, Span text)
            || (TYPES[code] == SYMBOL ? is_ascii(text.at, size) : is_utf8(text.at, size));
 }
 
-/* Whether elements of a map go up to its end: with keys of these types, all different, and perhaps simple
- * values. */
+/* Whether elements of a map go up to its end: with different keys of these types, perhaps simple values. */
 static int are_entries(Span rest, uint32_t count, int depth, int key_types, int are_simple)
 {
     Span keys[KEYS_MAX];
@@ -235,8 +234,7 @@ static int put(PyObject *spans, int section, Py_ssize_t at, Py_ssize_t stop)
     return !failed;
 }
 
-/* Whether a message of that size is usual and valid; its sections and the fields of its properties are
- * noted. */
+/* Whether a message of that size is usual and valid; notes its sections and the fields of its properties. */
 static int is_walked(Span rest, size_t size, PyObject *spans, PyObject *places)
 {
     Place begin = rest.at, data = NULL;
@@ -275,11 +273,8 @@ static int is_walked(Span rest, size_t size, PyObject *spans, PyObject *places)
     return last && (size_t)(rest.end - begin) == size;
 }
 
-PyDoc_STRVAR(look_through_doc,
-"look_through(message, size)\n--\n\n"
-"As `core.message.validity.look_through`; None where that has to be asked.");
-
-static PyObject *look_through(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+/* As `core.message.validity.look_through`; None where that has to be asked. */
+FUNCTION(look_through)
 {
     Bytes message;
     Py_ssize_t size;
@@ -293,8 +288,3 @@ static PyObject *look_through(PyObject *Py_UNUSED(module), PyObject *const *argu
     Py_XDECREF(places);
     return answer != NULL ? answer : left_to_python();
 }
-
-PyMethodDef message_functions[] = {
-    FUNCTION(look_through, look_through_doc),
-    END_OF_FUNCTIONS,
-};

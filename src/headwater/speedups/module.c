@@ -1,4 +1,4 @@
-/* The module itself: its state, and the functions of the other files put together. */
+/* The module itself: its state, and its functions from the other files. */
 
 #include "speedups.h"
 
@@ -6,31 +6,23 @@
 #error "the digest of the C files is missing: hatch_build.py gives it"
 #endif
 
-static PyMethodDef *const tables[] = {frame_functions, message_functions, run_functions};
+#define ENTRY(name) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, NULL}
+static PyMethodDef functions[] = {
+    ENTRY(alike), ENTRY(know_event), ENTRY(look_through), ENTRY(pick), ENTRY(transfers), ENTRY(walk),
+#ifdef __linux__
+    ENTRY(write_behind), ENTRY(writer),
+#endif
+    {NULL, NULL, 0, NULL},
+};
 
 static int executed(PyObject *module)
 {
-    for (size_t each = 0; each < sizeof tables / sizeof *tables; each++)
-        if (PyModule_AddFunctions(module, tables[each]))
-            return -1;
     return PyModule_AddStringConstant(module, "DIGEST", SOURCES_DIGEST);
-}
-
-static int traversed(PyObject *module, visitproc visit, void *arg)
-{
-    Py_VISIT(((State *)PyModule_GetState(module))->plain);
-    return 0;
-}
-
-static int cleared(PyObject *module)
-{
-    Py_CLEAR(((State *)PyModule_GetState(module))->plain);
-    return 0;
 }
 
 static void freed(void *module)
 {
-    cleared(module);
+    Py_CLEAR(((State *)PyModule_GetState(module))->plain);
 }
 
 static PyModuleDef_Slot slots[] = {
@@ -42,9 +34,8 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "headwater.speedups._native",
     .m_size = sizeof(State),
+    .m_methods = functions,
     .m_slots = slots,
-    .m_traverse = traversed,
-    .m_clear = cleared,
     .m_free = freed,
 };
 

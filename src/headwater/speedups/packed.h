@@ -1,5 +1,4 @@
-/* Rows of MessagePack at the end of a bytearray, as `formats/packed.py` writes them: the shortest form of
- * each value. */
+/* Rows of MessagePack at the end of a bytearray, in the shortest form, as `formats/packed.py` writes them. */
 
 #include "speedups.h"
 

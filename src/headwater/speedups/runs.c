@@ -1,9 +1,7 @@
 /* Messages of AMQP that are alike and come one after the other: what is the same is compared, what differs
  * taken out. The twins are `transfers_any` of `amqp/protocol/runs.py` and `alike_any` of `core/alike.py`.
  *
- * What is left to Python: places that do not lie in one another, and values that are of another type than is
- * due.
- */
+ * What is left to Python: places that do not lie in one another, and values of another type. */
 
 #include "speedups.h"
 
@@ -21,11 +19,8 @@ static int is_appended(PyObject *list, Bytes first, const char *second, Py_ssize
     return !failed;
 }
 
-PyDoc_STRVAR(transfers_doc,
-"transfers(buffer, at, id_at, tag_bytes, head_bytes, size_max, count_max)\n--\n\n"
-"As `amqp.protocol.runs.transfers_any`; None where that has to be asked.");
-
-static PyObject *transfers(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+/* As `amqp.protocol.runs.transfers_any`; None where that has to be asked. */
+FUNCTION(transfers)
 {
     enum { AT, ID_AT, TAG_BYTES, HEAD_BYTES, FRAME_BYTES_MAX, COUNT_MAX, SIZES };
     static const Bytes nothing = {"", 0};
@@ -62,12 +57,8 @@ left:
     return left_to_python();
 }
 
-PyDoc_STRVAR(alike_doc,
-"alike(messages, at, head, tail, tail_at, content_at, size_bytes, rest_at, kept, bytes_max, data,\n"
-"envelopes)\n--\n\n"
-"As `core.alike.alike_any`; None, with nothing appended, where that has to be asked.");
-
-static PyObject *alike(PyObject *Py_UNUSED(module), PyObject *const *arguments, Py_ssize_t given)
+/* As `core.alike.alike_any`; None, with nothing appended, where that has to be asked. */
+FUNCTION(alike)
 {
     Bytes head, tail, kept;
     Py_ssize_t at, places[4], bytes_max, total = 0;
@@ -108,9 +99,3 @@ undone:
 left:
     return left_to_python();
 }
-
-PyMethodDef run_functions[] = {
-    FUNCTION(transfers, transfers_doc),
-    FUNCTION(alike, alike_doc),
-    END_OF_FUNCTIONS,
-};

@@ -1,5 +1,4 @@
-/* What the C files of `headwater.speedups._native` share: the state of the module, and the table of functions
- * of each file.
+/* What the C files of `headwater.speedups._native` share: the state of the module, and its functions.
  *
  * Each function does what its twin in Python does, for what is whole and plain. Anything unusual it answers
  * with None, and Python alone says what is wrong: so there is one place for each message, and no C code that
@@ -28,8 +27,7 @@ typedef struct {
     Py_ssize_t size;
 } Bytes;
 
-/* The number of at most eight bytes at that place, wherever it is: little-endian in files, big-endian in
- * AMQP. */
+/* The number of at most eight bytes at that place: little-endian in files, big-endian in AMQP. */
 static inline uint64_t little(const void *at, size_t bytes)
 {
     uint64_t found = 0;
@@ -88,10 +86,10 @@ static inline PyObject *left_to_python(void)
     Py_RETURN_NONE;
 }
 
-/* One entry of a table of functions. */
-#define FUNCTION(name, documentation) {#name, (PyCFunction)(void (*)(void))name, METH_FASTCALL, documentation}
-#define END_OF_FUNCTIONS {NULL, NULL, 0, NULL}
-
-extern PyMethodDef frame_functions[], message_functions[], run_functions[];
+/* The functions of the module; their types are in `_native.pyi`. */
+#define UNUSED __attribute__((unused))
+#define FUNCTION(name) PyObject *name(UNUSED PyObject *module, PyObject *const *arguments, Py_ssize_t given)
+FUNCTION(alike); FUNCTION(know_event); FUNCTION(look_through); FUNCTION(pick); FUNCTION(transfers);
+FUNCTION(walk); FUNCTION(write_behind); FUNCTION(writer);
 
 #endif

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -30,6 +31,7 @@ from ..core.state import StateStore
 from ..core.watch.bus import Bus
 from .append.append_memory import append_bytes_max, staged_append_bytes_max
 from .append.judge import LogJudge, Numbering
+from .append.loop_commits import LoopCommits
 from .append.sequencer import Sequencer
 from .append.writer_table import KeptMarks, WriterLimits, load_writers, read_writers
 from .catalog.history import fetch_history
@@ -246,6 +248,8 @@ class StoredLog(LocalLog):
             backlog=self.backlog,
             fatal=fatal,
         )
+        self._lane = LoopCommits(self._sequencer, self.frames) if type(self.frames) is SegmentLog else None
+        self._sequencer.lane = self._lane
 
     @property
     def is_following(self) -> bool:
@@ -310,6 +314,9 @@ class StoredLog(LocalLog):
 
     def submit(self, request: AppendRequest) -> None:
         self._sequencer.submit(request)
+
+    def submit_on(self, loop: AbstractEventLoop) -> Callable[[AppendRequest], None] | None:
+        return self._lane.submit if self._lane is not None and self._lane.attach(loop) else None
 
     def read_page(
         self,

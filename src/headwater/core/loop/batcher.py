@@ -35,6 +35,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
@@ -126,6 +127,10 @@ class AppendBatcher:
         """`traffic` counts the appended events; `waits_for_room`: see rule 6."""
         self._log, self._traffic, self._waits_for_room = log, traffic, waits_for_room
         self._loop = asyncio.get_running_loop()
+        submit_here = log.submit_on(self._loop)
+        self._submit = submit_here or log.submit
+        self._answering = None if submit_here is None else threading.get_ident()
+        """The thread of the loop, if the log answers in callbacks of it."""
         self._open: Joint | None = None
         """The joint append to which this turn adds single events and columns."""
         self._gathered: list[AppendRequest] = []
@@ -238,7 +243,7 @@ class AppendBatcher:
     def _is_taken(self, request: AppendRequest) -> bool:
         """Submit; returns False if the request must wait for room."""
         try:
-            self._log.submit(request)
+            self._submit(request)
         except Exception as error:  # whatever the error is, its caller receives it, and the others continue
             if self._waits_for_room and isinstance(error, Overloaded):
                 return False
@@ -267,7 +272,10 @@ class AppendBatcher:
                 self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
 
     def _deliver(self, requests: list[AppendRequest]) -> None:
-        """Called by the log, from the log's own thread."""
+        """Called by the log, from a thread of its own or as `LocalLog.submit_on` says."""
+        if threading.get_ident() == self._answering:
+            self._answer(requests)
+            return
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._answer, requests)
 

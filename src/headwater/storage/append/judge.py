@@ -31,6 +31,8 @@ from .writer_table import WriterTable
 
 logger = logging.getLogger("headwater.storage")
 
+BRIEF_EVENTS, BRIEF_ITEMS = 4096, 16
+"""An event loop checks conditions about at most so many events, with at most so many items."""
 RUN_EVENTS_MAX = 8
 """The tags of an append with more events are not checked one by one."""
 _new = tuple.__new__
@@ -137,17 +139,33 @@ class LogJudge(Judge):
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         if isinstance(group[0].columns, PreparedColumns):
             return self._judge_segment(group[0], group[0].columns, first)
+        return self._judge_if_new(group, first) or self._judge_each(group, first)
+
+    def judge_briefly(self, group: Sequence[AppendRequest], first: int) -> Verdict | None:
+        lowest = max(first - BRIEF_EVENTS, 0)
+        for request in group:
+            if request.mark is not None:
+                return None
+            if (condition := request.condition) is not None:
+                items = condition.fail_if_events_match.items
+                begin = max(condition.after, self._numbering.known_from)
+                if condition.requires_match or begin < lowest or (items is not None and len(items) > BRIEF_ITEMS):
+                    return None
+        return self._judge_if_new(group, first)
+
+    def _judge_if_new(self, group: Sequence[AppendRequest], first: int) -> Verdict | None:
+        """The verdict about a group whose ids are all new (nearly always); None if one may be known."""
         is_one = len(group) == 1
         columns = group[0].columns if is_one else EventColumns.join([request.columns for request in group])
         hashes = hashes_of(columns, self._id_seed)
         if are_distinct(hashes) and not self._index.ids.has_any(hashes):
             return self._judge_new(group, columns, hashes, first)
-        return self._judge_each(group, first)
+        return None
 
     def _judge_new(
         self, group: Sequence[AppendRequest], columns: EventColumns, hashes: IdHashes, first: int
     ) -> Verdict:
-        """All ids are new (nearly always): only conditions can refuse, and appends that pass are applied in runs."""
+        """All ids are new: only conditions can refuse, and appends that pass are applied in runs."""
         passed: list[AppendRequest] = []
         run = _Run(first)
         partitions: list[int] = []

@@ -23,7 +23,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from queue import Empty, SimpleQueue
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 from ...core.errors import Closed, EventLogError, NotPrimary, OutcomeUnknown, Overloaded, StorageUnavailable, TooLarge
 from ...core.limits import EventColumns
@@ -60,7 +60,10 @@ class Verdict(NamedTuple):
 
 
 class Judge(Protocol):
-    """Decides appends against the state after everything applied so far. Only the committer uses it."""
+    """Decides appends against the state after everything applied so far. Only the holder of the turn uses it."""
+
+    def judge_briefly(self, group: Sequence[AppendRequest], first: int) -> Verdict | None:
+        """Like `judge`, if that is certainly short; otherwise None, and nothing has changed."""
 
     def judge(self, group: Sequence[AppendRequest], first: int) -> Verdict:
         """Decide each append in order and set its `result` or `error`. Those that pass are applied from `first` on."""
@@ -87,11 +90,21 @@ class Judge(Protocol):
         """The time of the next frame, never earlier than the last one's."""
 
 
-class _Flight(NamedTuple):
+class Flight(NamedTuple):
     """The writer's work: a frame (or none, if only refusals are waiting) and the requests to answer after it."""
 
     frame: EncodedFrame | None
     requests: list[AppendRequest]
+
+
+class Lane(Protocol):
+    """Commits beside the committer: see `loop_commits`."""
+
+    def yield_turn(self) -> list[AppendRequest]:
+        """Land its flight and hand over its waiting appends: the caller has the turn, and answers the result."""
+
+    def close(self) -> None:
+        """Land or hand over everything."""
 
 
 _WAKE = object()
@@ -121,7 +134,7 @@ class Sequencer:
 
         It writes only in the current term of the frame log.
         """
-        self._name = name
+        self.name = name
         self._frame_log, self._judge, self._statistics, self._publish = frame_log, judge, statistics, publish
         self._term = frame_log.term
         self._nonce = self._term.nonce
@@ -129,12 +142,12 @@ class Sequencer:
         self._stepped_down: NotPrimary | None = None
         """Why nothing is appended: another server has the log, and this one may `follow` it."""
         self._waiting = (waiting or SharedBytes(WAITING_BYTES_MAX)).part()
-        """The memory that waiting appends hold; guarded by `_admission`."""
+        """The memory that waiting appends hold; guarded by `admission`."""
         self._backlog = Backlog().share(name) if backlog is None else backlog
         self._fatal = fatal or end_process
         self._inbox: SimpleQueue[object] = SimpleQueue()
         """AppendRequests; None means to stop after everything accepted before it."""
-        self._flights: SimpleQueue[_Flight | None] = SimpleQueue()
+        self._flights: SimpleQueue[Flight | None] = SimpleQueue()
         """None means to stop."""
         self._held: AppendRequest | None = None
         """A request taken from the inbox but too large for the group before it."""
@@ -143,28 +156,34 @@ class Sequencer:
         self._flights_sent = self._flights_done = 0
         """Flights handed to the writer (counted by the committer) and finished (counted by the writer)."""
         self._slots = threading.Semaphore(FRAMES_IN_FLIGHT_MAX)
-        self._admission = threading.Lock()
+        self.admission = threading.Lock()
         self._is_closed = False
-        self._grounded: list[_Flight] = []
+        self._grounded: list[Flight] = []
         self._refusal: EventLogError | HeadMoved | None = None
         """Why the frame log refused the grounded flights; handed from the writer to the committer."""
         self._resume = threading.Event()
         self._answering = threading.Lock()
         """Guards answering: the flights below, in order, their requests, which are removed once answered, and
         `_held`."""
-        self._unanswered: deque[_Flight] = deque()
+        self._unanswered: deque[Flight] = deque()
         self._applied_head = frame_log.head
         self._last_crc = frame_log.last_crc
         self.durable_head = frame_log.head
         self._durable_crc = frame_log.last_crc
         self._threads: list[threading.Thread] = []
+        self.turn = threading.Lock()
+        """Held while appends are judged, by the committer or by the event loop of the lane."""
+        self.lane: Lane | None = None
 
-    def submit(self, request: AppendRequest) -> None:
-        """Queue an append. Raises Overloaded, TooLarge (it can never fit), Closed, NotPrimary, StorageUnavailable."""
+    def submit(self, request: AppendRequest, waiting: deque[AppendRequest] | None = None) -> None:
+        """Queue an append, in `waiting` if it is for the lane.
+
+        Raises Overloaded, TooLarge (it can never fit), Closed, NotPrimary, StorageUnavailable.
+        """
         size = request.held_bytes = held_bytes(request.columns)
-        with self._admission:
+        with self.admission:
             if self._is_closed:
-                raise self._frame_log.unavailable or Closed(self._name)
+                raise self._frame_log.unavailable or Closed(self.name)
             if (refusal := self._stepped_down or self._frame_log.unavailable) is not None:
                 raise refusal
             if not self._waiting.take(size):
@@ -179,6 +198,9 @@ class Sequencer:
                     raise
             self._statistics.queued_bytes = self._waiting.bytes
             self._statistics.queued_requests += 1
+            if waiting is not None:
+                waiting.append(request)
+                return
             if not self._threads:
                 self._start()
             self._inbox.put(request)
@@ -188,9 +210,49 @@ class Sequencer:
             return TooLarge(columns.bytes, largest // COPIES, "bytes", "events")
         return self._waiting.refusal(size, "events")
 
+    # For the lane, which has the turn
+
+    def is_idle(self, own: int) -> bool:
+        """Whether nothing is under way but that many appends of the caller, who holds `admission` too."""
+        return self._statistics.queued_requests == own and self._refusal is None and self._stepped_down is None
+
+    def judged_briefly(self, group: list[AppendRequest]) -> Flight | None:
+        """The judged group and its frame, which is applied; None if judging may take long."""
+        recorded_at = self._judge.next_recorded_at()
+        verdict = self._judge.judge_briefly(group, self._applied_head + 1)
+        return None if verdict is None else self._flight_of(group, verdict, recorded_at)
+
+    def landed(self, frame: EncodedFrame, began: float) -> None:
+        """Publish a frame that is durable. `began`: when its write began, by `perf_counter`."""
+        self._written(frame, began)
+        self._judge.landed(frame.last)
+
+    def hand_to_writer(self, flight: Flight) -> None:
+        """Have the writer write a flight."""
+        with self.admission:
+            if not self._threads:
+                self._start()
+        with self._answering:
+            self._unanswered.append(flight)
+        self._hand_over(flight)
+
+    def take_over(self, waiting: deque[AppendRequest]) -> None:
+        """Have the committer take these appends, which were submitted for the lane."""
+        with self.admission:
+            if waiting and not self._threads:
+                self._start()
+            while waiting:
+                self._inbox.put(waiting.popleft())
+
+    def fail(self, error: OSError) -> NoReturn:
+        """End the process after a failed write."""
+        logger.critical("log %s: a write failed and the content of the disk is unknown: %s", self.name, error)
+        self._fatal(f"log {self.name}: writing failed: {error}")
+        raise error
+
     def step_aside(self) -> None:
         """Refuse appends until `begin_term`, because another server appends. Call it before the first append."""
-        self._stepped_down = NotPrimary(self._name)
+        self._stepped_down = NotPrimary(self.name)
 
     def follow(self) -> None:
         """Apply the frames that others have put into the log.
@@ -208,7 +270,7 @@ class Sequencer:
         self._term = self._frame_log.term
         self._nonce = self._term.nonce
         self._stand_at_end()
-        with self._admission:
+        with self.admission:
             self._stepped_down = None
 
     def _stand_at_end(self) -> None:
@@ -217,39 +279,42 @@ class Sequencer:
 
     def close(self) -> None:
         """Accept no more appends; everything accepted is answered before this returns."""
-        with self._admission:
+        with self.admission:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._inbox.put(None)
+        if self.lane is not None:
+            self.lane.close()
+        self._inbox.put(None)
         for thread in self._threads:
             thread.join()
 
     def _start(self) -> None:
         for role, target in (("committer", self._commit_all), ("writer", self._write_all)):
-            thread = threading.Thread(target=self._guarded, args=(target,), name=f"{self._name}-{role}", daemon=True)
+            thread = threading.Thread(target=self.guarded, args=(target,), name=f"{self.name}-{role}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def _guarded(self, target: Callable[[], None]) -> None:
-        """Run a thread's target; if it raises, end the process, because callers would wait forever."""
+    def guarded(self, target: Callable[[], None]) -> None:
+        """Run what judges or writes; if it raises, end the process, because callers would wait forever."""
         try:
             target()
         except BaseException as error:
-            logger.critical("log %s: the sequencer failed", self._name, exc_info=error)
-            self._fatal(f"log {self._name}: {error!r}")
+            logger.critical("log %s: the sequencer failed", self.name, exc_info=error)
+            self._fatal(f"log {self.name}: {error!r}")
 
     # The committer.
 
     def _commit_all(self) -> None:
         is_stopping = False
         while True:
-            if self._refusal is not None:
-                self._reground()
+            with self.turn:
+                if self._refusal is not None:
+                    self._reground()
+                self._judge.landed(self.durable_head)
             if is_stopping and not self._again and self._has_settled():
                 self._flights.put(None)
                 return
-            self._judge.landed(self.durable_head)
             if self._again:
                 group = self._again.popleft()
             elif not is_stopping:
@@ -258,17 +323,21 @@ class Sequencer:
                 continue
             if not group:
                 continue
-            if self._stepped_down is not None:
-                self._refuse(group, self._stepped_down)
-                continue
-            if not group[0].columns.count:
-                self._record(group)
-                continue
-            if self._refusal is None:
-                self._commit(group)
-            else:  # refused groups come first
-                self._again.appendleft(group)
+            with self.turn:
+                if self.lane is not None and (landed := self.lane.yield_turn()):
+                    self.answer(landed)
+                self._decide(group)
             del group  # keep nothing alive until the next append
+
+    def _decide(self, group: list[AppendRequest]) -> None:
+        if self._stepped_down is not None:
+            self._refuse(group, self._stepped_down)
+        elif not group[0].columns.count:
+            self._record(group)
+        elif self._refusal is None:
+            self._commit(group)
+        else:  # refused groups come first
+            self._again.appendleft(group)
 
     def _take(self) -> tuple[list[AppendRequest], bool]:
         """Wait for appends; return those that fit one group, and whether to stop after them."""
@@ -300,13 +369,17 @@ class Sequencer:
     def _commit(self, group: list[AppendRequest]) -> None:
         """Judge a group, encode one frame of the appends that pass, and hand it to the writer."""
         recorded_at = self._judge.next_recorded_at()
-        columns, partitions, marks = self._judge.judge(group, self._applied_head + 1)
+        verdict = self._judge.judge(group, self._applied_head + 1)
+        self._send(self._flight_of(group, verdict, recorded_at))
+
+    def _flight_of(self, group: list[AppendRequest], verdict: Verdict, recorded_at: int) -> Flight:
+        columns, partitions, marks = verdict
         frame = None
         if columns is not None:
             frame = self._encoded(columns, partitions, recorded_at, marks)
             self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
-        self._send(_Flight(frame, group))
+        return Flight(frame, group)
 
     def _encoded(
         self, columns: EventColumns, partitions: list[int], recorded_at: int, marks: Sequence[FrameMark]
@@ -325,9 +398,9 @@ class Sequencer:
         (request,) = group
         self._judge.next_recorded_at()
         self._judge.record(request, self.durable_head)
-        self._answer(group)
+        self.answer(group)
 
-    def _send(self, flight: _Flight) -> None:
+    def _send(self, flight: Flight) -> None:
         """Write the frame here if no write is in progress and it is small or nothing waits; else hand it to the writer.
 
         The check for a refusal comes last: the writer sets it before it reports that it is done.
@@ -341,11 +414,14 @@ class Sequencer:
             and self._refusal is None
         ):
             if (refusal := self._write([flight])) is not None:
-                self._ground([flight], refusal)
+                self.ground([flight], refusal)
         else:  # even on top of a refused frame: both are rolled back
-            self._slots.acquire()
-            self._flights_sent += 1
-            self._flights.put(flight)
+            self._hand_over(flight)
+
+    def _hand_over(self, flight: Flight) -> None:
+        self._slots.acquire()
+        self._flights_sent += 1
+        self._flights.put(flight)
 
     def _nothing_waits(self) -> bool:
         return self._held is None and self._inbox.empty() and not self._again
@@ -382,7 +458,7 @@ class Sequencer:
         self._grounded, self._refusal = [], None
         self._resume.set()
 
-    def _judge_again(self, flights: list[_Flight]) -> None:
+    def _judge_again(self, flights: list[Flight]) -> None:
         for flight in flights:
             for request in flight.requests:
                 request.result = request.error = None
@@ -392,16 +468,16 @@ class Sequencer:
         for request in requests:
             request.result, request.error = None, refusal
         self._statistics.refused += len(requests)
-        self._answer(requests)
+        self.answer(requests)
 
     def _step_down(self, head: Head) -> NotPrimary:
         """Stop judging, because another server has the log: the end known here may not be the real one."""
         return self._stop_appending(f"another server appends to it now (term {head.term.number})")
 
     def _stop_appending(self, why: str) -> NotPrimary:
-        logger.error("log %s: %s, so this server stops", self._name, why)
-        refusal = NotPrimary(self._name)
-        with self._admission:
+        logger.error("log %s: %s, so this server stops", self.name, why)
+        refusal = NotPrimary(self.name)
+        with self.admission:
             self._stepped_down = refusal
         return refusal
 
@@ -424,7 +500,7 @@ class Sequencer:
                 flights.append(flight)
             refusal = self._write(flights)
             if refusal is not None:
-                self._ground(flights, refusal)
+                self.ground(flights, refusal)
             self._flights_done += len(flights)
             if self._inbox.empty():  # wake the committer to release what it holds
                 self._inbox.put(_WAKE)
@@ -436,7 +512,7 @@ class Sequencer:
                 return
             del flights, flight  # as the committer does
 
-    def _write(self, flights: list[_Flight]) -> EventLogError | HeadMoved | None:
+    def _write(self, flights: list[Flight]) -> EventLogError | HeadMoved | None:
         """Write, sync, publish and answer. Frames that the frame log refuses stay unanswered."""
         frames = [flight.frame for flight in flights if flight.frame is not None]
         if frames:
@@ -446,31 +522,32 @@ class Sequencer:
                 self._frame_log.append_frames(frames, expected, self._tell_unknown)
             except (LockLostMeanwhile, OutcomeUnknown):  # a home knows only the log's key
                 self._taken(flights)
-                return OutcomeUnknown(self._name)
+                return OutcomeUnknown(self.name)
             except (EventLogError, HeadMoved) as refusal:
                 self._taken(flights)
                 return refusal
             except NotKept as error:
-                self._answer(self._taken(flights))
+                self.answer(self._taken(flights))
                 for flight in flights:
                     flight.requests.clear()
                 return self._stop_appending(f"new events can no longer be read here ({error})")
             except OSError as error:
-                logger.critical("log %s: a write failed and the content of the disk is unknown: %s", self._name, error)
-                self._fatal(f"log {self._name}: writing failed: {error}")
-                raise
-            seconds = time.perf_counter() - begin
-            statistics = self._statistics
-            statistics.commits += 1
-            statistics.fsync_seconds += seconds
-            statistics.fsync_seconds_max = max(statistics.fsync_seconds_max, seconds)
-            statistics.fsync_peaks.add(int(time.monotonic()), seconds)
-            self.durable_head, self._durable_crc = frames[-1].last, frames[-1].crc
-            self._publish(self.durable_head)
-        self._answer(self._taken(flights))
+                self.fail(error)
+            self._written(frames[-1], begin)
+        self.answer(self._taken(flights))
         return None
 
-    def _taken(self, flights: Sequence[_Flight]) -> list[AppendRequest]:
+    def _written(self, newest: EncodedFrame, began: float) -> None:
+        seconds = time.perf_counter() - began
+        statistics = self._statistics
+        statistics.commits += 1
+        statistics.fsync_seconds += seconds
+        statistics.fsync_seconds_max = max(statistics.fsync_seconds_max, seconds)
+        statistics.fsync_peaks.add(int(time.monotonic()), seconds)
+        self.durable_head, self._durable_crc = newest.last, newest.crc
+        self._publish(self.durable_head)
+
+    def _taken(self, flights: Sequence[Flight]) -> list[AppendRequest]:
         """Take the requests of the first flights to answer; no other thread answers them from now on."""
         with self._answering:
             for _ in flights:
@@ -487,8 +564,8 @@ class Sequencer:
             for flight in self._unanswered:
                 flight.requests.clear()
         for request in overdue:
-            request.result, request.error = None, OutcomeUnknown(self._name)
-        self._answer(overdue)
+            request.result, request.error = None, OutcomeUnknown(self.name)
+        self.answer(overdue)
         if (refusal := self._frame_log.unavailable) is not None:
             self._refuse(self._not_begun(), refusal)
 
@@ -506,7 +583,7 @@ class Sequencer:
                 self._inbox.put(each)
         return found
 
-    def _ground(self, flights: list[_Flight], refusal: EventLogError | HeadMoved) -> None:
+    def ground(self, flights: list[Flight], refusal: EventLogError | HeadMoved) -> None:
         """Hand flights that are not durable back to the committer, which rolls back while the writer waits."""
         head, landed = self._frame_log.head, 0
         if isinstance(refusal, EventLogError):  # the first frames may have been written
@@ -516,14 +593,17 @@ class Sequencer:
                         break
                     self.durable_head, self._durable_crc = flight.frame.last, flight.frame.crc
                     self._publish(self.durable_head)
-                self._answer(flight.requests)
+                self.answer(flight.requests)
                 landed += 1
         self._resume.clear()
         self._grounded = flights[landed:]
         self._refusal = refusal
+        with self.admission:
+            if not self._threads:
+                self._start()
         self._inbox.put(_WAKE)
 
-    def _answer(self, requests: Iterable[AppendRequest]) -> None:
+    def answer(self, requests: Iterable[AppendRequest]) -> None:
         """Deliver requests to their callers, with one call per caller."""
         by_caller: dict[Callable[[list[AppendRequest]], None], list[AppendRequest]] = {}
         size = count = appends = events = appended = reserved = 0
@@ -546,7 +626,7 @@ class Sequencer:
         statistics.appends += appends
         statistics.events_appended += events
         statistics.bytes_appended += appended
-        with self._admission:
+        with self.admission:
             self._waiting.give(size)
             statistics.queued_bytes = self._waiting.bytes
             statistics.queued_requests -= count

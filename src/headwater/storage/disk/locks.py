@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import IO
 
 from ...core.errors import StorageUnavailable
+from .background_writer import BackgroundWriter
 from .system import Disk, private_opener, refusal_of
 
 logger = logging.getLogger("headwater.storage")
@@ -218,6 +219,13 @@ class OwnedDisk(Disk):
     def check(self) -> None:
         """See Disk. Raises LockLost, like the methods below before they change anything."""
         self._lock.check()
+
+    def check_written(self) -> None:
+        """See Disk. Raises LockLostMeanwhile."""
+        self._lock.check_written()
+
+    def background_writer(self) -> BackgroundWriter | None:
+        return self._disk.background_writer()
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
         self._lock.check()

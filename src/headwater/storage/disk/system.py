@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
+from .background_writer import HAS_WRITER, BackgroundWriter
 
 NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
 """The disk or the server's quota is full."""
@@ -73,6 +74,16 @@ class Disk:
 
     def check(self) -> None:
         """Check that files may be written. Raises StorageUnavailable: see `locks.OwnedDisk`."""
+
+    def check_written(self) -> None:
+        """Check that a finished write will be kept. Raises StorageUnavailable: see `locks.OwnedDisk`."""
+
+    def background_writer(self) -> BackgroundWriter | None:
+        """A new thread that does `write_durably`; None if only Python could. Raises OSError.
+
+        A disk with a `write_durably` of its own needs a writer of its own.
+        """
+        return BackgroundWriter() if HAS_WRITER and type(self) is Disk else None
 
     def write(self, fd: int, buffers: Sequence[bytes], offset: int) -> None:
         """Write all buffers, one after the other, from that offset on. Raises OSError."""

@@ -23,6 +23,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from ...core.errors import DiskFull, EventLogError, StorageUnavailable
+from ..disk.background_writer import BackgroundWriter
 from ..disk.free_space import Room
 from ..disk.locks import LockLost
 from ..disk.system import NO_SPACE, Disk, make_private, private_opener, refusal_of, sync_directory
@@ -149,6 +150,33 @@ class SegmentLog(FrameLog):
             self._is_synced = is_durable
             for frame in run:
                 segment.add(frame, segment.end)
+        self._prepare_if_due()
+
+    def background_writer(self) -> BackgroundWriter | None:
+        """A new writer for `begin_frame`; None if the disk has none. Raises OSError."""
+        return self._disk.background_writer() if self._writes_durably else None
+
+    def begin_frame(self, frame: EncodedFrame, writer: BackgroundWriter) -> bool:
+        """Begin to write a small frame durably, behind the newest one; call `end_frame` once the writer has ended.
+
+        Returns False, with nothing begun, if only `append_frames` can do it. Raises DiskFull, StorageUnavailable.
+        """
+        if not self._is_synced or not self._fits(frame, 0):
+            return False
+        self._room.check()
+        self._disk.check()
+        segment = self.segments[-1]
+        writer.begin(segment.fd, b"".join(frame.buffers), segment.end)
+        return True
+
+    def end_frame(self, frame: EncodedFrame) -> None:
+        """Add the frame, which is durable. Raises LockLostMeanwhile."""
+        self._disk.check_written()
+        segment = self.segments[-1]
+        segment.add(frame, segment.end)
+        self._prepare_if_due()
+
+    def _prepare_if_due(self) -> None:
         if self._preparing is None and self.segments[-1].end * 2 > self.segments[-1].size:
             self._prepare_soon()
 
