@@ -40,7 +40,7 @@ _STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 
 class _Names(dict[bytes, bytes]):
-    """Names of header fields, as applications write them, in lower case. Raises RuntimeError for what is no name."""
+    """Names of header fields, as applications write them, in lower case. Raises RuntimeError for an invalid name."""
 
     def __missing__(self, given: bytes) -> bytes:
         name = given.lower()

@@ -139,9 +139,7 @@ class LoopCommits:
 
     def _opened_writer(self) -> BackgroundWriter | None:
         """A new writer; None if the system refuses it, or the disk has none."""
-        with suppress(
-            OSError
-        ):  # no descriptor or no thread is left: the committer writes, and the next turn tries again
+        with suppress(OSError):  # no descriptor or no thread is left: the committer writes, until the next turn
             self._writer = self._frames.background_writer()
             self._has_no_writer = self._writer is None
         if self._writer is not None and self._loop is not None:
