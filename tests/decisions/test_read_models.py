@@ -20,7 +20,7 @@ from headwater.client.outbox import connect_database
 from headwater.core import Event
 from headwater.core.errors import InvalidInput, PositionOfOtherIncarnation, PositionTrimmed
 from headwater.decisions import InvalidDefinition, Lag, ReadModel, Runner, Transaction, UnreadableEvent, write
-from headwater.decisions.read_models import POSITIONS
+from headwater.decisions.read_models import LOGS, POSITIONS
 from headwater.decisions.sql import lock_tables
 from headwater.decisions.testing import memory_log
 from headwater.storage.memory import MemoryLog, MemoryStore
@@ -53,7 +53,7 @@ def address(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return address
 
 
-ALL = ("seat_1", "seat_2", POSITIONS)
+ALL = ("seat_1", "seat_2", POSITIONS, LOGS)
 
 
 @pytest.fixture
@@ -336,6 +336,34 @@ def test_what_was_trimmed_or_made_anew_is_told() -> None:
         anew._log.append([write(SeatTaken("go", "cleo"))])
         with pytest.raises(PositionOfOtherIncarnation, match="position 2 was issued by another incarnation"):
             anew.run_once()
+
+
+@pytest.mark.parametrize("others", [0, 1, 3, 5])
+def test_a_position_in_another_log_of_that_name_is_refused(others: int) -> None:
+    """Such as a new data directory: the first events of that log would never be applied."""
+    ours, theirs = (memory_log(*[SeatTaken("go", name)] * count) for name, count in (("ann", 3), ("bob", others)))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        assert Runner(ours, connection, seats()).catch_up() == 3
+        runner = Runner(theirs, connection, seats())
+        for act in (runner.run_once, runner.catch_up, runner.lag, lambda: runner.run(threading.Event())):
+            with pytest.raises(PositionOfOtherIncarnation, match="position 3 was issued by another incarnation"):
+                act()
+        assert Runner(ours, connection, seats()).lag() == Lag(3, 3)
+        assert rows(connection) == [("go", "ann")] * 3
+        runner.remove()
+        assert Runner(theirs, connection, seats()).catch_up() == others
+        assert rows(connection) == [("go", "bob")] * others
+
+
+def test_a_position_of_a_version_without_incarnations_is_kept() -> None:
+    log = memory_log(SeatTaken("go", "ann"))
+    with closing(sqlite3.connect(":memory:")) as connection:
+        Runner(log, connection, seats()).catch_up()
+        connection.execute(f"DROP TABLE {LOGS}")
+        log.append([write(SeatTaken("go", "bob"))])
+        assert Runner(log, connection, seats()).catch_up() == 1
+        with pytest.raises(PositionOfOtherIncarnation):
+            Runner(memory_log(), connection, seats()).lag()
 
 
 def test_it_runs_until_it_is_stopped(asked: Asked, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """Read models: tables in the caller's database that follow a log, with each event applied exactly once.
 
-The position of a model is kept in the same database and moved in the same transaction. Tables carry the version of
-their model, so a new version is built next to the one in use. Views have the names without a version.
+The position of a model is kept in the same database and moved in the same transaction, with the incarnation of the log
+that it belongs to: the same number is another event in a recreated log. Tables carry the version of their model, so a
+new version is built next to the one in use. Views have the names without a version.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from ..core.errors import InvalidInput
+from ..core.errors import InvalidInput, PositionOfOtherIncarnation
 from ..core.event import SequencedEvent
-from ..core.log import EventLog
+from ..core.log import EventLog, LogInfo
 from ..core.query import Query
 from .folding import Plan, States
 from .projection import Projection, Unreadable
@@ -24,6 +25,9 @@ T = TypeVar("T")
 
 POSITIONS = "headwater_read_models"
 """The table of positions, with a row for each version of each model."""
+LOGS = "headwater_read_model_logs"
+"""The table of the incarnations of the logs that these positions belong to. 0.1 had none: its positions are taken to
+belong to the log from which the next events are applied."""
 BATCH_EVENTS = 1000
 """The number of events per transaction."""
 
@@ -127,12 +131,16 @@ class Runner:
         reading = self._log.read(self._query, after=position, limit=BATCH_EVENTS)
         events = list(reading)
         upto = events[-1].sequence_number if len(events) == BATCH_EVENTS else max(reading.head, position)
-        return len(events) if upto > position and self._apply(events, position, upto) else 0
+        if upto == position:
+            self._check_log(position, self._log.info())
+            return 0
+        return len(events) if self._apply(events, position, upto) else 0
 
     def catch_up(self) -> int:
         """Run until it is up to date. Returns how many events were applied. Raises the same errors as `run_once`."""
-        head, count = self._log.head(), 0
-        while self.position() < head:
+        log, count = self._log.info(), 0
+        self._check_log(self.position(), log)
+        while self.position() < log.head:
             count += self.run_once()
         return count
 
@@ -141,6 +149,7 @@ class Runner:
         while not stopped.is_set():
             position = self.position()
             with self._log.subscribe(self._query, after=position) as subscription:
+                self._check_log(position, self._log.info())
                 while not stopped.is_set():
                     events = subscription.poll(poll_s)
                     if subscription.cursor > position and not self._apply(events, position, subscription.cursor):
@@ -156,9 +165,10 @@ class Runner:
         """Its progress. A new version that is not `behind` can be published.
 
         Numbers that the log never assigned do not count. Raises the same errors as `run_once` if events after its
-        position are gone.
+        position are gone, or the position belongs to another incarnation of the log.
         """
         position, log = self.position(), self._log.info()
+        self._check_log(position, log)
         if position + 1 < log.first_retained:
             next(iter(self._log.read(self._query, after=position, limit=1)), None)  # raises if events are missing
         return Lag(max(position, log.first_retained - 1), log.head)
@@ -184,7 +194,8 @@ class Runner:
             self._begin()
             for table in self._model.tables.values():
                 self._transaction.execute(f"DROP TABLE IF EXISTS {table}")
-            self._transaction.execute(f"DELETE FROM {POSITIONS} WHERE model = ? AND version = ?", self._identity)
+            for table in (POSITIONS, LOGS):
+                self._transaction.execute(f"DELETE FROM {table} WHERE model = ? AND version = ?", self._identity)
 
         self._in_transaction(drop)
 
@@ -194,6 +205,10 @@ class Runner:
             self._transaction.execute(
                 f"CREATE TABLE IF NOT EXISTS {POSITIONS} (model VARCHAR(64) NOT NULL, version INTEGER NOT NULL, "
                 "position BIGINT NOT NULL, PRIMARY KEY (model, version))"
+            )
+            self._transaction.execute(
+                f"CREATE TABLE IF NOT EXISTS {LOGS} (model VARCHAR(64) NOT NULL, version INTEGER NOT NULL, "
+                "incarnation VARCHAR(64) NOT NULL, PRIMARY KEY (model, version))"
             )
             for name, table in self._model.tables.items():
                 self._transaction.execute(f"CREATE TABLE IF NOT EXISTS {table} ({self._model.columns[name]})")
@@ -213,11 +228,28 @@ class Runner:
         where = f"SELECT position FROM {POSITIONS} WHERE model = ? AND version = ?"
         return self._transaction.execute(where, self._identity)
 
+    def _check_log(self, position: int, log: LogInfo) -> bool:
+        """Whether the log of the position is known. Raises PositionOfOtherIncarnation if it is not this one.
+
+        Position 0 belongs to every log.
+        """
+        found = self._in_transaction(self._incarnations) if position else []
+        if found and found != [(log.incarnation,)]:
+            raise PositionOfOtherIncarnation(position, log.incarnation, log.first_retained)
+        return bool(found)
+
+    def _incarnations(self) -> list[tuple[Any, ...]]:
+        where = f"SELECT incarnation FROM {LOGS} WHERE model = ? AND version = ?"
+        return [tuple(row) for row in self._transaction.execute(where, self._identity)]
+
     def _apply(self, events: Sequence[SequencedEvent], position: int, upto: int) -> bool:
         """Apply the events and move the position in one transaction; False if another runner has moved it.
 
-        The position is moved first: runners wait for its row.
+        The position is moved first: runners wait for its row. The incarnation is requested after the events were read:
+        events of another one are never applied.
         """
+        log = self._log.info()
+        is_known = self._check_log(position, log)
 
         def apply() -> bool:
             moved = self._transaction.change(
@@ -225,6 +257,10 @@ class Runner:
                 (upto, *self._identity, position),
             )
             if moved:
+                if not is_known:
+                    self._transaction.execute(f"DELETE FROM {LOGS} WHERE model = ? AND version = ?", self._identity)
+                    row = (*self._identity, log.incarnation)
+                    self._transaction.execute(f"INSERT INTO {LOGS} VALUES (?, ?, ?)", row)
                 states = States(self._plan)
                 states.values[0] = self._transaction
                 states.take(events, self._plan.table((0,)))
