@@ -59,4 +59,4 @@ def test_a_clock_that_is_not_believed_is_shown_and_accepted_while_the_server_run
 
 def test_without_a_data_directory_it_says_so(tmp_path: Path) -> None:
     refused = headwater("clock", "--data", "nowhere", cwd=tmp_path)
-    assert refused.returncode == 4 and "no data directory" in refused.stderr
+    assert refused.returncode == 4 and "not a data directory" in refused.stderr

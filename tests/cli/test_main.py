@@ -180,7 +180,7 @@ def test_users_are_added_listed_replaced_and_removed(capsys: pytest.CaptureFixtu
 def test_only_adding_a_user_creates_a_data_directory(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*arguments, "--data", "nowhere"]) == 4
     said = capsys.readouterr().err
-    assert "headwater: nowhere: no data directory" in said and "--data" in said
+    assert "headwater: nowhere: not a data directory" in said and "--data" in said
     assert not Path("nowhere").exists() and not Path("copy").exists()
 
 

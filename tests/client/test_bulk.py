@@ -58,7 +58,7 @@ def test_large_events_make_smaller_batches() -> None:
 def test_an_id_of_another_event_is_refused_with_its_place() -> None:
     log = MemoryLog()
     log.append([Event("B", id="17")])
-    with pytest.raises(DuplicateEventId, match=r"events\[17\]: id '17' is stored as event 1"):
+    with pytest.raises(DuplicateEventId, match=r"events\[17\]: id '17' is already stored as event 1"):
         append_all(log, numbered(25), batch_events=10)
     assert ids(log) == ["17", *(str(number) for number in range(17))]
 
@@ -79,6 +79,6 @@ def test_an_event_that_comes_twice_is_stored_once(batch_events: int) -> None:
     progress = append_all(log, [*events, events[3], *events, Event("A")], batch_events=batch_events)
     assert (progress.appended, progress.stored, log.head()) == (11, 11, 11)
     other = events[5]._replace(data=b"other")
-    with pytest.raises(DuplicateEventId, match=r"events\[4\]: id '5' is stored as event 6"):
+    with pytest.raises(DuplicateEventId, match=r"events\[4\]: id '5' is already stored as event 6"):
         append_all(log, [Event("B", id="b"), *events[5:7], events[5], other, Event("C")], batch_events=batch_events)
     assert ids(log)[11:] == ["b"]

@@ -170,6 +170,13 @@ class Postgres:
         self._run("pg_dump", "-f", self.folder / "dump.sql", "-d", self.url)
         self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", self.folder / "dump.sql", "-d", other.url)
 
+    def copied(self, database: str) -> str:
+        """Dump the database, and restore it as another one of this server. Returns its address."""
+        self._run("pg_dump", "-f", self.folder / "dump.sql", "-d", self.url)
+        self._run("createdb", "--maintenance-db", self.url, database)
+        self._run("psql", "-q", "-v", "ON_ERROR_STOP=1", "-f", self.folder / "dump.sql", "-d", self.url_of(database))
+        return self.url_of(database)
+
     def upgrade_to(self, other: Postgres) -> None:
         """Have pg_upgrade of the other's version make the other out of this one; both are stopped. The other, of which
         nothing was used yet, gets all data, and stays another cluster.

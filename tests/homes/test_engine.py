@@ -323,7 +323,7 @@ def test_a_copy_that_is_ahead_of_its_home_stops(serve: Serve, url: str) -> None:
     with psycopg.connect(url, autocommit=True) as connection:
         went_back(connection, "orders-log", 3)
     second = serve("a")
-    with pytest.raises(HomeWentBack, match="ends with 5, its home with 3"):
+    with pytest.raises(HomeWentBack, match="ends with 5, but its home ends with 3"):
         second.engine.open("orders")
     second.close()
     with psycopg.connect(url, autocommit=True) as connection:

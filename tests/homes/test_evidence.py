@@ -209,28 +209,35 @@ def test_two_databases_that_take_writes_stop_all_servers(closing: ExitStack, pri
     eventually(lambda: (appended(one, 2) or 0) > 1)
 
 
-def test_a_home_that_was_dumped_before_its_end_is_not(closing: ExitStack, primary: Postgres, tmp_path: Path) -> None:
-    elsewhere = closing.enter_context(postgres())
+@pytest.mark.parametrize("is_same_cluster", [False, True])
+def test_a_home_that_was_dumped_before_its_end_is_not(
+    closing: ExitStack, primary: Postgres, tmp_path: Path, is_same_cluster: bool
+) -> None:
     one = started(closing, primary.url, tmp_path / "a")
     one.comes()
     assert one.append(0) == 1
-    primary.copy_to(elsewhere)
+    if is_same_cluster:
+        elsewhere = primary.copied("restored")
+    else:
+        other = closing.enter_context(postgres())
+        primary.copy_to(other)
+        elsewhere = other.url
     assert one.append(1) == 2
     assert one.end(signal.SIGTERM) == 0
-    two = started(closing, elsewhere.url, tmp_path / "b")
+    two = started(closing, elsewhere, tmp_path / "b")
     eventually(lambda: two.is_primary() or two.says("has not compared its copy with this database"))
     assert not two.is_primary()
-    eventually(lambda: len(status(elsewhere.url)["members"]) == 2)
+    eventually(lambda: len(status(elsewhere)["members"]) == 2)
     of_one, of_two = f"{socket.gethostname()}:{one.port}", f"{socket.gethostname()}:{two.port}"
-    assert f"the server {of_two} is running" in command("home", "forget", of_two, "--home", elsewhere.url, expected=4)
-    assert "members are: " in command("home", "forget", "nobody", "--home", elsewhere.url, expected=4)
-    with psycopg.connect(elsewhere.url, autocommit=True) as connection:
+    assert f"the server {of_two} is running" in command("home", "forget", of_two, "--home", elsewhere, expected=4)
+    assert "members are: " in command("home", "forget", "nobody", "--home", elsewhere, expected=4)
+    with psycopg.connect(elsewhere, autocommit=True) as connection:
         connection.execute("DELETE FROM headwater.server WHERE name = %s", (of_one,))  # the dump has that it ran
-    assert "its copy is ignored" in command("home", "forget", of_one, "--home", elsewhere.url)
+    assert "its copy is ignored" in command("home", "forget", of_one, "--home", elsewhere)
     eventually(lambda: two.says("no known copy contains all of term"))  # it was the last primary
     assert not two.is_primary()
-    eventually(lambda: servers(elsewhere.url)[two.url]["lag_s"] is not None)
-    eventually(lambda: "accepted; a server takes over" in accept_loss(elsewhere.url))
+    eventually(lambda: servers(elsewhere)[two.url]["lag_s"] is not None)
+    eventually(lambda: "accepted; a server takes over" in accept_loss(elsewhere))
     eventually(two.is_primary)
     assert two.append(1) > RESTORE_JUMP
 

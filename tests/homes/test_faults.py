@@ -214,7 +214,7 @@ def test_an_advertised_address_that_nobody_reaches_is_told_and_costs_a_second(st
     assert first.append(0) == 1
     eventually(lambda: head(second) == 1)
     assert "headwater_replica_is_told 0.0" in metrics(second)
-    trouble = f"the primary at http://127.0.0.1:{nobody} cannot be reached"
+    trouble = f"cannot reach the primary at http://127.0.0.1:{nobody}"
 
     eventually(lambda: any(trouble in each for each in troubles(second)))
     used = command("serve", "--home", second.home, "--data", str(tmp_path / "b"), "--http-port", "0",

@@ -175,7 +175,7 @@ def test_a_log_that_a_replica_lacks_is_asked_of_the_primary(join: Join) -> None:
     for method, path in (("GET", "/logs/nowhere/head"), ("GET", "/logs/nowhere"), ("POST", "/logs/nowhere/read")):
         status, told = answer(replica, path, method=method, body={} if method == "POST" else None)
         assert (status, told["primary"]) == (421, primary.url)
-        assert "there is no log 'nowhere' at this replica" in told["detail"]
+        assert "this replica has no log 'nowhere'; ask the primary" in told["detail"]
     assert answer(primary, "/logs/nowhere/head")[0] == 404
     with connect(f"{replica.url},{primary.url}", retry_s=0) as either, pytest.raises(LogNotFound):
         either.log("nowhere").append([Event("E")])

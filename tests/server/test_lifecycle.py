@@ -244,7 +244,7 @@ def test_a_damaged_directory_is_told_by_exit_code(tmp_path: Path) -> None:
         assert server.ask("/health/ready")[0] == 200
         assert server.ask("/logs/sound/head")[0] == 200
         assert server.ask("/logs/default/head")[0] >= 500
-        assert 'message="log cannot be used" log=default' in server.errors
+        assert 'message="cannot use the log" log=default' in server.errors
         assert server.terminate() == 0
     accepted = headwater("check", "--data", "d", "--accept-loss", "default", cwd=tmp_path)
     assert accepted.returncode == 0 and "default: events 1 to 1 were discarded" in accepted.stderr

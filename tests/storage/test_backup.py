@@ -180,7 +180,7 @@ def test_nothing_is_overwritten(data: Path, tmp_path: Path) -> None:
     backup(data, tmp_path / "backup")
     with pytest.raises(StorageUnavailable, match="not empty"):
         restore(tmp_path / "backup", data)
-    with pytest.raises(StorageUnavailable, match="no data directory"):
+    with pytest.raises(StorageUnavailable, match="not a data directory"):
         backup(tmp_path / "nothing", tmp_path / "other")
     assert log_directory(data).exists()
 

@@ -20,7 +20,7 @@ class Described:
 
     def __init__(self, name: str, log: LocalLog) -> None:
         self.incarnation = log.info().incarnation
-        self._field = b"headwater-incarnation", self.incarnation.encode()
+        self._field = (b"headwater-incarnation", self.incarnation.encode())
         self.has_partitions = log.settings.partitions > 1
 
     def headers(self, head: int) -> list[Header]:

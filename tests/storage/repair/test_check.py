@@ -155,7 +155,7 @@ def test_a_served_directory_is_not_checked(data: Path, tmp_path: Path) -> None:
             check_directory(data)
         with pytest.raises(StorageUnavailable, match="in use"):
             accept_loss(data, "orders")
-    with pytest.raises(StorageUnavailable, match="no data directory"):
+    with pytest.raises(StorageUnavailable, match="not a data directory"):
         check_directory(tmp_path)
     with pytest.raises(LogNotFound):
         accept_loss(data, "flights")

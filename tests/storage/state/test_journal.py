@@ -80,7 +80,7 @@ def test_its_segments_stay_small_and_go_when_they_are_forgotten(journal: Journal
     journal.close()
     with closing(opened(place, confirmed=52)) as again:
         assert (again.first, again.head) == (30, 52)
-    with pytest.raises(StorageCorrupted, match="starts with record 30, and 29 is required"):
+    with pytest.raises(StorageCorrupted, match="starts with record 30, but record 29 is required"):
         list(read_journal(place, 28))
 
 

@@ -46,8 +46,12 @@ WHERE datname = current_database() AND usename = current_user AND pid <> pg_back
     AND application_name LIKE 'headwater primary %'
     AND split_part(application_name, ' ', 3) <> split_part(current_setting('application_name'), ' ', 3)
 """
-IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
-"""The ID of the database cluster. It is another one after a logical restore or pg_upgrade."""
+IDENTIFIER = (
+    "(SELECT system_identifier || '/' || pg_database.oid FROM pg_control_system(), pg_database"
+    " WHERE datname = current_database())"
+)
+"""The ID of the database: that of its cluster, and its own. A logical restore gets another one, in the same cluster
+too, and so does a database after pg_upgrade; a standby has the same one."""
 WAITED_FOR = (
     "(CASE WHEN current_setting('synchronous_commit') IN ('off', 'local') THEN ''"
     " ELSE current_setting('synchronous_standby_names') END)"
@@ -410,7 +414,7 @@ def accept(connection: Connection, pause_s: float) -> None:
 
 
 def identifier(connection: Connection) -> str:
-    """The ID of the database cluster."""
+    """The ID of the database, with that of its cluster."""
     [[found]] = connection.execute(f"SELECT {IDENTIFIER}").fetchall()
     return str(found)
 

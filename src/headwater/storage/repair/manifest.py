@@ -113,7 +113,7 @@ def faults_of(directory: Path, manifest: BackupManifest) -> Iterator[str]:
 def fault_of(found: FileSum, expected: FileSum) -> str | None:
     """How a file differs from the copied one; None if it does not."""
     if found.bytes != expected.bytes:
-        return f"got {found.bytes} bytes, expected {expected.bytes}"
+        return f"expected {expected.bytes} bytes, got {found.bytes}"
     return None if found == expected else "its content was changed"
 
 
