@@ -499,5 +499,5 @@ def test_every_place_of_a_pipeline_is_one_that_was_tested() -> None:
 
 @pytest.mark.parametrize("path", ["s3a://bucket/orders", "http://example.org/orders"])
 def test_an_archive_of_a_scheme_that_is_not_served_is_refused(path: str) -> None:
-    with pytest.raises(InvalidOption, match=r"://.* is not supported; use a path or file://, s3://, .* given"):
+    with pytest.raises(InvalidOption, match=r"expected a path or an address with file://, s3://, .*, got '.*://"):
         Archive(path)

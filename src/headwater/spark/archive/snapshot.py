@@ -167,8 +167,8 @@ class Archive:
         from ..delta.table import Table
 
         if (scheme := scheme_of(path)) is not None and scheme not in SCHEMES:
-            problem = f"{scheme}:// is not supported; use a path or {', '.join(f'{each}://' for each in SCHEMES)} is"
-            raise InvalidOption(f"{problem}; got {path!r}", "archive")
+            allowed = ", ".join(f"{each}://" for each in SCHEMES)
+            raise InvalidOption(f"expected a path or an address with {allowed}, got {path!r}", "archive")
         try:
             self._table = Table(path, NotAnArchive)
         except NotAnArchive as error:
