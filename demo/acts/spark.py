@@ -178,6 +178,8 @@ def _report(stage: Stage, spark: SparkSession, archive: Path) -> None:
     page = PAGE.absolute()
     with stage.console.status("drawing the log"):
         summary = report.start(
-            report.options(log=LOG, to=str(page), archive=str(archive)), spark, server=Server(stage.server.flight_url)
+            report.options(log=LOG, to=str(page), archive=str(archive), overwrite=True),
+            spark,
+            server=Server(stage.server.flight_url),
         )
     stage.say(f"the whole log on one page ({summary.seconds:.0f} s): open [bold]{page}[/] in a browser")
