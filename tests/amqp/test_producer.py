@@ -294,7 +294,7 @@ def test_an_unknown_message_format_is_rejected(served: Served, client: Client) -
 
     transfer = Transfer(handle=sender.link.handle, delivery_id=0, delivery_tag=b"1", message_format=0x80013700)
     session = client.session
-    session.next_delivery_id((sender.link, 1))
+    session.take_delivery_ids(sender.link, [1], False)
     sender.link.unsettled += 1
     client.engine.send_body(session.channel, bytes(encode_performative(transfer)), b"\x00\x53\x75\xa0\x01x")
     client.wait(lambda: 1 in sender.states)

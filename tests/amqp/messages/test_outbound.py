@@ -236,9 +236,10 @@ def test_footer_stays_with_its_message():
 
 
 def test_any_stored_event_is_rendered():
-    @given(stored_events)
-    def renders(event: SequencedEvent) -> None:
-        assert Outbound(1024, LOG).message(event)
+    @given(st.lists(stored_events, min_size=1))
+    def renders(events: list[SequencedEvent]) -> None:
+        alone = [Outbound(1024, LOG).message(event) for event in events]
+        assert all(alone) and Outbound(1024, LOG).messages(events) == alone
 
     renders()
 

@@ -15,8 +15,7 @@ LATER = 1000.0
 
 def sent(*numbers: int, after: int = 0) -> Position:
     position = Position(after)
-    for number in numbers:
-        position.sent(number)
+    position.sent(numbers)
     return position
 
 
@@ -35,7 +34,7 @@ def test_what_is_sent_settled_or_does_not_match_moves_it_at_once():
     position = Position(4)
     position.passed(7)
     assert (position.after, position.cursor) == (7, 7)
-    position.sent(8)
+    position.sent([8])
     position.passed(20)
     assert (position.after, position.cursor) == (7, 20)
     position.finish([8])
@@ -129,12 +128,13 @@ class PositionMachine(RuleBasedStateMachine):
         self.in_flight: dict[int, int] = {}
         self.to_send_again: dict[int, int] = {}
 
-    @rule(gap=st.integers(0, 2))
-    def send(self, gap):
+    @rule(gap=st.integers(0, 2), count=st.integers(1, 3))
+    def send(self, gap, count):
         self.final |= set(range(self.head + 1, self.head + gap + 1))
-        self.head += gap + 1
-        self.position.sent(self.head)
-        self.in_flight[self.head] = 0
+        numbers = range(self.head + gap + 1, self.head + gap + count + 1)
+        self.head = numbers[-1]
+        self.position.sent(numbers)
+        self.in_flight |= dict.fromkeys(numbers, 0)
 
     @rule(count=st.integers(1, 3))
     def pass_over(self, count):
@@ -158,6 +158,7 @@ class PositionMachine(RuleBasedStateMachine):
     @rule()
     def send_again(self):
         expected = min(self.to_send_again.items(), default=None)
+        assert self.position.has_returned or expected is None
         assert self.position.next_again(LATER) == expected
         if expected:
             self.in_flight[expected[0]] = self.to_send_again.pop(expected[0])

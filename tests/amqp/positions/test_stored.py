@@ -47,7 +47,7 @@ def test_durable_terminus_goes_on_where_it_was_left_after_a_restart(state):
     positions = load(state, LOG, 0, MANY)
     remembered = attached(positions)
     for number in (11, 12, 13):
-        remembered.position.sent(number)
+        remembered.position.sent([number])
     remembered.position.finish([11, 13])
     write(positions, state)
     again = load(state, LOG, 1, MANY)
@@ -144,7 +144,7 @@ def test_restart_ends_all_connections(state):
 def test_detached_receiver_is_sent_again_what_it_did_not_settle():
     positions = Positions(MANY)
     remembered = attached(positions)
-    remembered.position.sent(11)
+    remembered.position.sent([11])
     positions.ended(remembered, Expiry.LINK_DETACH, 0)
     assert remembered.position.next_again(0.0) == (11, 0)
 

@@ -10,6 +10,7 @@ import pytest
 
 from headwater.amqp.protocol import conditions
 from headwater.amqp.protocol.codec import decode, encode
+from headwater.amqp.protocol.conditions import LinkFault
 from headwater.amqp.protocol.events import ConnectionClosed, LinkAttached, LinkDetached, OutcomesReceived, WindowOpened
 from headwater.amqp.protocol.frames import AMQP_HEADER, EMPTY_FRAME, frame
 from headwater.amqp.protocol.performatives import (
@@ -315,12 +316,57 @@ def test_numbers_go_on_after_the_highest_on_the_way_in() -> None:
     assert [number for number in range(-3, 4) if link.session.is_unsettled(number % top)] == [-3, 3]
 
 
+def test_a_run_is_sent_like_its_messages_one_by_one_in_a_third_of_the_steps() -> None:
+    def sender() -> tuple[Peer, Any]:
+        peer = Peer().begun()
+        link = peer.attached(receiving())
+        link.session.next_delivery_id = 2**32 - 10
+        peer.send(credit(64, drain=True))
+        return peer, link
+
+    messages, numbers = [bytes(size) for size in range(64)], list(range(1000, 1064))
+    (one, its), (other, run) = sender(), sender()
+    single_steps = steps_of(lambda: [its.send(*each, each[1]) for each in zip(messages, numbers, strict=True)])
+    run_steps = steps_of(lambda: run.send_run(messages, numbers, numbers, is_settled=False))
+    assert run_steps < single_steps / 3
+    frames = one.frames()
+    assert len(frames) == 65 and isinstance(frames[-1][1], Flow) and other.frames() == frames
+    outcomes = other.send(Disposition(True, 2**32 - 20, 5, True, Accepted()))
+    assert [event.contexts for event in outcomes if isinstance(event, OutcomesReceived)] == [numbers[:16]]
+    assert run.unsettled == 64 - 16 and (run.credit, run.delivery_count) == (0, 64)
+
+
+def test_a_run_ends_before_a_message_that_does_not_fit_into_a_frame() -> None:
+    peer = Peer().begun()
+    link = peer.attached(receiving())
+    peer.send(credit(10))
+    large, numbers = bytes(2**20), [1, 2, 3, 4]
+    assert link.send_run([b"a", b"b", large, b"c"], numbers, numbers, is_settled=False) == 2
+    assert link.send_run([large, b"c"], numbers[2:], numbers[2:], is_settled=False) == 0
+    assert [payload for _, _, payload in peer.frames()] == [b"a", b"b"]
+    assert (link.credit, link.unsettled, link.sendable) == (8, 2, 8)
+
+
+def test_a_run_that_there_is_no_memory_for_is_refused_whole() -> None:
+    budget = Budget()
+    peer = Peer(take=budget.take, give=budget.give).begun()
+    link = peer.attached(receiving())
+    peer.send(credit(100))
+    budget.bytes_max = budget.bytes + 40 * 256
+    numbers = list(range(64))
+    with pytest.raises(LinkFault) as refused:
+        link.send_run([b"x"] * 64, numbers, numbers, is_settled=False)
+    assert refused.value.condition == conditions.RESOURCE_LIMIT_EXCEEDED and peer.frames() == []
+    link.session.end()
+    assert link.send_run([], [], [], is_settled=False) == 0
+
+
 def test_numbers_go_on_after_the_highest_on_the_way_out() -> None:
     top = 2**32
     peer = Peer().begun(incoming_window=5)
     link = peer.attached(receiving())
     session = link.session
-    session._next_outgoing_id = session._next_delivery_id = link.delivery_count = top - 3
+    session._next_outgoing_id = session.next_delivery_id = link.delivery_count = top - 3
     window = {"next_incoming_id": top - 3, "incoming_window": 5, "delivery_count": top - 3}
     peer.send(credit(20, **window))
     assert link.sendable == 5

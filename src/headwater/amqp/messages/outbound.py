@@ -6,7 +6,7 @@ are prepared once.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from ...core.event import SequencedEvent
 from ...core.message.sections import HEADER_START, header_stop
@@ -46,18 +46,33 @@ class Outbound:
         `associated_partitions` are sent to the consumer if they have changed (4.6.5), `first_retained` if the consumer
         asked for events below it, which are gone.
         """
-        number, recorded_at, partition, _, data, _, _, _, _, _, envelope, encoding = event
-        time, prefix = self._prefixes[partition]
-        if time != recorded_at:
-            prefix = self._prefix(partition, recorded_at)
-        if not envelope and not encoding:
-            envelope = envelope_of(event, self._default_source)
+        annotations = b"%b%020d" % (self._prefix(event.partition, event.recorded_at), event.sequence_number)
         if associated_partitions is not None or first_retained is not None:
-            annotations = _more(b"%b%020d" % (prefix, number), associated_partitions, first_retained)
-            return self._unusual(annotations, envelope + data, failures)
-        if failures or (envelope or data).startswith(HEADER_START):
-            return self._unusual(b"%b%020d" % (prefix, number), envelope + data, failures)
-        return b"%b%020d%b%b" % (prefix, number, envelope, data)
+            annotations = _more(annotations, associated_partitions, first_retained)
+        stored = event.envelope + event.data
+        if not event.envelope and not event.encoding:
+            stored = envelope_of(event, self._default_source) + event.data
+        stop = header_stop(stored)
+        header, stored = stored[:stop], stored[stop:]
+        if failures:
+            header = redelivered(header, failures)
+        return b"".join((header, annotations, stored))
+
+    def messages(self, events: Iterable[SequencedEvent]) -> list[bytes]:
+        """The messages of events, each like `message` without further arguments, and several times faster."""
+        messages, prefixes, default_source = [], self._prefixes, self._default_source
+        for event in events:
+            number, recorded_at, partition, _, data, _, _, _, _, _, envelope, encoding = event
+            time, prefix = prefixes[partition]
+            if time != recorded_at:
+                prefix = self._prefix(partition, recorded_at)
+            if not envelope and not encoding:
+                envelope = envelope_of(event, default_source)
+            if (envelope or data).startswith(HEADER_START):  # the annotations follow it
+                messages.append(self.message(event))
+            else:
+                messages.append(b"%b%020d%b%b" % (prefix, number, envelope, data))
+        return messages
 
     def large(
         self,
@@ -88,15 +103,6 @@ class Outbound:
         prefix = b"\x00\x53\x71\xc1%c\x06%b" % (len(entries) + 21, entries)
         self._prefixes[partition] = recorded_at, prefix
         return prefix
-
-    @staticmethod
-    def _unusual(annotations: bytes, stored: bytes, failures: int) -> bytes:
-        """The message with a header before the annotations: its own header, or one that counts redeliveries."""
-        stop = header_stop(stored)
-        header, stored = stored[:stop], stored[stop:]
-        if failures:
-            header = redelivered(header, failures)
-        return b"".join((header, annotations, stored))
 
 
 def _more(annotations: bytes, associated_partitions: Sequence[int] | None, first_retained: int | None) -> bytes:

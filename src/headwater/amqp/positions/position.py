@@ -9,9 +9,9 @@ each time.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import islice, repeat
 
 OPEN_MAX = 65_536
 OPEN_BYTES, RETURNED_BYTES = 96, 288
@@ -73,24 +73,25 @@ class Position:
         """The lowest deliveries without a final outcome, at most `count_max`."""
         return list(islice(self._failures, count_max))
 
-    def sent(self, number: int) -> None:
-        """A new event, above the cursor, was sent and awaits its outcome."""
-        assert number > self.cursor
-        self.cursor = number
-        self._order.append(number)
-        self._failures[number] = 0
+    def sent(self, numbers: Sequence[int]) -> None:
+        """New events, above the cursor, were sent and await their outcomes; the numbers ascend."""
+        assert numbers[0] > self.cursor
+        self.cursor = numbers[-1]
+        self._order.extend(numbers)
+        self._failures.update(zip(numbers, repeat(0), strict=False))
 
     def passed(self, upto: int) -> None:
         """New events up to this number do not match, or were sent settled."""
         if upto > self.cursor:
             self.cursor = upto
 
-    def finish(self, numbers: Iterable[int]) -> None:
+    def finish(self, numbers: Sequence[int]) -> None:
         """Set a final outcome; numbers that already have one are ignored."""
         failures, order, returns = self._failures, self._order, self._returns
         for number in numbers:
             failures.pop(number, None)
-            if returns:
+        if returns:
+            for number in numbers:
                 returns.pop(number, None)
         while order and order[0] not in failures:
             order.popleft()
@@ -114,6 +115,11 @@ class Position:
                     heappush(self._again_heap, number)
                 else:
                     heappush(self._pausing, (now + _pause_s(returns), number))
+
+    @property
+    def has_returned(self) -> bool:
+        """Whether there may be numbers to send again, now or later."""
+        return bool(self._again)
 
     @property
     def next_at(self) -> float | None:

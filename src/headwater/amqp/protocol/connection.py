@@ -231,11 +231,10 @@ class Connection(Negotiation):
             problem = f"this {name} does not fit into a frame of {self.frame_bytes_max} bytes"
             self.close(ErrorCondition(conditions.FRAME_SIZE_TOO_SMALL, problem))
 
-    def send_frame(self, head: bytes, payload: bytes) -> None:
-        """Send a frame with an encoded head, and its payload."""
-        self._out.append(head)
-        self._out.append(payload)
-        self.bytes_to_send += len(head) + len(payload)
+    def send_frames(self, parts: Sequence[bytes]) -> None:
+        """Send encoded frames, in these parts."""
+        self._out += parts
+        self.bytes_to_send += sum(map(len, parts))
 
     def send_accepted(self, channel: int, first: int, last: int) -> None:
         """Report the deliveries `first` to `last` as accepted and settled."""

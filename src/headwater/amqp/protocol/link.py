@@ -6,7 +6,7 @@ state of a link changes here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import conditions
@@ -207,32 +207,40 @@ class Sender(Link):
         `context` is returned with the outcome, unless the delivery is settled. The tag must be unique among the
         unsettled deliveries. `is_resumed`: the receiver has it unsettled from an earlier attach of the link (2.6.13).
         """
-        assert self.credit > 0
-        self.credit -= 1
-        self.delivery_count = (self.delivery_count + 1) & SERIAL
         session = self.session
-        connection = session.connection
-        if not is_settled:
-            self.unsettled += 1
-        size = len(message)
-        if (
-            size + TransferHead.BYTES <= connection.frame_bytes_max
-            and not is_resumed
-            and not rest
-            and not session._large  # others follow it
-        ):
-            delivery_id = session.next_delivery_id(None if is_settled else (self, context))
-            session._next_outgoing_id = (session._next_outgoing_id + 1) & SERIAL  # of its one transfer
-            session._remote_window -= 1
-            connection.send_frame(self._head.make(size, delivery_id, tag, is_settled), message)
-        else:
+        delivery_id = session.next_delivery_id
+        if is_resumed or rest or session._large or not self.send_run((message,), (tag,), (context,), is_settled):
+            self._use_credit(1, is_settled)
             its_tag = tag.to_bytes(8, "big")
-            delivery_id = session.send_large(
-                self, its_tag, (message, rest), context, is_settled=is_settled, is_resumed=is_resumed
-            )
-        if self.is_draining and not self.credit:
-            self.drained()
+            session.send_large(self, its_tag, (message, rest), context, is_settled=is_settled, is_resumed=is_resumed)
+            if self.is_draining and not self.credit:
+                self.drained()
         return delivery_id
+
+    def send_run(
+        self, messages: Sequence[bytes], tags: Sequence[int], contexts: Sequence[Any], is_settled: bool
+    ) -> int:
+        """Send messages like `send`, if `sendable` is enough for all, up to the first that does not fit into a frame.
+
+        Returns how many were sent.
+        """
+        session = self.session
+        frames = self._head.frames(
+            messages, session.next_delivery_id, tags, session.connection.frame_bytes_max, is_settled
+        )
+        if count := len(frames) // 2:
+            self._use_credit(count, is_settled)
+            session.send_run(self, frames, contexts[:count], is_settled)
+            if self.is_draining and not self.credit:
+                self.drained()
+        return count
+
+    def _use_credit(self, count: int, is_settled: bool) -> None:
+        assert self.credit >= count
+        self.credit -= count
+        self.delivery_count = (self.delivery_count + count) & SERIAL
+        if not is_settled:
+            self.unsettled += count
 
     def drained(self) -> None:
         """Report that there is nothing more to send now: use up the credit that a draining receiver gave (2.6.7).

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
-from itertools import repeat
+from collections.abc import Iterable, Sequence
+from itertools import chain, groupby, repeat
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from . import conditions
@@ -67,7 +68,8 @@ class Session:
         self._next_outgoing_id = 0
         self._remote_window = 0
         """How many transfers the peer currently accepts."""
-        self._next_delivery_id = 0
+        self.next_delivery_id = 0
+        """The id of the next delivery that is sent."""
         self._expected_delivery_id: int | None = None
         self._sent: dict[int, tuple[Sender, Any]] = {}
         """Unsettled deliveries that were sent, in the order of their ids, with their contexts."""
@@ -147,15 +149,31 @@ class Session:
                 flow.delivery_count = None  # not known yet (2.7.4)
         self.send(flow)
 
-    def next_delivery_id(self, unsettled: tuple[Sender, Any] | None) -> int:
-        """The id of a new delivery, remembered if it is unsettled. Raises LinkFault if there is no memory for that."""
-        delivery_id = self._next_delivery_id
-        if unsettled is not None:
-            if not delivery_id % COVERED_STEP:
-                self._cover_sent()
-            self._sent[delivery_id] = unsettled
-        self._next_delivery_id = (delivery_id + 1) & SERIAL
-        return delivery_id
+    def take_delivery_ids(self, link: Sender, contexts: Sequence[Any], is_settled: bool) -> int:
+        """The first id of new deliveries with these contexts, which are remembered unless they are settled.
+
+        Raises LinkFault if there is no memory for that.
+        """
+        first = delivery_id = self.next_delivery_id
+        if is_settled:
+            self.next_delivery_id = (first + len(contexts)) & SERIAL
+            return first
+        sent = self._sent
+        if len(sent) + len(self._received) + len(contexts) > self._covered and not self._cover(len(contexts)):
+            problem = "there is not enough memory for another unsettled delivery; try again later"
+            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
+        for context in contexts:
+            sent[delivery_id] = link, context
+            delivery_id = (delivery_id + 1) & SERIAL
+        self.next_delivery_id = delivery_id
+        return first
+
+    def send_run(self, link: Sender, frames: Sequence[bytes], contexts: Sequence[Any], is_settled: bool) -> None:
+        """Send the frames of deliveries of one transfer each, which have the next ids. Raises LinkFault, as above."""
+        self.take_delivery_ids(link, contexts, is_settled)
+        self._next_outgoing_id = (self._next_outgoing_id + len(contexts)) & SERIAL
+        self._remote_window -= len(contexts)
+        self.connection.send_frames(frames)
 
     def is_sending(self, link: Sender) -> bool:
         """Whether a delivery of that link waits for its next transfer."""
@@ -163,15 +181,15 @@ class Session:
 
     def send_large(
         self, link: Sender, tag: bytes, parts: tuple[Content, ...], context: Any, *, is_settled: bool, is_resumed: bool
-    ) -> int:
-        """Send a message that is larger than a frame, or resumed, as the window and the owner allow (2.6.14). Returns
-        its delivery id. Raises LinkFault if there is no memory to hold it until then."""
+    ) -> None:
+        """Send a message that is larger than a frame, or resumed, as the window and the owner allow (2.6.14). Raises
+        LinkFault if there is no memory to hold it until then."""
         held_bytes = sum(len(part) for part in parts if not isinstance(part, memoryview))
         if not self.connection.settings.take(held_bytes):
             problem = f"there is not enough memory for a message of {sum(map(len, parts))} bytes; try again later"
             raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
         try:
-            delivery_id = self.next_delivery_id(None if is_settled else (link, context))
+            delivery_id = self.take_delivery_ids(link, (context,), is_settled)
         except LinkFault:
             self.connection.settings.give(held_bytes)
             raise
@@ -186,7 +204,6 @@ class Session:
         self._large.append(LargeDelivery(link, first, parts, held_bytes))
         if self._remote_window > 0:
             self.connection.may_send_large(self)
-        return delivery_id
 
     def send_part(self) -> bool:
         """Make the next transfer of a large delivery, if the window allows it. Returns whether another may follow
@@ -407,9 +424,9 @@ class Session:
             if (sent := self._sent.pop(first, None)) is not None:
                 by_link[sent[0]] = [sent[1]]
         else:
-            for delivery_id in _within(self._sent, first, last):
-                link, context = self._sent.pop(delivery_id)
-                by_link.setdefault(link, []).append(context)
+            each = map(self._sent.pop, _within(self._sent, first, last))
+            for link, deliveries in groupby(each, key=itemgetter(0)):
+                by_link.setdefault(link, []).extend([context for _, context in deliveries])
         if self._covered - len(self._sent) > _SURPLUS:
             self._uncover()
         if is_settled:
@@ -459,17 +476,11 @@ class Session:
             self._covered += lacking
         return True
 
-    def _cover_sent(self) -> None:
-        """Reserve memory for the next outgoing deliveries. Raises LinkFault if there is not enough."""
-        if not self._cover(COVERED_STEP):
-            problem = "there is not enough memory for another unsettled delivery; try again later"
-            raise LinkFault(conditions.RESOURCE_LIMIT_EXCEEDED, problem)
-
     def _uncover(self) -> None:
         """Release the memory of settled deliveries, for many at a time."""
         surplus = self._covered - len(self._sent) - len(self._received)
         if surplus > _SURPLUS:
-            surplus -= surplus % COVERED_STEP + COVERED_STEP  # outgoing deliveries check only at every step
+            surplus -= surplus % COVERED_STEP
             self._covered -= surplus
             self.connection.settings.give(surplus * UNSETTLED_BYTES)
 
@@ -498,7 +509,7 @@ class Session:
         if not kept:
             self.connection.has_sent_large(self)
         if next_id is not None:
-            self._next_delivery_id = next_id
+            self.next_delivery_id = next_id
         if self.sendable > 0:
             self.tell(WindowOpened(self))
 
@@ -556,7 +567,8 @@ def _within(known: dict[int, Any], first: int, last: int) -> list[int]:
     range as receivers usually name it does not copy all known ids."""
     count = ((last - first) & SERIAL) + 1
     if count <= _USUAL_RANGE:
-        return [id for n in range(count) if (id := (first + n) & SERIAL) in known]
+        ordered = range(first, last + 1) if first <= last else chain(range(first, SERIAL + 1), range(last + 1))
+        return [id for id in ordered if id in known]
     ids = list(known)
     if not ids:
         return []

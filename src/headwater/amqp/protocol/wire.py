@@ -7,6 +7,7 @@ everything that this module reads, with the same result.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from typing import ClassVar, NamedTuple
 
@@ -170,7 +171,7 @@ _ACCEPTED_ENDING = b"\x41\x00\x53\x24\x45\x42"
 
 
 class TransferHead:
-    """Makes the head of a transfer frame that carries a whole message of format 0, with an eight-byte tag.
+    """Makes the heads of transfer frames that each carry a whole message of format 0, with an eight-byte tag.
 
     All eleven fields are written, because some clients index them without checking.
     """
@@ -189,10 +190,22 @@ class TransferHead:
         )
         self._ids = b"".join(fields)
 
-    def make(self, message_bytes: int, delivery_id: int, tag: int, is_settled: bool) -> bytes:
-        """The head of a frame whose payload is the message."""
-        rest = _SETTLED if is_settled else _UNSETTLED
-        return _head(self.BYTES + message_bytes, self._ids, delivery_id, b"\xa0\x08", tag, rest)
+    def frames(
+        self, messages: Sequence[bytes], delivery_id: int, tags: Sequence[int], bytes_max: int, is_settled: bool
+    ) -> list[bytes]:
+        """The frames of messages, as head, message, head, message, up to the first that is larger than `bytes_max`.
+
+        The first delivery has that id.
+        """
+        frames: list[bytes] = []
+        ids, rest = self._ids, _SETTLED if is_settled else _UNSETTLED
+        for message, tag in zip(messages, tags, strict=True):
+            if (size := self.BYTES + len(message)) > bytes_max:
+                break
+            frames.append(_head(size, ids, delivery_id, b"\xa0\x08", tag, rest))
+            frames.append(message)
+            delivery_id = (delivery_id + 1) & 0xFFFFFFFF
+        return frames
 
 
 _head = Struct(">I16sI2sQ8s").pack

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from asyncio import TimerHandle
 from collections.abc import Callable, Mapping, Sequence
+from itertools import takewhile
 
 from ...core.clocks import wall_clock_ms
 from ...core.errors import EventLogError, TooLarge
@@ -38,6 +39,9 @@ TURN_BYTES = 256 * 1024
 """The maximum number of events that one consumer sends or examines in one step."""
 COVERED_STEP = 4096
 """Memory for a position is reserved and released in steps of this many bytes."""
+RUN_EVENTS = 64
+"""The maximum number of messages that are made together. A large one makes those behind it wait, and they are made
+again."""
 TURN_EVENTS_FIRST = 16
 """The number of events that a consumer with a filter to evaluate examines in its first step."""
 
@@ -79,8 +83,6 @@ class ConsumerLink(LinkEnd):
         self._associated: Sequence[int] | None = range(node.partitions) if partition is None else None
         """Partitions that the next event must name (4.6.5)."""
         self._is_presettled = link.sends_settled
-        self._transfer: Callable[..., object] = link.send
-        """Sends a message. Its tag, and the context that its outcome returns, are both its sequence number."""
         self._bytes_max = (link.remote and link.remote.max_message_size) or None
         """The largest message that the receiver accepts (2.7.3)."""
         self._turns, self._flow = transport.shared.turns, transport.flow
@@ -173,7 +175,7 @@ class ConsumerLink(LinkEnd):
         self._is_over = True
         self._transport.share.give(self._covered)
         self._covered = 0
-        self._transfer, self._on_drained = _nowhere, None  # break reference cycles, so that it is freed at once
+        self._on_drained = None  # break reference cycles, so that it is freed at once
         if self._pause is not None:
             self._pause.cancel()
         self._node.waiting.discard(self)
@@ -215,7 +217,8 @@ class ConsumerLink(LinkEnd):
             return
         try:
             until, deliveries = self._turns.cpu() + STEP_S, self.deliveries
-            sent, has_more = self._send_again(room, until), True
+            has_returned, has_more = self.position.has_returned, True
+            sent = self._send_again(room, until) if has_returned else 0
             if sent < room and self._turns.cpu() < until:
                 has_more = not self.position.is_full and self._send_next(room - sent)
             self._cover()
@@ -231,7 +234,7 @@ class ConsumerLink(LinkEnd):
             return
         if self.deliveries > deliveries:
             self.message_at = wall_clock_ms()
-        if (at := self.position.next_at) is not None:
+        if has_returned and (at := self.position.next_at) is not None:
             self._go_on_at(at)
         if has_more:
             self._take_turn_soon()
@@ -354,11 +357,8 @@ class ConsumerLink(LinkEnd):
         if not room or not self._link.sendable:
             position.passed(event.sequence_number - 1)
             return True
-        if self._is_presettled:
-            position.passed(event.sequence_number)
-        else:
-            position.sent(event.sequence_number)
         self._send(event, data)
+        self._has_sent((event.sequence_number,))
         position.passed(page.cursor)
         return not page.is_last
 
@@ -368,25 +368,58 @@ class ConsumerLink(LinkEnd):
         It examines at least one, so that even the most expensive filter makes progress. `until` is CPU time.
         """
         matches, cpu = self._filter.matches, self._turns.cpu
+        if matches is None:
+            return self._send_run(events[:room])
+        wanted: list[int] = []
+        index = 0
         for index, event in enumerate(events):
-            if matches is not None:
-                if index and cpu() > until:
-                    return index
-                if not matches(EventFields(event, self._node.source)):
-                    continue
-            if not room or not self._link.sendable:  # a large message uses more of the window than one transfer
-                return index
-            room -= 1
-            if self._is_presettled:
-                self.position.passed(event.sequence_number)
-            else:
-                self.position.sent(event.sequence_number)
-            self._send(event)
-        return len(events)
+            if index and cpu() > until:
+                break
+            if matches(EventFields(event, self._node.source)):
+                if len(wanted) == room:
+                    break
+                wanted.append(index)
+        else:
+            index = len(events)
+        sent = self._send_run([events[each] for each in wanted])
+        return index if sent == len(wanted) else wanted[sent]
+
+    def _send_run(self, events: Sequence[SequencedEvent]) -> int:
+        """Send events for the first time. Returns how many were sent: a large message uses more of the window."""
+        sent = 0
+        while sent < len(events) and self._link.sendable:
+            run = events[sent : sent + RUN_EVENTS]
+            numbers = [event.sequence_number for event in run]
+            count = self._send_usual(run, numbers)
+            if not count:
+                self._send(run[0])
+                count = 1
+            self._has_sent(numbers[:count])
+            sent += count
+        return sent
+
+    def _has_sent(self, numbers: Sequence[int]) -> None:
+        """Update the position, after new events were sent."""
+        if self._is_presettled:
+            self.position.passed(numbers[-1])
+        else:
+            self.position.sent(numbers)
+
+    def _send_usual(self, events: Sequence[SequencedEvent], numbers: Sequence[int]) -> int:
+        """Send events up to the first whose message carries more, or is large. Returns how many were sent."""
+        if self._associated is not None or self._first_retained is not None:
+            return 0
+        messages, bytes_max = self._node.outbound.messages(events), self._bytes_max
+        if bytes_max is not None:
+            messages = list(takewhile(lambda message: len(message) <= bytes_max, messages))
+        tags, contexts = self._tags_and_contexts(numbers[: len(messages)])
+        sent = self._link.send_run(messages, tags, contexts, self._is_presettled)
+        self._count(sent)
+        return sent
 
     def _send(self, event: SequencedEvent, data: memoryview | None = None, failures: int = 0) -> None:
         """Send an event. For a large event, `data` contains its data, which the event itself lacks."""
-        outbound, rest = self._node.outbound, data
+        outbound, number, rest = self._node.outbound, event.sequence_number, data
         if rest is None:
             message = outbound.message(event, failures, self._associated, self._first_retained)
             size = len(message)
@@ -394,18 +427,21 @@ class ConsumerLink(LinkEnd):
             message, rest = outbound.large(event, rest, failures, self._associated, self._first_retained)
             size = len(message) + len(rest)
         if self._bytes_max is not None and size > self._bytes_max:
-            raise TooLarge(size, self._bytes_max, "bytes", f"event {event.sequence_number} as a message")
+            raise TooLarge(size, self._bytes_max, "bytes", f"event {number} as a message")
         self._associated = self._first_retained = None
-        self._statistics.messages_sent += 1
-        self.deliveries += 1
-        number = event.sequence_number
-        if self._resumed and number in self._resumed:
-            self._resumed.discard(number)
-            self._transfer(message, number, number, is_settled=self._is_presettled, is_resumed=True, rest=rest or b"")
-        elif rest is not None:
-            self._transfer(message, number, number, is_settled=self._is_presettled, rest=rest)
-        else:
-            self._transfer(message, number, number, is_settled=self._is_presettled)
+        (tag,), (context,) = self._tags_and_contexts((number,))
+        is_resumed = number in self._resumed
+        self._resumed.discard(number)
+        self._link.send(message, tag, context, is_settled=self._is_presettled, is_resumed=is_resumed, rest=rest or b"")
+        self._count(1)
+
+    def _tags_and_contexts(self, numbers: Sequence[int]) -> tuple[Sequence[int], Sequence[object]]:
+        """The delivery tags of events, and the contexts that their outcomes return: both are their numbers."""
+        return numbers, numbers
+
+    def _count(self, sent: int) -> None:
+        self._statistics.messages_sent += sent
+        self.deliveries += sent
 
 
 def settle_when_stored(
@@ -420,10 +456,6 @@ def settle_when_stored(
         transport.flush_soon()
 
     node.when_stored(settle)
-
-
-def _nowhere(*_: object, **__: object) -> None:
-    """Replaces `send` on a link that has ended."""
 
 
 def is_final(state: DeliveryState | Described | None) -> bool:

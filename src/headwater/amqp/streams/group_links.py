@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
-from itertools import count, groupby
+from itertools import count, groupby, islice
 from operator import itemgetter
 
 from ...core.clocks import wall_clock_ms
@@ -235,7 +235,7 @@ class Part(ConsumerLink):
         )
         node.is_changed = True
         self.number = partition
-        self._shared, self._transfer = shared, self._send_tagged
+        self._shared = shared
         self._unsettled = 0
         """How many of its messages await their outcome. Other parts send over the same link."""
 
@@ -254,10 +254,8 @@ class Part(ConsumerLink):
             self._unsettled += unsettled
             self._shared.has_sent(sent, unsettled, self.message_at)
 
-    def _send_tagged(
-        self, message: bytes, tag: int, context: int, *, is_settled: bool, rest: bytes | memoryview = b""
-    ) -> None:
-        self._link.send(message, next(self._shared.tags), (self, context), is_settled=is_settled, rest=rest)
+    def _tags_and_contexts(self, numbers: Sequence[int]) -> tuple[Sequence[int], Sequence[object]]:
+        return list(islice(self._shared.tags, len(numbers))), [(self, number) for number in numbers]
 
     @property
     def _has_outcomes(self) -> bool:
