@@ -19,6 +19,7 @@ from headwater.homes.postgres.schema import set_promotion
 from headwater.homes.postgres.servers import ServerReport
 from headwater.homes.refill import Refilled, refill
 from headwater.homes.stopped_copy import StoppedCopy
+from headwater.storage import Engine
 from headwater.storage.catalog.directories import RESTORE_JUMP
 from headwater.storage.frames.frame_log import Term
 from headwater.storage.home import surplus
@@ -359,11 +360,15 @@ def test_a_copy_that_cannot_be_followed_is_left_as_it_is(
     happen(scene)
     logs = scene.copy / "logs"
     before = files(logs, "*.log")
-    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged"):
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged.*headwater backup"):
         StoppedCopy(scene.home, scene.copy)
-    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged"):
+    with pytest.raises(StorageUnavailable, match=f"{why}.*; it was left unchanged.*headwater backup"):
         scene.refill()
     assert before and files(logs, "*.log") == before
+    command("backup", "--data", str(scene.copy), str(scene.directory / "backup"))  # as the message says
+    command("restore", str(scene.directory / "backup"), str(scene.directory / "restored"))
+    with Engine(scene.directory / "restored", maintains=False) as restored:
+        assert contents(restored.open("orders")) == [b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_damaged_journal_of_a_copy_is_left_as_it_is(ahead: Scene) -> None:
@@ -396,6 +401,34 @@ def test_what_is_given_up_is_listed_and_exported_and_can_be_imported(ahead: Scen
 def accept(scene: Scene, target: Path, expected: int = 0) -> str:
     return command("home", "accept-loss", "--yes", "--home", scene.url, "--home-lease-ms", LEASE_MS, "--data",
                    str(scene.copy), "--export", str(target), expected=expected)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_promoted", [True, False], ids=["promoted", "snapshot"])
+def test_what_a_forgotten_copy_has_is_exported_before_the_loss_is_accepted(scene: Scene, is_promoted: bool) -> None:
+    server = scene.serve()
+    append(server.orders, 3)
+    scene.keep()
+    append(server.orders, 2, begin=3)
+    server.close()
+    scene.go_back(is_promoted=is_promoted)
+    evidence = Witness(scene.copy).evidence()
+    assert evidence is not None
+    scene.home.enter_member(Member("a", evidence, ahead="the copy of orders ends with 5, but the home ends with 3"))
+    known = "no server may append: a is ahead: the copy of orders ends with 5, but the home ends with 3"
+    assert known in command("home", "forget", "a", "--home", scene.url)
+    target = scene.directory / "given-up"
+    told = accept(scene, target)
+    assert f"orders: 2 events, numbered 4 to 5: discarded; exported to {target}/orders.ndjson" in told
+    assert "accepted; " in told and scene.home.losses() == 1
+    again = scene.directory / "again"
+    told = accept(scene, again)
+    assert "nothing to accept" in told and f"exported to {again}/orders.ndjson" in told
+    other = Server(scene.url, scene.directory / "b")  # gives all logs new incarnations
+    append(other.orders, 1, begin=9)
+    assert other.orders.head() == RESTORE_JUMP + 1
+    other.close()
+    late = scene.directory / "late"
+    assert f"exported to {late}/orders.ndjson" in accept(scene, late)
 
 
 def test_what_a_refill_added_before_it_was_given_up_is_exported_too(
@@ -433,7 +466,7 @@ def test_a_copy_that_is_known_to_be_ahead_is_exported_or_forgotten_by_name(ahead
     target = ahead.directory / "given-up"
     refused = accept(ahead, target, expected=1)
     assert "the copy of b is ahead of the home" in refused and "headwater home forget b" in refused
+    assert f"exported to {target}/orders.ndjson" in refused
     assert ahead.home.losses() == 0
     command("home", "forget", "b", "--home", ahead.url)
-    assert not target.exists()
-    assert "accepted; " in accept(ahead, target)
+    assert "accepted; " in accept(ahead, ahead.directory / "again")

@@ -606,11 +606,13 @@ def test_no_loss_is_accepted_while_a_server_runs_whose_copy_is_ahead(join: Join,
     eventually(lambda: servers(url).get(third.url, {}).get("lag_s") is not None)
     accept = ("home", "accept-loss", "--yes", "--home", url, "--home-lease-ms", LEASE_MS)
     assert "run this there, with --data" in command(*accept, expected=1)
-    accept = (*accept, "--data", str(tmp_path / "a"), "--export", str(tmp_path / "given-up"))
+    accept = (*accept, "--data", str(tmp_path / "a"), "--export")
     of_second = f"{socket.gethostname()}:{second.port}"
-    assert f"headwater home forget {of_second}" in command(*accept, expected=1)  # it may have others than the first
+    assert f"headwater home forget {of_second}" in command(
+        *accept, str(tmp_path / "first"), expected=1
+    )  # it may have others than the first
     command("home", "forget", of_second, "--home", url)
-    accepted = command(*accept)
+    accepted = command(*accept, str(tmp_path / "given-up"))
     assert "orders: 2 events, numbered 4 to 5: discarded" in accepted and "is no longer a member" in accepted
     eventually(third.is_primary)
     assert third.append(5) == RESTORE_JUMP + 1

@@ -225,19 +225,21 @@ def accept_loss(yes: bool, export: Path | None, file: Path | None, **flags: obje
     config = load_config(file, flags)
     with opened_home(home_address(file, flags)) as opened:
         standing = opened.standing()
+        copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
         if standing.is_vouched:
             click.echo("nothing to accept: the home matches the history that its servers have seen")
+            if flags["set_data"] is not None:
+                export_given_up(opened, config.data, export)
             return
         click.echo(standing.obstacle)
         hosts = _of_hosts(opened)
         for each in hosts:
             click.echo(each.text)
-        copy = copy_of(opened, config.data, is_named=flags["set_data"] is not None)
         is_refused = _has_problem(hosts) or standing.is_weakened or _keeps_from_accepting(opened.servers())
+        is_ahead = not is_refused and copy is not None and export_given_up(opened, config.data, export)
         if is_refused or _has_more(opened.members(), copy):
             click.echo("nothing was accepted")
             click.get_current_context().exit(REFUSED)
-        is_ahead = copy is not None and export_given_up(opened, config.data, export)
         if not yes:
             confirm(
                 "Events that were acknowledged may be lost permanently. Continue?",
@@ -293,7 +295,8 @@ def forget(name: str, file: Path | None, **flags: object) -> None:
 
     After a change of the database, no server appends until the copy of every member was compared with it. NAME is the
     name in `home status`. If the server runs with a new copy, only its former copies are removed. If it was the last
-    primary, a changed database cannot be proved complete until another server has been the primary.
+    primary, a changed database cannot be proved complete until another server has been the primary. If its copy is
+    ahead of the home, the loss must still be accepted.
     """
     with opened_home(home_address(file, flags)) as opened:
         copies = sum(each.name == name for each in opened.members())
@@ -302,7 +305,10 @@ def forget(name: str, file: Path | None, **flags: object) -> None:
         if not opened.forget_member(name):
             known = ", ".join(each.name for each in opened.members()) or "none"
             raise StorageUnavailable(f"{name} is not a member of this home; its members are: {known}")
+        obstacle = opened.standing().obstacle
     click.echo(f"{name} is no longer a member; its copy is ignored")
+    if obstacle:
+        click.echo(f"no server may append: {obstacle}")
 
 
 @home.command(

@@ -11,7 +11,7 @@ from ..storage import Engine
 from ..storage.catalog.directories import LOG_KIND, known_logs
 from ..storage.home.copy_file import read_mark
 from ..storage.home.port import JOURNAL_KEY, History
-from ..storage.home.replicated_log import CopyOutlived, ReplicatedLog
+from ..storage.home.replicated_log import LEFT_UNCHANGED, CopyOutlived, ReplicatedLog
 from ..storage.home.surplus import Surplus, surplus_of
 from ..storage.home.witness import Witness
 from ..storage.state.journal import NAME, EntryRecord, written_in
@@ -35,7 +35,7 @@ class StoppedCopy(Closing):
                 on_lost=lambda _: None,  # `surplus` says how far it is ahead
             )  # fmt: skip
         except CopyOutlived as error:  # of the journal
-            raise StorageUnavailable(f"{error}; it was left unchanged") from None
+            raise StorageUnavailable(f"{error}; {LEFT_UNCHANGED}") from None
 
     @property
     def server(self) -> str | None:

@@ -119,6 +119,18 @@ def test_a_copy_that_is_ahead_contradicts_whatever_was_declared(scene: Scene) ->
         assert not scene.home.standing().may_be_proved
 
 
+def test_evidence_of_a_loss_remains_when_its_member_is_forgotten(scene: Scene) -> None:
+    scene.change(scene.history.timeline, scene.now)  # a snapshot of the database's machine changes neither
+    scene.enter("b", ahead="log orders: the copy has 5, its home 3")
+    scene.enter("c", compared=NO_HISTORY)
+    scene.home.forget_member("c")
+    assert scene.home.standing().went_back == ""
+    scene.home.forget_member("b")
+    obstacle = scene.home.standing().obstacle
+    assert obstacle.startswith("b is ahead: log orders: the copy has 5, its home 3; b was removed from the members")
+    assert scene.home.try_lease("c", {}, 9, 60) is None
+
+
 def test_a_term_that_the_database_does_not_know_contradicts(scene: Scene) -> None:
     number = scene.term.number
     scene.enter("b", seen=Term(number + 2, 7))

@@ -17,3 +17,5 @@ REVIVING = "a new home is being made from a copy: repeat headwater home init --f
 LEAVING = "a copy is leaving this home: repeat headwater home leave there, or stay by headwater home refill there"
 ENDED = "this home has ended: its logs went with the data directory of "
 """The beginning of the mark of a home that has ended because a copy left it."""
+FORGOTTEN = "{}; {} was removed from the members (headwater home forget), but its data directory is unchanged"
+"""The mark after the evidence that the home lost events was removed with its member."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ...storage.frames.frame_log import Term
 from ...storage.home.port import NO_HISTORY, History
 from ...storage.home.witness import Evidence
-from .lease import IDENTIFIER, TIMELINE, UNCHANGED
+from .lease import IDENTIFIER, TIMELINE, UNCHANGED, mark, standing
+from .marks import FORGOTTEN
 
 if TYPE_CHECKING:
     from .connections import Connection
@@ -72,13 +73,27 @@ def members(connection: Connection) -> list[Member]:
 
 
 def forget(connection: Connection, name: str) -> bool:
-    """Remove a server that is permanently gone. Returns whether it was a member."""
-    return connection.execute(_FORGET, (name,)).rowcount > 0
+    """Remove a server that is permanently gone. Returns whether it was a member.
+
+    If its copies were evidence that the home lost events, the home is marked with it, so that the loss must still be
+    accepted.
+    """
+    with connection.transaction():
+        known = _contradiction(connection)
+        is_known = connection.execute(_FORGET, (name,)).rowcount > 0
+        if known is not None and _contradiction(connection) != known:
+            mark(connection, FORGOTTEN.format(known, name))
+    return is_known
 
 
 def forget_others(connection: Connection) -> list[str]:
     """Remove members whose copies were not compared with the present history or are ahead of it. Returns the names."""
     return [name for (name,) in connection.execute(_FORGET_OTHERS)]
+
+
+def _contradiction(connection: Connection) -> str | None:
+    found = standing(connection)
+    return None if found is None else found.contradiction
 
 
 def _given(member: Member) -> Mapping[str, Any]:

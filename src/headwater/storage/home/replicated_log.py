@@ -33,6 +33,12 @@ MENDED = "mended.tmp"
 """The file next to the segments that will replace a damaged one."""
 
 
+LEFT_UNCHANGED = (
+    "it was left unchanged; to read its events, make an independent data directory of it (headwater backup and "
+    "headwater restore)"
+)
+
+
 @dataclass
 class Homed:
     """The home at which a server commits its logs, and the callbacks for when it no longer can."""
@@ -55,7 +61,7 @@ class Homed:
     def give_up(self, directory: Path, why: str) -> None:
         """Frames of a copy will be moved aside or truncated. Raises StorageUnavailable if it `keeps_all`; OSError."""
         if self.keeps_all:
-            raise StorageUnavailable(f"{directory.name}: {why}; it was left unchanged")
+            raise StorageUnavailable(f"{directory.name}: {why}; {LEFT_UNCHANGED}")
         self.on_gap(why)
 
 
