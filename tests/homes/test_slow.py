@@ -66,6 +66,18 @@ def test_a_network_that_is_too_slow_for_the_lease_is_told_with_a_longer_one(
         member.close()
 
 
+def test_status_judges_the_network_by_the_lease_of_the_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    url, standing = fresh_home(), PostgresHome.standing
+    monkeypatch.setattr(PostgresHome, "standing", lambda home: standing(home)._replace(round_trip_s=1.2))
+    assert "note: the home takes 1.2 s to answer, but a lease of 5 s" in command("home", "status", "--home", url)
+    with closing(PostgresHome(url, lease_ms=30_000)) as home:
+        assert "to answer" not in command("home", "status", "--home", url)
+        with closing(PostgresHome(url, lease_ms=3_000)):  # servers must agree; the shortest one has the trouble
+            assert home.lease_lengths() == [3_000, 30_000]
+            told = command("home", "status", "--home", url, "--home-lease-ms", "9000")
+    assert "but a lease of 3 s requires an answer within 0.7 s" in told
+
+
 def test_what_a_server_asks_for_its_lease_takes_one_round_trip_each() -> None:
     url = fresh_home()
     proxy = Proxy(shared_server().port)

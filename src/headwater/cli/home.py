@@ -108,17 +108,19 @@ def check(as_json: bool, file: Path | None, **flags: object) -> None:
 def status(as_json: bool, file: Path | None, **flags: object) -> None:
     """Show which server is the primary, how far behind the others are, and the heads of the logs.
 
-    Also shows whether the database answers too slowly for the lease of --home-lease-ms, as seen from this machine.
+    Also shows which standby commits wait for in vain, and whether the database answers too slowly, as seen from this
+    machine, for the servers' lease (--home-lease-ms if none is connected).
     """
     from ..homes.postgres.hosts import both_write, unknown_hosts
     from ..homes.roles.lease import LeaseTimes
 
-    times = LeaseTimes(load_config(file, flags).home_lease_ms / 1000)
+    config = load_config(file, flags)
     with opened_home(home_address(file, flags)) as opened:
         standing, heads, servers, members = opened.standing(), opened.heads(), opened.servers(), opened.members()
         incarnation, (writing, silent) = opened.incarnation, opened.writable_hosts()
+        lengths, missing = opened.lease_lengths(), opened.missing_standbys()
     writable, unknown = both_write(writing), unknown_hosts(silent)
-    slowness = times.too_slow(standing.round_trip_s)
+    slowness = LeaseTimes(min(lengths, default=config.home_lease_ms) / 1000).too_slow(standing.round_trip_s)
     if as_json:
         shown = {
             "home": incarnation,
@@ -134,6 +136,7 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
             "obstacle": standing.obstacle or None,
             "two_hosts_write": writable,
             "silent_hosts": silent,
+            "missing_standbys": missing,
             "round_trip_s": standing.round_trip_s,
             "slowness": slowness,
             "servers": [each._asdict() for each in servers],
@@ -157,10 +160,8 @@ def status(as_json: bool, file: Path | None, **flags: object) -> None:
         click.echo(_proved(members, standing.term.number))
     if writable is not None:
         click.echo(f"no server may append: {writable}")
-    if unknown is not None:
-        click.echo(f"note: {unknown}")
-    if slowness is not None:
-        click.echo(f"note: {slowness}")
+    for note in filter(None, (unknown, missing, slowness)):
+        click.echo(f"note: {note}")
     for each in servers:
         click.echo(f"server {each.name}: {_described(each)}")
     for member in members:

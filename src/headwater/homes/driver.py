@@ -74,7 +74,12 @@ class Driver:
         """
         self._home, self._server, self._addresses, self._times = home, server, addresses, times
         self._last_lease, self._copy_id, self._told = last_lease, copy_id, told
-        self.asked = PostgresHome(home.url, silence_s=times.silence_s, connect_s_max=times.connect_s)
+        self.asked = PostgresHome(
+            home.url,
+            silence_s=times.silence_s,
+            connect_s_max=times.connect_s,
+            lease_ms=round(times.length_s * 1000),
+        )
         """The home through separate connections with short timeouts, so that commits never delay renewals."""
         self._roles = Roles(self._times, random.SystemRandom())
         self._events: SimpleQueue[events.RoleEvent] = SimpleQueue()
@@ -486,7 +491,8 @@ class Driver:
                 was_away, self.is_away, self._free_since = self.is_away, True, None
             if not was_away:
                 late = boot_time_s() > began + self._times.silence_s
-                logger.warning("the home does not answer: %s%s", error, f"; {self._times.needed()}" if late else "")
+                remedy = f"; {self._missing_standbys() or self._times.needed()}" if late else ""
+                logger.warning("the home does not answer: %s%s", error, remedy)
                 self._events.put(events.HomeUnreachable())
             return None
         with self._noting:
@@ -494,6 +500,13 @@ class Driver:
         if was_away:
             self._events.put(events.HomeReachable())
         return answer
+
+    def _missing_standbys(self) -> str | None:
+        """Why commits wait for standbys that are not connected; None if they do not, or if nothing is answered."""
+        try:
+            return self.asked.missing_standbys()
+        except StorageUnavailable:
+            return None  # the home does not answer at all, which the caller logs
 
     def _begin_turn(self, granted: Granted) -> None:
         with self._changed:

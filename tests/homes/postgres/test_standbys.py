@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -13,11 +16,13 @@ import pytest
 from headwater.core.errors import OutcomeUnknown, StorageUnavailable
 from headwater.homes.postgres.home import PostgresHome
 from headwater.homes.postgres.schema import make_tables, set_promotion
+from headwater.homes.postgres.standbys import missing
 from headwater.storage.frames.frame_log import Head, HeadMoved, nobody
 from headwater.storage.home.port import StandbysChanged
 
 from ...waiting import eventually
 from ..postgres_server import Postgres
+from ..test_servers import Member, command
 from .test_home import KEY, PATIENCE_S, frames
 
 WAITS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
@@ -59,6 +64,10 @@ class Scene:
     def replica(self) -> PostgresHome:
         """The same home, as another server has it."""
         return self._stack.enter_context(closing(PostgresHome(self.database.url)))
+
+    def callback(self, end: Callable[[], object]) -> None:
+        """Call that at the end of the test."""
+        self._stack.callback(end)
 
     @property
     def head(self) -> Head:
@@ -198,3 +207,49 @@ def test_a_replica_fetches_nothing_whose_wait_was_cut_short_by_a_change_of_stand
     scene.standby.go_on()
     scene.name("db_1")
     assert end_of(replica) == 2
+
+
+@pytest.mark.parametrize(
+    ("configured", "connected", "absent"),
+    [
+        ("", [], None),
+        ("db_1", ["db_1"], None),
+        ("db_1", ["db_2"], "the standby db_1"),
+        ("DB_1, db_2", ["db_2"], None),
+        ("db_1, db_2", [], "the standby db_1 and db_2"),
+        ('ANY 2 (db_1, "Db 2")', ["db_1"], "the standby db 2"),
+        ("first 1 (db_1,db_2)", ["db_2"], None),
+        ("2(db_1, db_2)", ["db_1", "db_2"], None),
+        ("*", ["anything"], None),
+        ("*", [], "any standby"),
+    ],
+)
+def test_the_standbys_that_commits_wait_for_in_vain_are_named(
+    configured: str, connected: list[str], absent: str | None
+) -> None:
+    found = missing(configured, connected)
+    if absent is None:
+        assert found is None
+    else:
+        assert found is not None and found.startswith(f"commits wait for {absent}, which is not connected"), found
+
+
+def test_a_standby_that_is_not_connected_is_named_by_status_check_and_a_server(scene: Scene, tmp_path: Path) -> None:
+    url = scene.database.url
+    assert scene.home.missing_standbys() is None
+    scene.home.release_lease(scene.home.term)
+    member = Member(url, tmp_path / "a")
+    scene.callback(member.close)
+    eventually(member.is_primary)
+    scene.standby.kill()
+    eventually(lambda: scene.value("SELECT count(*) FROM pg_stat_replication") == 0)
+    said = "commits wait for the standby db_1, which is not connected"
+    assert f"note: {said}" in command("home", "status", "--home", url)
+    assert said in json.loads(command("home", "status", "--home", url, "--json"))["missing_standbys"]
+    assert f"note: {said}" in command("home", "check", "--home", url)
+    log = tmp_path / "a.log"
+    away = f"the home does not answer: .*; {said}"
+    eventually(lambda: re.search(away, log.read_text()), log.read_text)
+    eventually(lambda: f"database postgres waits for a standby: {said}" in log.read_text(), log.read_text)
+    eventually(lambda: said in str(member.unready()), member.unready)
+    assert "on a slower network" not in log.read_text()

@@ -39,6 +39,7 @@ from .lease import IDENTIFIER, TIMELINE, WAITED_FOR, Granted, LeaseStanding, Ren
 from .members import Member
 from .schema import Finding, findings, identity_of, pooling, tried
 from .servers import ServerReport
+from .standbys import missing_standbys
 from .statements import OVERDUE_S, SILENCE_S, HomeUnavailable, Statements
 
 if TYPE_CHECKING:
@@ -96,12 +97,21 @@ class PostgresHome(Home):
     """A `storage.home.port.Home` in a PostgreSQL database, in which this server is the primary for one term."""
 
     def __init__(
-        self, url: str, *, overdue_s: float = OVERDUE_S, silence_s: float = SILENCE_S, connect_s_max: int | None = None
+        self,
+        url: str,
+        *,
+        overdue_s: float = OVERDUE_S,
+        silence_s: float = SILENCE_S,
+        connect_s_max: int | None = None,
+        lease_ms: int | None = None,
     ) -> None:
-        """Connect and read the identity of the home. Raises StorageUnavailable if it cannot be reached or has none."""
+        """Connect and read the identity of the home. Raises StorageUnavailable if it cannot be reached or has none.
+
+        `lease_ms`: the length of this server's lease, which `lease_lengths` shows to others.
+        """
         self._statements = Statements(
             url,
-            f"headwater replica {_this_process():x}",
+            f"headwater replica {_this_process():x}{'' if lease_ms is None else f' {lease_ms}'}",
             lambda: self.unavailable is not None,
             overdue_s=overdue_s,
             silence_s=silence_s,
@@ -178,7 +188,10 @@ class PostgresHome(Home):
         """The same, and the findings of trial writes: see `schema.tried`. Raises StorageUnavailable."""
         found = self.findings()
         with self._statements.asking() as connection:
-            return [*found, *tried(connection.psycopg, clock_off_s_max)]
+            found += tried(connection.psycopg, clock_off_s_max)
+            if (why := missing_standbys(connection.psycopg)) is not None:
+                found.append(Finding(False, why))
+        return found
 
     def growth(self) -> Growth:
         """The sizes of its tables. Raises StorageUnavailable."""
@@ -346,6 +359,21 @@ class PostgresHome(Home):
         """The reports of all servers, ordered by name. Raises StorageUnavailable."""
         with self._statements.asking() as connection:
             return servers.servers(connection.psycopg)
+
+    def lease_lengths(self) -> list[int]:
+        """The lengths of leases, in ms, for which connected servers are set, ascending. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return servers.lease_lengths(connection.psycopg)
+
+    def missing_standbys(self) -> str | None:
+        """See `standbys.missing_standbys`. Raises StorageUnavailable."""
+        with self._statements.asking() as connection:
+            return missing_standbys(connection.psycopg)
+
+    @property
+    def waits_for(self) -> str | None:
+        """The same when a statement was last late; None once all standbys are connected."""
+        return self._statements.missing_standbys
 
     # The term
 

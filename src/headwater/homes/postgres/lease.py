@@ -57,7 +57,7 @@ WAITED_FOR = (
     " ELSE current_setting('synchronous_standby_names') END)"
 )
 """The configured standbys that a commit of this session waits for; empty if none."""
-_NAME = """(?:[A-Za-z_][A-Za-z0-9_$]*|[0-9]+|"(?:[ !#-~]|"")+")"""
+STANDBY_NAME = """(?:[A-Za-z_][A-Za-z0-9_$]*|[0-9]+|"(?:[ !#-~]|"")+")"""
 """The name of a standby, as in PostgreSQL's `syncrep_scanner.l`. Names of standbys are ASCII only."""
 _NAMED = f"""
 btrim(current_setting('synchronous_standby_names'), E' \\t\\n\\r\\f\\v') AS given,
@@ -67,7 +67,7 @@ LATERAL regexp_match(
 LATERAL (SELECT coalesce(parts[1], '1'), coalesce(parts[2], given)) AS read (waited_for, list),
 LATERAL (
     SELECT count(*), count(DISTINCT name), bool_or(name = '*')
-    FROM regexp_matches(list, '{_NAME}', 'g') AS found, LATERAL (
+    FROM regexp_matches(list, '{STANDBY_NAME}', 'g') AS found, LATERAL (
         SELECT lower(CASE left(found[1], 1) WHEN '"' THEN
             replace(substr(found[1], 2, length(found[1]) - 2), '""', '"') ELSE found[1] END)
     ) AS plain (name)
@@ -75,7 +75,7 @@ LATERAL (
 """
 VOUCHES = f"""(SELECT
     coalesce(current_setting('synchronous_commit') NOT IN ('off', 'local')
-        AND list ~ '^[[:space:]]*{_NAME}([[:space:]]*,[[:space:]]*{_NAME})*[[:space:]]*$'
+        AND list ~ '^[[:space:]]*{STANDBY_NAME}([[:space:]]*,[[:space:]]*{STANDBY_NAME})*[[:space:]]*$'
         AND all_of_them::text = waited_for AND all_of_them = different AND NOT has_any, false)
     FROM {_NAMED})"""
 """Whether each commit waits for every named standby, so that any of them has it when it is promoted.

@@ -39,6 +39,10 @@ _SESSIONS = """
 SELECT DISTINCT split_part(application_name, ' ', 3) FROM pg_stat_activity
 WHERE datname = current_database() AND pid <> pg_backend_pid() AND application_name ~ '^headwater (primary|replica) '
 """
+_LEASES = """
+SELECT DISTINCT split_part(application_name, ' ', 4)::integer AS length_ms FROM pg_stat_activity
+WHERE datname = current_database() AND application_name ~ '^headwater replica [0-9a-f]+ [0-9]{1,9}$' ORDER BY length_ms
+"""
 _SERVERS = """
 SELECT process, name, addresses, role, term, lag_events, lag_s, ahead, version, format,
     extract(epoch FROM clock_timestamp() - heard_at)::float8
@@ -91,6 +95,11 @@ def leave(connection: Connection, process: int) -> None:
 def connected(connection: Connection) -> set[int]:
     """The processes of servers and commands with a session."""
     return {int(process, 16) for (process,) in connection.execute(_SESSIONS)}
+
+
+def lease_lengths(connection: Connection) -> list[int]:
+    """The lengths of leases, in ms, for which connected servers are set, ascending. Older servers do not show it."""
+    return [length_ms for (length_ms,) in connection.execute(_LEASES)]
 
 
 def servers(connection: Connection) -> list[ServerReport]:

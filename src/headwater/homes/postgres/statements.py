@@ -21,6 +21,7 @@ from ...core.watch.threads import Threads
 from ...storage.frames.frame_log import nobody
 from .connections import Connections, HomeConnection, load_driver
 from .lease import CONFIRM
+from .standbys import missing_standbys
 
 logger = logging.getLogger("headwater.homes")
 
@@ -117,6 +118,10 @@ class Statements:
         """The last failure, and the reason given to callers."""
         self._may_pass = True
         """Whether that may pass by itself."""
+        self.missing_standbys: str | None = None
+        """See `standbys.missing_standbys`, which is asked when an answer is late, until all are connected."""
+        self._is_late = False
+        """Whether a statement got no answer in time since that was asked."""
         self._closing = threading.Event()
         self.gives_up = False
         """Callers that wait for an unknown outcome get OutcomeUnknown instead of waiting on."""
@@ -243,6 +248,7 @@ class Statements:
             self._may_pass = not isinstance(error, self._errors.Error) or may_pass(error)
             is_news = self.failing_since is None
             self.failing_since = self.failing_since or since or time.monotonic()
+            self._is_late = self._is_late or isinstance(error, TimeoutError)
         if self._closing.is_set():
             return
         if is_news:
@@ -283,19 +289,27 @@ class Statements:
                     statement.connection.sever()
 
     def _look_again(self) -> None:
-        """Check whether a failed home answers again, if no other statement is in progress.
+        """Check whether a failed home answers again, and what a late statement waits for.
 
         This runs in a separate thread, so that this statement is watched for silence too.
         """
         while not self._closing.wait(WATCH_S):
-            if self.failing_since is not None and not self._under_way and not self.gives_up:
+            is_failed = self.failing_since is not None and not self._under_way
+            if (is_failed or self._is_late or self.missing_standbys) and not self.gives_up:
                 self._look()
 
     def _look(self) -> None:
+        self._is_late = False
         try:
             with self.asking() as connection:
-                connection.psycopg.execute("SELECT 1")
+                found = missing_standbys(connection.psycopg)
         except StorageUnavailable:
+            self._closing.wait(BACKOFF_S[1])
+            return
+        known, self.missing_standbys = self.missing_standbys, found
+        if found is not None:
+            if found != known:
+                logger.warning("%s waits for a standby: %s", self.name, found)
             self._closing.wait(BACKOFF_S[1])
 
 

@@ -140,7 +140,7 @@ class Membership:
         address = standing.addresses.get("http", "")
         primary = f"{standing.holder or 'no server'} {address and f'({address}) '}is the primary"
         known = f"this server is a replica; {primary}"
-        slowness = filter(None, [self.driver.slowness])
+        slowness = filter(None, [self.driver.asked.waits_for, self.driver.slowness])
         return "; ".join(
             [known, *(f"this server cannot be the primary: {why}" for why in self._obstacles.values()), *slowness]
         )
