@@ -128,6 +128,48 @@ def test_a_mistake_in_the_file_is_named_where_it_stands(toml: str, said: str) ->
     assert said in complaint(toml)
 
 
+def test_every_mistake_is_named_on_a_line_of_its_own() -> None:
+    said = complaint(
+        """
+host = 1
+[http]
+port = "x"
+colour = "blue"
+[amqp]
+port = 99999
+[tls]
+key = 5
+certificate = "a.pem"
+[cne]
+webhook_key = "b.pem"
+[logs.orders]
+partitions = 0
+colour = "blue"
+[users.me]
+grants = "none"
+""",
+        {"HEADWATER_HTTP_PROT": "1", "HEADWATER_FLIGHT_PORT": "y"},
+        logs=["a b", "orders:z"],
+        amqp__frame_bytes_max="1",
+    )
+    assert [line.rpartition(": ")[0] for line in said.splitlines()] == [
+        "headwater.toml: host",
+        "headwater.toml: http.port",
+        "headwater.toml: http.colour",
+        "headwater.toml: amqp.port",
+        "headwater.toml: tls.key",
+        "headwater.toml: logs.orders.partitions",
+        "headwater.toml: logs.orders.colour",
+        "headwater.toml: users.me.grants",
+        "HEADWATER_FLIGHT_PORT",
+        "environment",
+        "--amqp-frame-bytes-max",
+        "--log",
+        "--log orders:z",
+        "cne.webhook_certificate",
+    ]
+
+
 def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "headwater.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidConfiguration, match="is not UTF-8"):

@@ -28,6 +28,14 @@ class InvalidConfiguration(InvalidInput):
     """A setting is unknown, malformed or out of range; `where` is the file and key, the variable, or the flag."""
 
 
+def refuse(problems: Sequence[InvalidConfiguration]) -> None:
+    """Raise InvalidConfiguration with a line for each problem, unless there is none."""
+    if len(problems) > 1:
+        raise InvalidConfiguration("\n".join(map(str, problems)))
+    if problems:
+        raise problems[0]
+
+
 class InvalidArgument(InvalidInput):
     """An argument or option of a command is never valid, whatever the server or a file contains."""
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from ...core.errors import InvalidInput
 from ...core.settings import LogSettings, check_log_name
 from ...formats.settings.client_variables import CLIENT_VARIABLES
-from ...formats.settings.declaration import InvalidConfiguration
+from ...formats.settings.declaration import InvalidConfiguration, refuse
 from ...speedups import VARIABLE as NO_EXTENSIONS_VARIABLE
 from ..users.accounts import Account
 from .settings import DEFAULT_LOG, LOG_READERS, REMOVED, SECTIONS, SETTINGS, Config, Setting
@@ -43,31 +44,39 @@ def load(
 
     `flags` are the given flags by key (`http.port`); `logs` are the values of `--log NAME[:PARTITIONS]`. `file` must
     exist; without it HEADWATER_CONFIG names one, else `headwater.toml` in the working directory is read if it exists.
-    Raises InvalidConfiguration.
+    Raises InvalidConfiguration, with a line for each setting that is wrong.
     """
     given = _Given()
     if (path := _file(file, environment)) is not None:
         _take_file(given, path)
     _take_environment(given, environment)
     for key, value in flags.items():
-        setting = _KNOWN[key]
-        given.take(setting, value, setting.flag)
+        with given.noting():
+            setting = _KNOWN[key]
+            given.take(setting, value, setting.flag)
     for text in logs:
-        _take_log(given, text, LOG_FLAG)
+        with given.noting():
+            _take_log(given, text, LOG_FLAG)
     config = _build(given)
+    given.problems += [each for each in _contradictions(config) if each.where not in given.wrong]
+    refuse(given.problems)
+    return config
+
+
+def _contradictions(config: Config) -> Iterator[InvalidConfiguration]:
+    """Settings that lack another one."""
     if (config.tls.certificate is None) != (config.tls.key is None):
         missing = "tls.key" if config.tls.key is None else "tls.certificate"
-        raise InvalidConfiguration("not set, but TLS requires both tls.certificate and tls.key", missing)
+        yield InvalidConfiguration("not set, but TLS requires both tls.certificate and tls.key", missing)
     if config.tls.client_ca is not None and config.tls.key is None:
-        raise InvalidConfiguration("client certificates require TLS: set tls.certificate and tls.key", "tls.client_ca")
+        yield InvalidConfiguration("client certificates require TLS: set tls.certificate and tls.key", "tls.client_ca")
     if config.cne.client_certificates and config.tls.client_ca is None:
-        raise InvalidConfiguration(
+        yield InvalidConfiguration(
             "client certificates cannot be verified: set tls.client_ca", "cne.client_certificates"
         )
     if (config.cne.webhook_certificate is None) != (config.cne.webhook_key is None):
         missing = "cne.webhook_key" if config.cne.webhook_key is None else "cne.webhook_certificate"
-        raise InvalidConfiguration("not set, but webhooks require both the certificate and its key", missing)
-    return config
+        yield InvalidConfiguration("not set, but webhooks require both the certificate and its key", missing)
 
 
 @dataclass(slots=True)
@@ -79,11 +88,23 @@ class _Given:
     users: dict[str, Account] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
     removed: dict[str, str] = field(default_factory=dict)
+    problems: list[InvalidConfiguration] = field(default_factory=list)
+    wrong: set[str] = field(default_factory=set)
+    """The keys of settings whose value is wrong: others do not lack them."""
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        """Note what is wrong, and continue with the next setting."""
+        try:
+            yield
+        except InvalidConfiguration as error:
+            self.problems.append(error)
 
     def take(self, setting: Setting, value: object, origin: str, where: str = "", base: Path | None = None) -> None:
         try:
             read = setting.read(value)
         except ValueError as error:
+            self.wrong.add(setting.key)
             raise InvalidConfiguration(str(error), where or origin) from None
         if setting.key in REMOVED:
             self.removed[setting.key] = origin
@@ -120,15 +141,17 @@ def _take_file(given: _Given, path: Path) -> None:
     except tomllib.TOMLDecodeError as error:
         raise InvalidConfiguration(f"is not TOML: {error}", str(path)) from None
     for name, value in tables.items():
-        if name == "logs":
-            _take_logs(given, value, path)
-        elif name == "users":
-            _take_users(given, value, path)
-        elif name in SECTIONS:
-            for key, inner in _table(value, f"{path}: {name}").items():
-                _take_key(given, f"{name}.{key}", inner, path)
-        else:
-            _take_key(given, name, value, path)
+        with given.noting():
+            if name == "logs":
+                _take_logs(given, value, path)
+            elif name == "users":
+                _take_users(given, value, path)
+            elif name in SECTIONS:
+                for key, inner in _table(value, f"{path}: {name}").items():
+                    with given.noting():
+                        _take_key(given, f"{name}.{key}", inner, path)
+            else:
+                _take_key(given, name, value, path)
 
 
 def _take_key(given: _Given, key: str, value: object, path: Path) -> None:
@@ -140,23 +163,30 @@ def _take_key(given: _Given, key: str, value: object, path: Path) -> None:
 def _take_logs(given: _Given, tables: object, path: Path) -> None:
     for log, table in _table(tables, f"{path}: logs").items():
         where = f"{path}: logs.{log}"
-        _add_log(given, log, str(path), where)
-        for name, value in _table(table, where).items():
-            if name not in LOG_READERS:
-                raise _unknown("key", name, LOG_READERS, f"{where}.{name}")
-            given.take_log_setting(log, name, value, str(path), f"{where}.{name}")
+        with given.noting():
+            _add_log(given, log, str(path), where)
+            for name, value in _table(table, where).items():
+                with given.noting():
+                    if name not in LOG_READERS:
+                        raise _unknown("key", name, LOG_READERS, f"{where}.{name}")
+                    given.take_log_setting(log, name, value, str(path), f"{where}.{name}")
 
 
 def _take_users(given: _Given, tables: object, path: Path) -> None:
     for user, table in _table(tables, f"{path}: users").items():
-        where = f"{path}: users.{user}"
-        try:
-            given.users[user] = Account.of_table(user, _table(table, where))
-        except InvalidConfiguration:
-            raise
-        except InvalidInput as error:
-            raise InvalidConfiguration(error.problem, f"{where}.{error.where}") from None
-        given.origins[f"users.{user}"] = str(path)
+        with given.noting():
+            _take_user(given, user, table, path)
+
+
+def _take_user(given: _Given, user: str, table: object, path: Path) -> None:
+    where = f"{path}: users.{user}"
+    try:
+        given.users[user] = Account.of_table(user, _table(table, where))
+    except InvalidConfiguration:
+        raise
+    except InvalidInput as error:
+        raise InvalidConfiguration(error.problem, f"{where}.{error.where}") from None
+    given.origins[f"users.{user}"] = str(path)
 
 
 def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
@@ -165,13 +195,15 @@ def _take_environment(given: _Given, environment: Mapping[str, str]) -> None:
     for name, value in sorted(environment.items()):
         if _is_of_kubernetes(name, value):
             continue
-        if setting := variables.get(name):
-            given.take(setting, value, name)
-        elif name.startswith("HEADWATER_") and name not in others:
-            raise _unknown("variable", name, [*variables, *others], "environment")
+        with given.noting():
+            if setting := variables.get(name):
+                given.take(setting, value, name)
+            elif name.startswith("HEADWATER_") and name not in others:
+                raise _unknown("variable", name, [*variables, *others], "environment")
     for text in environment.get(LOGS_VARIABLE, "").split(","):
         if text.strip():
-            _take_log(given, text.strip(), LOGS_VARIABLE)
+            with given.noting():
+                _take_log(given, text.strip(), LOGS_VARIABLE)
 
 
 def _is_of_kubernetes(name: str, value: str) -> bool:
