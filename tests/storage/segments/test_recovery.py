@@ -21,7 +21,20 @@ from headwater.storage.segments.meta import CleanStop
 from headwater.storage.segments.recovery import open_segments
 from headwater.storage.segments.segment import SEGMENT_HEADER_BYTES, Segment, segment_header, segment_name
 
-from ..builders import LOG_ID, SEED, chained, change, content, crashed, encoded, engine, event, log_directory, numbers
+from ..builders import (
+    LOG_ID,
+    SEED,
+    chained,
+    change,
+    content,
+    crashed,
+    encoded,
+    engine,
+    event,
+    fill,
+    log_directory,
+    numbers,
+)
 from ..disks import BrokenDisk
 
 ROOM = 16 * 1024
@@ -465,3 +478,38 @@ def test_events_larger_than_a_page_survive_a_crash(data: Path, tmp_path: Path) -
         image = crashed(data, tmp_path / "crashed")
     with engine(image) as again:
         assert [each.data[:1] for each in again.open("orders").read()] == [bytes([number]) for number in range(20)]
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["closed", "killed"])
+@pytest.mark.parametrize("has_index", [True, False], ids=["index", "no-index"])
+@pytest.mark.parametrize("at", [0, -1], ids=["sealed", "newest"])
+def test_a_log_with_damage_opens_if_a_sealed_segment_with_its_index_has_it(
+    tmp_path: Path, at: int, has_index: bool, is_killed: bool
+) -> None:
+    data = tmp_path / "data"
+    with engine(data) as opened:
+        log = opened.create("orders")
+        fill(log, 400, per_call=10, data=b"x" * 500)
+        opened.maintain()
+        assert len(log.frames.segments) > 1
+        segment = log.frames.segments[at]
+        name, offset, bad = segment.path.name, segment.offsets[1], segment.firsts[1]
+        if is_killed:
+            data = crashed(data, tmp_path / "killed")
+            (data / "LOCK").unlink()
+    change(log_directory(data) / "log" / name, offset + 300, b"?")
+    if not has_index:
+        shutil.rmtree(log_directory(data) / "idx")
+    damage = f"events {bad} to {bad + 9} are damaged"
+    with engine(data) as opened:
+        if at == -1 or not has_index:
+            with pytest.raises(StorageCorrupted, match=damage):
+                opened.open("orders")
+            return
+        log = opened.open("orders")
+        assert len(list(log.read(after=bad + 9))) == 400 - bad - 9
+        with pytest.raises(StorageCorrupted, match=damage):
+            list(log.read())
+        log.append([Event("new")])
+    with engine(data) as opened:  # although the damage was found
+        assert opened.open("orders").head() == 401
