@@ -229,3 +229,34 @@ def test_a_writers_name_whose_owner_cannot_be_read_is_told(sound: Path) -> None:
     (owner,) = files(sound, "writers/*")
     change(owner, 3, b"X")
     assert "writers" in problems(sound)[0] and "unreadable" in problems(sound)[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "said"),
+    [
+        ("journal/log", -100, "journal/log/00000000000000000002.log: truncating a torn tail after event "),
+        ("state.sqlite", 5, "state.sqlite: file is not a database: rebuilding it from the journal, which has every "
+                            "confirmed change"),
+    ],
+)  # fmt: skip
+def test_findings_about_the_state_name_the_files_of_the_directory(
+    sound: Path, capfd: pytest.CaptureFixture[str], name: str, offset: int, said: str
+) -> None:
+    path = sound / name
+    path = next(path.glob("*.log")) if path.is_dir() else path
+    change(path, offset % path.stat().st_size, b"garbage")
+    before = sorted(sound.rglob("*"))
+    report = check_directory(sound)
+    assert report.is_sound and sorted(sound.rglob("*")) == before
+    (note,) = [each for each in report.state.notes if each.startswith(f"{sound}/{said}")]
+    assert "damaged-" not in note and "headwater-check" not in "".join(report.state.notes)
+    assert "headwater-check" not in capfd.readouterr().err
+
+
+def test_a_state_whose_schema_is_not_text_is_damaged(sound: Path) -> None:
+    path = sound / "state.sqlite"
+    content = bytearray(path.read_bytes())
+    content[content.rindex(b"NULL")] ^= 0xFF  # SQLite quotes it in its error: near "?ULL": syntax error
+    path.write_bytes(content)
+    report = check_directory(sound)
+    assert any("rebuilding it from the journal" in each for each in report.state.notes), report.state

@@ -6,6 +6,8 @@ writing.
 
 from __future__ import annotations
 
+import logging
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -26,7 +28,10 @@ from .journal import JOURNAL
 from .last_confirmed import read_slots
 from .recovery import open_journaled
 
+logger = logging.getLogger("headwater.storage")
+
 COPIES_MAX = 5
+_MOVED = re.compile("; the old files are in .*")
 
 
 @dataclass
@@ -52,7 +57,8 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
         try:
             home_of(directory)
             refuse_missing(directory)
-            state = open_journaled(Path(place), fatal=_never)
+            with _noting(report, place, directory):
+                state = open_journaled(Path(place), fatal=_never)
         except WrittenByNewer as error:
             report.newer.append(str(error).replace(place, str(directory)))
             yield MemoryState(), report
@@ -64,8 +70,26 @@ def looking_at_state(directory: Path) -> Iterator[tuple[StateStore, StateCheck]]
         with closing(state):
             report.entries = state.count()
             report.notes += _notes(directory, state)
-            report.notes += [note.replace(place, str(directory)) for note in state.mended]
+            # in the copy, old files were moved away
+            report.notes += [_MOVED.sub("", note.replace(place, str(directory))) for note in state.mended]
             yield state, report
+
+
+@contextmanager
+def _noting(report: StateCheck, place: str, directory: Path) -> Iterator[None]:
+    """Note lines of the log about the copy, which would name its temporary files."""
+
+    def note(record: logging.LogRecord) -> bool:
+        if place not in (line := record.getMessage()):
+            return True
+        report.notes.append(line.replace(place, str(directory)))
+        return False
+
+    logger.addFilter(note)
+    try:
+        yield
+    finally:
+        logger.removeFilter(note)
 
 
 def _notes(directory: Path, state: StateStore) -> Iterator[str]:

@@ -185,6 +185,8 @@ def translating(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, OSError) as error:
         raise translated(path, error) from None
+    except UnicodeDecodeError:  # in the message of an error of SQLite, which quotes what is damaged
+        raise StorageCorrupted(str(path), "the database is malformed", REMEDY) from None
 
 
 def translated(path: Path, error: sqlite3.Error | OSError) -> Exception:
