@@ -94,7 +94,7 @@ class _Given:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note what is wrong, and continue with the next setting."""
+        """Note the problem, and continue with the next setting."""
         try:
             yield
         except InvalidConfiguration as error:
