@@ -17,6 +17,9 @@ _ENDINGS = {
     ".cloudevents": "cloudevents",
     ".parquet": "parquet",
 }
+_LINES = (".ndjson", ".jsonl")
+"""Endings of files with an object per line: events, or CloudEvents."""
+_FIRST_OBJECT = re.compile(rb"^[ \t]*\{", re.MULTILINE)
 _OCEL = frozenset({"objectTypes", "eventTypes", "objects", "events"})
 _TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"(\s*:)?|[\[\]{}]', re.DOTALL)
 
@@ -28,6 +31,10 @@ def guess_format(name: str, beginning: bytes) -> str:
         if stem.endswith(ending):
             return format
     text = beginning.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if stem.endswith(_LINES) and not text.startswith(b"["):  # the first line may be bad
+        found = _FIRST_OBJECT.search(text)
+        members = set() if found is None else _members(text[found.end() - 1 :])
+        return "cloudevents" if "specversion" in members else "ndjson"
     first_line = text.partition(b"\n")[0]
     if text.startswith(b"PAR1"):
         return "parquet"
