@@ -70,7 +70,7 @@ def loaded(path: Path) -> Config:
 def test_sample_configuration_is_taken_as_it_is() -> None:
     config = loaded(SAMPLE)
     assert (config.data, config.host) == (Path("/var/lib/headwater"), "127.0.0.1")
-    assert config.management.keep and config.logs["orders"]["partitions"] == 4
+    assert config.management.keep and config.logs["orders"]["partitions"] == 1
 
 
 def all_shown(sample: Path, tmp_path: Path) -> Config:

@@ -190,7 +190,7 @@ def _check_chain(name: str, frames: SegmentLog) -> None:
     for frame in frames.read(0):
         if crc and frame.previous_crc != crc:
             raise StorageUnavailable(
-                f"events before {frame.first} of log {name} were given up as damaged, and a home cannot store a log "
-                "with missing events: export the log, delete it, and import it afterwards"
+                f"damaged events before {frame.first} of log {name} were discarded (headwater check --accept-loss), "
+                "and a home cannot store a log with missing events: export it, delete it, and import it afterwards"
             )
         crc = frame.crc
