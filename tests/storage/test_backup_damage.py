@@ -277,3 +277,18 @@ def test_history_that_is_merged_while_it_is_copied_is_whole_in_the_backup(
     assert copied
     there = {path.name for path in (log_directory(two) / HISTORY).glob("*.postings")}
     assert there == {path.name for path in (log_directory(tmp_path / "backup") / HISTORY).glob("*.postings")}
+
+
+def test_a_state_that_a_start_rebuilds_is_not_to_be_restored_or_given_up(data: Path, tmp_path: Path) -> None:
+    with engine(data) as opened:
+        fill(opened.create("whole"), 3)
+    change(data / "state.sqlite", 5, b"?")
+    with pytest.raises(StorageCorrupted, match=r"file is not a database; nothing is lost: start \(or restart\)"):
+        backup(data, tmp_path / "backup")
+    with engine(data) as opened:
+        assert opened.open("whole").head() == 3
+    assert not backup(data, tmp_path / "second").damaged
+    change(data / "state.sqlite", 5, b"?")
+    shutil.rmtree(data / "journal")
+    with pytest.raises(StorageCorrupted, match="--accept-state-loss"):
+        backup(data, tmp_path / "again")

@@ -59,6 +59,7 @@ from .segments.recovery import SegmentScan, highest_kept, known_durable
 from .segments.segment import Segment, segment_name, segment_paths
 from .staging.batches import MANIFEST_NAME, PART_SUFFIXES, STAGED
 from .staging.owners import OWNERS
+from .state.check import looking_at_state
 from .state.data_directory import PARTIAL, is_empty, no_data, refuse_partial
 from .state.files import PLAIN_SCHEMA_VERSION, STATE_NAME, prove, witness_path
 from .state.journal import JOURNAL, read_journal
@@ -69,6 +70,12 @@ from .state.sqlite_state import SqliteState, copy_state
 Progress = Callable[[str, int, int], None]
 """Called with the name of the file, the bytes copied so far, and the total."""
 _REMEDY = "restore another backup, or restore its intact logs (headwater restore --accept-damage)"
+
+
+_REBUILT = (
+    "nothing is lost: start (or restart) the server of this directory, which rebuilds the damaged file from the other "
+    "one, then back up again"
+)
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,10 @@ def _backed_up(source: Path, target: Path, progress: Progress | None) -> BackupR
     with Syncs() as syncs:
         copy = _Copy(target, progress, syncs)
         with backing_up(source):
-            _copy_state(source, target)
+            try:
+                _copy_state(source, target)
+            except StorageCorrupted as error:
+                raise _with_remedy(source, error) from None
             with closing(SqliteState(target / STATE_NAME)) as state:
                 logs = {name: entry.directory for name, entry in known_logs(state).items()}
                 heads = {name: copy.log(source / LOGS / directory, state) for name, directory in logs.items()}
@@ -202,6 +212,13 @@ def _damage_of(
             if problems:
                 damaged[name] = problems
     return damaged
+
+
+def _with_remedy(source: Path, error: StorageCorrupted) -> StorageCorrupted:
+    """The same damage of a state, with a lesser remedy if a start rebuilds the state without loss."""
+    with looking_at_state(source) as (_, found):
+        is_whole = not (found.problems or found.newer)
+    return StorageCorrupted(error.path, error.problem, _REBUILT) if is_whole else error
 
 
 def _copy_state(source: Path, target: Path) -> None:
