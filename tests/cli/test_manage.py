@@ -78,7 +78,11 @@ def test_types_are_listed_and_what_is_none_is_told_with_those_that_are(run: Call
 def test_empty_lists_say_what_makes_an_entry(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with RunningServer("--storage", "memory", cwd=tmp_path) as server:
         run = running(server, capfd)
-        for group, told in (("connections", "AMQP connections"), ("links", "receiver"), ("groups", "naming a group")):
+        for group, told in (
+            ("connections", "no AMQP connections are open (on a server with users"),
+            ("links", "receiver"),
+            ("groups", "naming a group"),
+        ):
             empty = run(group, "list")
             assert (empty.code, empty.out) == (0, "") and told in empty.err
             assert run(group, "list", "--json").json == []

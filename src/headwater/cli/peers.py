@@ -29,7 +29,7 @@ def list_connections(server: Server, as_json: bool) -> None:
     """List the AMQP connections."""
     columns = {"name": "connection", "peer": "peer", "port": "port", "user": "user", "containerId": "container",
                "product": "product", "links": "links", "openedAt": "opened"}  # fmt: skip
-    nothing = "no AMQP connections are visible to you; to see those of other users, you need `manage` on `*`"
+    nothing = "no AMQP connections are open (on a server with users, those of others are listed with `manage` on `*`)"
     _list(server, "connection", columns, as_json, nothing)
 
 
