@@ -24,8 +24,7 @@ from headwater.core.errors import (
 from headwater.core.loop.async_log import AsyncLog
 from headwater.core.mark import Mark
 from headwater.storage import Engine, StoredLog
-from headwater.storage.append.loop_commits import SMALL_GROUP_BYTES
-from headwater.storage.append.sequencer import SMALL_FRAME_EVENTS
+from headwater.storage.append.sequencer import SMALL_FRAME_EVENTS, SMALL_GROUP_BYTES
 from headwater.storage.disk.background_writer import BackgroundWriter
 from headwater.storage.disk.locks import LOCK
 from headwater.storage.disk.system import Disk

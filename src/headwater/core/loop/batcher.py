@@ -1,7 +1,8 @@
 """The only way for appends from one event loop into one log: gathers, joins, splits and answers them.
 
 A request costs the log as much as several events, and each wake of its threads takes the interpreter from the loop. So
-the unit of work is a turn of the loop: all appends of one turn go to the log at its end.
+the unit of work is a turn of the loop: all appends of one turn go to the log at its end. A log that judges on the loop
+(`LocalLog.submit_on`) gathers a turn itself: it gets each request at once, and each joint append when it is complete.
 
     call                             joined with                    goes to the log            refused
     -------------------------------  -----------------------------  -------------------------  ----------------------
@@ -129,12 +130,12 @@ class AppendBatcher:
         self._loop = asyncio.get_running_loop()
         submit_here = log.submit_on(self._loop)
         self._submit = submit_here or log.submit
-        self._answering = None if submit_here is None else threading.get_ident()
-        """The thread of the loop, if the log answers in callbacks of it."""
+        self._judging = None if submit_here is None else threading.get_ident()
+        """The thread of the loop, if the log gathers, judges and answers in callbacks of it."""
         self._open: Joint | None = None
         """The joint append to which this turn adds single events and columns."""
         self._gathered: list[AppendRequest] = []
-        """Appends of this turn, in order."""
+        """Appends of this turn, in order, for a log that does not gather them itself."""
         self._waiting: deque[AppendRequest] = deque()
         """Appends waiting for room in the log."""
         self._is_due = False
@@ -177,8 +178,7 @@ class AppendBatcher:
         if joint is None or joint.__class__ is not kind or joint.partition != partition:
             self._close()
             self._open = opened = kind(partition)
-            if not self._is_due:
-                self._hand_over_soon()
+            self._end_soon()
             return opened
         return joint  # type: ignore[return-value]
 
@@ -232,13 +232,16 @@ class AppendBatcher:
     def _gather(self, request: AppendRequest) -> None:
         if self._open is not None:
             self._close()
-        self._gathered.append(request)
-        if not self._is_due:
-            self._hand_over_soon()
+        if self._judging is None:
+            self._gathered.append(request)
+            self._end_soon()
+        elif self._waiting or not self._is_taken(request):
+            self._waiting.append(request)
 
-    def _hand_over_soon(self) -> None:
-        self._is_due = True
-        self._loop.call_soon(self.flush)
+    def _end_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self.flush)
 
     def _is_taken(self, request: AppendRequest) -> bool:
         """Submit; returns False if the request must wait for room."""
@@ -271,15 +274,12 @@ class AppendBatcher:
             except Exception as error:
                 self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
 
-    def _deliver(self, requests: list[AppendRequest]) -> None:
+    def _deliver(self, requests: list[AppendRequest], is_soon: bool = True) -> None:
         """Called by the log, from a thread of its own or as `LocalLog.submit_on` says."""
-        if threading.get_ident() == self._answering:
-            self._answer(requests)
+        if is_soon and threading.get_ident() != self._judging:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._deliver, requests, False)
             return
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._answer, requests)
-
-    def _answer(self, requests: list[AppendRequest]) -> None:
         if self._traffic is not None:
             self._traffic.came_in(requests)
         for request in requests:

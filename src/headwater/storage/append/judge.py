@@ -26,7 +26,7 @@ from ..index.index import Index
 from ..index.matches import first_match
 from .partitioner import Partitioner
 from .prepared import PreparedColumns
-from .sequencer import Judge, Verdict
+from .sequencer import Judge, Verdict, new
 from .writer_table import WriterTable
 
 logger = logging.getLogger("headwater.storage")
@@ -35,8 +35,6 @@ BRIEF_EVENTS, BRIEF_ITEMS = 4096, 16
 """An event loop checks conditions about at most so many events, with at most so many items."""
 RUN_EVENTS_MAX = 8
 """The tags of an append with more events are not checked one by one."""
-_new = tuple.__new__
-"""Builds a named tuple from all its values in half the time of a call: one per append."""
 
 
 class Numbering:
@@ -191,7 +189,7 @@ class LogJudge(Judge):
                 marks.append(self._apply_mark(request, number, number - first))
             if not is_one:
                 partitions += assign(request.columns, request.partition)
-            request.result = _new(AppendResult, (number, last, False))
+            request.result = new(AppendResult, (number, last, False))
             run.requests.append(request)
             passed.append(request)
             number = last + 1
@@ -205,7 +203,7 @@ class LogJudge(Judge):
             columns = EventColumns.join([request.columns for request in passed])
             hashes = hashes_of(columns, self._id_seed)
         self._index.ids.insert(hashes, first)
-        return Verdict(columns, partitions, marks)
+        return new(Verdict, (columns, partitions, marks))
 
     def _judge_segment(self, request: AppendRequest, segment: PreparedColumns, first: int) -> Verdict:
         """A staged segment passes only in the plain case.

@@ -21,11 +21,7 @@ from ...core.log import AppendRequest
 from ..disk.background_writer import BackgroundWriter
 from ..disk.locks import LockLostMeanwhile
 from ..segments.segment_log import SegmentLog
-from .prepared import PreparedColumns
-from .sequencer import SMALL_FRAME_EVENTS, Flight, Sequencer
-
-SMALL_GROUP_BYTES = 128 * 1024
-"""With SMALL_FRAME_EVENTS, the limits of a group that the loop judges."""
+from .sequencer import Flight, Sequencer
 
 
 class LoopCommits:
@@ -35,8 +31,6 @@ class LoopCommits:
         self._sequencer, self._frames = sequencer, frames
         self._loop: AbstractEventLoop | None = None
         self._writer: BackgroundWriter | None = None
-        self._has_no_writer = False
-        """Whether the disk is known to have none."""
         self._is_due = False
         """Whether the loop is about to `_go_on`."""
         self._waiting: deque[AppendRequest] = deque()
@@ -56,9 +50,6 @@ class LoopCommits:
 
     def submit(self, request: AppendRequest) -> None:
         """Like `Sequencer.submit`, on the attached loop: the append is judged after the callbacks of this turn."""
-        if self._has_no_writer:
-            self._sequencer.submit(request)
-            return
         self._sequencer.submit(request, self._waiting)
         if self._flight is None and not self._is_due:  # otherwise the thread that lands the flight looks for it
             assert self._loop is not None
@@ -66,23 +57,23 @@ class LoopCommits:
             self._loop.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        self._is_due = False
-        self._sequencer.guarded(self._advance)
-
-    def _advance(self) -> None:
         """Land the group that was written, begin the next, and answer the first meanwhile."""
+        self._is_due = False
         sequencer = self._sequencer
-        if not sequencer.turn.acquire(blocking=False):  # the committer lands the flight
-            sequencer.take_over(self._waiting)
-            return
         try:
-            answered = self._land()
-            while self._flight is None and self._waiting:
-                answered += self._begin(len(answered))
-        finally:
-            sequencer.turn.release()
-        if answered:
-            sequencer.answer(answered)
+            if not sequencer.turn.acquire(blocking=False):  # the committer lands the flight
+                sequencer.take_over(self._waiting)
+                return
+            try:
+                answered = [] if self._flight is None else self._land()
+                while self._flight is None and self._waiting:
+                    answered += self._begin(len(answered))
+            finally:
+                sequencer.turn.release()
+            if answered:
+                sequencer.answer(answered)
+        except BaseException as error:
+            sequencer.broken(error)
 
     def yield_turn(self) -> list[AppendRequest]:
         """Land the flight and hand over the waiting appends: the caller has the turn, and answers the result."""
@@ -118,15 +109,13 @@ class LoopCommits:
         """
         sequencer = self._sequencer
         writer = self._writer or self._opened_writer()
-        group = self._group(unanswered) if writer is not None else []
-        flight = sequencer.judged_briefly(group) if group else None
+        flight = None if writer is None else sequencer.judged_briefly(self._waiting, unanswered)
         if writer is None or flight is None:
-            self._waiting.extendleft(reversed(group))
             sequencer.take_over(self._waiting)
             return []
         if flight.frame is None:
-            return group
-        self._began = time.perf_counter()
+            return flight.requests
+        self._began = time.monotonic()
         is_begun = False
         with suppress(EventLogError):  # raised again, and handled, by the sequencer's own writer
             is_begun = self._frames.begin_frame(flight.frame, writer)
@@ -141,27 +130,9 @@ class LoopCommits:
         """A new writer; None if the system refuses it, or the disk has none."""
         with suppress(OSError):  # no descriptor or no thread is left: the committer writes, until the next turn
             self._writer = self._frames.background_writer()
-            self._has_no_writer = self._writer is None
         if self._writer is not None and self._loop is not None:
             self._loop.add_reader(self._writer.ended, self._go_on)
         return self._writer
-
-    def _group(self, unanswered: int) -> list[AppendRequest]:
-        """The appends to judge now; none if other threads must do it."""
-        sequencer, waiting = self._sequencer, self._waiting
-        group: list[AppendRequest] = []
-        events = size = 0
-        with sequencer.admission:
-            if not sequencer.is_idle(len(waiting) + unanswered):
-                return group
-            while waiting:
-                columns = waiting[0].columns
-                events += columns.count
-                size += columns.bytes
-                if events > SMALL_FRAME_EVENTS or size > SMALL_GROUP_BYTES or isinstance(columns, PreparedColumns):
-                    break
-                group.append(waiting.popleft())
-        return group
 
     def close(self) -> None:
         """Land the flight and hand over the waiting appends; nothing more is submitted."""

@@ -46,6 +46,11 @@ FRAMES_IN_FLIGHT_MAX = 8
 SMALL_FRAME_EVENTS = 128
 """The committer writes frames of at most this many events. Judging that many takes 0.5 ms; a sync takes about 0.2
 ms."""
+SMALL_GROUP_BYTES = 128 * 1024
+"""With SMALL_FRAME_EVENTS, the limits of a group that the loop of a lane judges."""
+
+new = tuple.__new__
+"""Builds a named tuple from all its values in half the time of a call: each group needs some."""
 
 
 class Verdict(NamedTuple):
@@ -212,18 +217,40 @@ class Sequencer:
 
     # For the lane, which has the turn
 
-    def is_idle(self, own: int) -> bool:
-        """Whether nothing is under way but that many appends of the caller, who holds `admission` too."""
-        return self._statistics.queued_requests == own and self._refusal is None and self._stepped_down is None
+    def judged_briefly(self, waiting: deque[AppendRequest], unanswered: int) -> Flight | None:
+        """Take a small group of the lane's waiting appends; return it, judged, with its frame, which is applied.
 
-    def judged_briefly(self, group: list[AppendRequest]) -> Flight | None:
-        """The judged group and its frame, which is applied; None if judging may take long."""
+        None, with nothing taken, if judging may take long or anything else is under way. `unanswered`: how many appends
+        of the lane have landed and are not answered.
+        """
+        group = self._small_group(waiting, unanswered)
+        if not group:
+            return None
         recorded_at = self._judge.next_recorded_at()
         verdict = self._judge.judge_briefly(group, self._applied_head + 1)
-        return None if verdict is None else self._flight_of(group, verdict, recorded_at)
+        if verdict is None:
+            waiting.extendleft(reversed(group))
+            return None
+        return self._flight_of(group, verdict, recorded_at)
+
+    def _small_group(self, waiting: deque[AppendRequest], unanswered: int) -> list[AppendRequest]:
+        group: list[AppendRequest] = []
+        events = size = 0
+        with self.admission:
+            is_idle = self._statistics.queued_requests == len(waiting) + unanswered
+            if not is_idle or self._refusal is not None or self._stepped_down is not None:
+                return group
+            while waiting:
+                columns = waiting[0].columns
+                events += columns.count
+                size += columns.bytes
+                if events > SMALL_FRAME_EVENTS or size > SMALL_GROUP_BYTES or isinstance(columns, PreparedColumns):
+                    break
+                group.append(waiting.popleft())
+        return group
 
     def landed(self, frame: EncodedFrame, began: float) -> None:
-        """Publish a frame that is durable. `began`: when its write began, by `perf_counter`."""
+        """Publish a frame that is durable. `began`: when its write began, by `monotonic`."""
         self._written(frame, began)
         self._judge.landed(frame.last)
 
@@ -291,17 +318,20 @@ class Sequencer:
 
     def _start(self) -> None:
         for role, target in (("committer", self._commit_all), ("writer", self._write_all)):
-            thread = threading.Thread(target=self.guarded, args=(target,), name=f"{self.name}-{role}", daemon=True)
+            thread = threading.Thread(target=self._guarded, args=(target,), name=f"{self.name}-{role}", daemon=True)
             self._threads.append(thread)
             thread.start()
 
-    def guarded(self, target: Callable[[], None]) -> None:
-        """Run what judges or writes; if it raises, end the process, because callers would wait forever."""
+    def _guarded(self, target: Callable[[], None]) -> None:
         try:
             target()
         except BaseException as error:
-            logger.critical("log %s: the sequencer failed", self.name, exc_info=error)
-            self._fatal(f"log {self.name}: {error!r}")
+            self.broken(error)
+
+    def broken(self, error: BaseException) -> None:
+        """End the process, because judging or writing raised an error and callers would wait forever."""
+        logger.critical("log %s: the sequencer failed", self.name, exc_info=error)
+        self._fatal(f"log {self.name}: {error!r}")
 
     # The committer.
 
@@ -376,19 +406,17 @@ class Sequencer:
         columns, partitions, marks = verdict
         frame = None
         if columns is not None:
-            frame = self._encoded(columns, partitions, recorded_at, marks)
+            first, term, log = self._applied_head + 1, self._term.number, self._frame_log
+            prepared = columns if isinstance(columns, PreparedColumns) else None
+            self._nonce += 1 if prepared is None else len(marks)
+            link = new(Chain, (log.crc_seed, term, self._last_crc, self.durable_head, self._nonce))
+            if prepared is None:
+                frame = encode(columns, partitions, first, recorded_at, link, marks)
+            else:
+                frame = prepared.encode(first, recorded_at, link, marks)
             self._judge.applied(frame, columns)
             self._applied_head, self._last_crc = frame.last, frame.crc
-        return Flight(frame, group)
-
-    def _encoded(
-        self, columns: EventColumns, partitions: list[int], recorded_at: int, marks: Sequence[FrameMark]
-    ) -> EncodedFrame:
-        self._nonce += len(marks) if isinstance(columns, PreparedColumns) else 1
-        link = Chain(self._frame_log.crc_seed, self._term.number, self._last_crc, self.durable_head, self._nonce)
-        if isinstance(columns, PreparedColumns):
-            return columns.encode(self._applied_head + 1, recorded_at, link, marks)
-        return encode(columns, partitions, self._applied_head + 1, recorded_at, link, marks)
+        return new(Flight, (frame, group))
 
     def _record(self, group: list[AppendRequest]) -> None:
         """Store a mark without events. That is rare, so it waits until everything before it is durable."""
@@ -516,7 +544,7 @@ class Sequencer:
         """Write, sync, publish and answer. Frames that the frame log refuses stay unanswered."""
         frames = [flight.frame for flight in flights if flight.frame is not None]
         if frames:
-            begin = time.perf_counter()
+            begin = time.monotonic()
             expected = Head(self.durable_head, self._durable_crc, self._term)
             try:
                 self._frame_log.append_frames(frames, expected, self._tell_unknown)
@@ -538,12 +566,14 @@ class Sequencer:
         return None
 
     def _written(self, newest: EncodedFrame, began: float) -> None:
-        seconds = time.perf_counter() - began
+        now = time.monotonic()
+        seconds = now - began
         statistics = self._statistics
         statistics.commits += 1
         statistics.fsync_seconds += seconds
-        statistics.fsync_seconds_max = max(statistics.fsync_seconds_max, seconds)
-        statistics.fsync_peaks.add(int(time.monotonic()), seconds)
+        if seconds > statistics.fsync_seconds_max:
+            statistics.fsync_seconds_max = seconds
+        statistics.fsync_peaks.add(int(now), seconds)
         self.durable_head, self._durable_crc = newest.last, newest.crc
         self._publish(self.durable_head)
 
