@@ -75,13 +75,13 @@ class _Run:
         """The number of requests whose tags are known."""
 
     def may_match(self, query: Query) -> bool:
-        """Whether an event of the run may match the query; False is certain."""
+        """Whether an event of the run, which is not empty, may match the query; False is certain."""
         for request in islice(self.requests, self._looked_at, None):
             if request.columns.count > RUN_EVENTS_MAX:
                 return True
             self._tags.update(*request.columns.tags)
         self._looked_at = len(self.requests)
-        return bool(self.requests) and (query.items is None or not all(map(self._lacks, query.items)))
+        return query.items is None or not all(map(self._lacks, query.items))
 
     def _lacks(self, item: QueryItem) -> bool:
         """Whether the item requires a tag that no event of the run has; a bare key is not checked."""
@@ -156,7 +156,7 @@ class LogJudge(Judge):
         is_one = len(group) == 1
         columns = group[0].columns if is_one else EventColumns.join([request.columns for request in group])
         hashes = hashes_of(columns, self._id_seed)
-        if are_distinct(hashes) and not self._index.ids.has_any(hashes):
+        if (len(hashes) == 1 or are_distinct(hashes)) and not self._index.ids.has_any(hashes):
             return self._judge_new(group, columns, hashes, first)
         return None
 
@@ -175,7 +175,8 @@ class LogJudge(Judge):
                 if request.mark is not None and self._is_behind(request):
                     continue
                 if (condition := request.condition) is not None:
-                    if condition.requires_match or run.may_match(condition.fail_if_events_match):
+                    query = condition.fail_if_events_match
+                    if condition.requires_match or (run.requests and run.may_match(query)):
                         self._apply(run, partitions)
                         run = _Run(number)
                     self._check(condition, run.first - 1)

@@ -79,6 +79,8 @@ class Room:
         self._withheld = 0
         self._is_low = False
         """The last alarm sent."""
+        self._seen = Standing(0, 0, 0)
+        """The last result of `standing`."""
 
     @property
     def reserve_bytes(self) -> int:
@@ -97,7 +99,10 @@ class Room:
         free, reserve = self._disk.free_bytes(self._directory), self._reserve or self.reserve_bytes
         if free <= self._ballast_bytes + BLOCK_BYTES:
             reserve = max(reserve, self._for_ballast(free))
-        return Standing(free, reserve, self._withheld)
+        seen = self._seen
+        if seen != (free, reserve, self._withheld):
+            self._seen = seen = Standing(free, reserve, self._withheld)
+        return seen
 
     def _for_ballast(self, free: int) -> int:
         """The bytes that appends must leave for missing ballast; otherwise they would use the space it released."""

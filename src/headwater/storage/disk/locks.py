@@ -124,7 +124,8 @@ class HeldLock:
         self._file, self._path, self._descriptor = file, os.path.abspath(directory / LOCK), descriptor
         found = os.fstat(file.fileno())
         self._identity = found.st_dev, found.st_ino
-        self._problem: str | None = None
+        self.problem_found: str | None = None
+        """Why it was no longer held at the last check; None if it was held."""
         self._losing = threading.Lock()
         self._on_lost: Callable[[LockLost], None] | None = None
         if descriptor is None:
@@ -133,8 +134,8 @@ class HeldLock:
 
     @property
     def lost(self) -> LockLost | None:
-        """Why it was no longer held at the last check; None if it was held."""
-        return None if self._problem is None else LockLost(self._path, self._problem)
+        """The error for that; None if it was held."""
+        return None if self.problem_found is None else LockLost(self._path, self.problem_found)
 
     def is_held(self) -> bool:
         """Check that LOCK is still the file that this process has locked. If not, that is final and logged.
@@ -150,7 +151,7 @@ class HeldLock:
     def check(self) -> None:
         """As `is_held`, before a write. Raises LockLost, LockUnseen."""
         try:
-            problem = self._problem or self.problem()
+            problem = self.problem_found or self.problem()
         except LockUnseen as error:
             if self._descriptor is not None:
                 raise
@@ -166,7 +167,7 @@ class HeldLock:
         except LockUnseen:
             pass
         except LockLost:
-            raise LockLostMeanwhile(self._path, self._problem or "") from None
+            raise LockLostMeanwhile(self._path, self.problem_found or "") from None
 
     def problem(self) -> str | None:
         """Why LOCK's path does not currently lead to the locked file; None if it does. Raises LockUnseen."""
@@ -196,9 +197,9 @@ class HeldLock:
 
     def _lose(self, problem: str) -> None:
         with self._losing:
-            if self._problem is not None:
+            if self.problem_found is not None:
                 return
-            self._problem = problem
+            self.problem_found = problem
             on_lost = self._on_lost
         lost = LockLost(self._path, problem)
         logger.error("the lock of the data directory is lost: %s", lost)
@@ -211,18 +212,14 @@ class OwnedDisk(Disk):
 
     def __init__(self, disk: Disk, lock: HeldLock) -> None:
         self._disk, self._lock = disk, lock
+        self.check = lock.check  # type: ignore[method-assign]
+        """See Disk. Raises LockLost, like the methods below before they change anything."""
+        self.check_written = lock.check_written  # type: ignore[method-assign]
+        """See Disk. Raises LockLostMeanwhile."""
 
     @property
     def refusal(self) -> StorageUnavailable | None:
-        return self._lock.lost
-
-    def check(self) -> None:
-        """See Disk. Raises LockLost, like the methods below before they change anything."""
-        self._lock.check()
-
-    def check_written(self) -> None:
-        """See Disk. Raises LockLostMeanwhile."""
-        self._lock.check_written()
+        return None if self._lock.problem_found is None else self._lock.lost
 
     def background_writer(self) -> BackgroundWriter | None:
         return self._disk.background_writer()

@@ -136,6 +136,7 @@ class LogBacklog:
 
     def __init__(self, backlog: Backlog, name: str, wake: Callable[[], None]) -> None:
         self.backlog, self._name, self.wake = backlog, name, wake
+        self.step_bytes = backlog.bytes_max // _STEPS
         self._unindexed = 0
         self._reserved = 0
         self._failures = 0
@@ -181,12 +182,14 @@ class LogBacklog:
         """
         backlog, wanted = self.backlog, events * EXPECTED_EVENT_BYTES
         with backlog._lock:
-            counted, allowed = self._counted(), backlog.bytes_max if is_bulk else backlog.bytes_max * 5 // 4
-            if counted * 2 >= backlog.bytes_max and counted + wanted > allowed:
-                if self._problem is not None:
-                    raise StorageUnavailable(self._problem, reason=f"the events of log {self._name} cannot be indexed")
-                backlog._is_awaited = True
-                raise Overloaded(counted, allowed, is_of_index=True)
+            if backlog._bytes * 2 >= backlog.bytes_max:
+                counted, allowed = self._counted(), backlog.bytes_max if is_bulk else backlog.bytes_max * 5 // 4
+                if counted * 2 >= backlog.bytes_max and counted + wanted > allowed:
+                    if self._problem is not None:
+                        reason = f"the events of log {self._name} cannot be indexed"
+                        raise StorageUnavailable(self._problem, reason=reason)
+                    backlog._is_awaited = True
+                    raise Overloaded(counted, allowed, is_of_index=True)
             self._reserved += wanted
             backlog._bytes += wanted
 
@@ -202,12 +205,7 @@ class LogBacklog:
             wake()
 
     def count(self, unindexed: int) -> None:
-        """Set the log's unindexed bytes; ignored once it is closed.
-
-        A small rise is counted with the next one: see _STEPS.
-        """
-        if 0 <= unindexed - self._unindexed < self.backlog.bytes_max // _STEPS:
-            return
+        """Set the log's unindexed bytes, after each rise by `step_bytes` and each fall; ignored once it is closed."""
         with self.backlog._lock:
             if self not in self.backlog._shares:
                 return

@@ -9,7 +9,7 @@ import numpy as np
 
 from . import ids
 from .id_files import IdFile
-from .ids import Generation, IdHashes, as_list, has_any_of_few
+from .ids import Generation, IdHashes, has_any_of_few
 
 
 class IdTable:
@@ -37,11 +37,11 @@ class IdTable:
         """Whether any of these hashes is known (most appends need no further check)."""
         generations = self.generations  # before the files: ids moved meanwhile are then in both, never in neither
         files = self.files
-        if len(wanted) < ids.VECTOR_MIN:
-            few = as_list(wanted)
-            if has_any_of_few(generations, few):
-                return True
-            return bool(files) and any([file.has_any_of_few(few) for file in files])
+        if len(wanted) < ids.VECTOR_MIN and isinstance(wanted, list):
+            found = has_any_of_few(generations, wanted)
+            for file in files:
+                found = found or file.has_any_of_few(wanted)
+            return found
         hashes = np.asarray(wanted, np.uint64)
         parts: tuple[Generation | IdFile, ...] = (*generations, *files)
         return any(part.has_any(hashes) for part in parts)

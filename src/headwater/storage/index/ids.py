@@ -125,14 +125,11 @@ class Generation:
     def insert(self, hashes: IdHashes, first: int) -> None:
         """Enter hashes for the numbers from `first` on; they must fit."""
         start, count = first - self.first, len(hashes)
-        numbers: Iterable[int] = range(start, start + count)
-        if count >= VECTOR_MIN:
-            wanted, numbers = self._insert_most(
-                np.asarray(hashes, np.uint64), np.arange(start, start + count, dtype="u4")
-            )
+        if count < VECTOR_MIN and isinstance(hashes, list):
+            self._enter(hashes, range(start, start + count))
         else:
-            wanted = as_list(hashes)
-        self._enter(wanted, numbers)
+            numbers = np.arange(start, start + count, dtype="u4")
+            self._enter(*self._insert_most(np.asarray(hashes, np.uint64), numbers))
         self.room -= count
         self.last = first + count - 1
 

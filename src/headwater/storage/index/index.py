@@ -54,6 +54,8 @@ class Index:
         self._has_partitions = has_partitions
         self.actives: tuple[ActivePostings | RunPostings, ...] = (self._new_active(head + 1),)
         """The postings in memory, oldest first; the last one grows."""
+        self._untold = 0
+        """The bytes added to them since the backlog was last told: it counts a small rise with the next one."""
         self._lock = threading.Lock()
         """Held while the part in memory changes or files and parts are replaced; readers take no lock."""
 
@@ -66,10 +68,15 @@ class Index:
     ) -> None:
         """Add events numbered from `first` on; their ids go into `ids` separately."""
         with self._lock:
-            active = self._table_for(first)
+            active = self.actives[-1]
+            if isinstance(active, RunPostings) or self._is_over(active, first):
+                self._add(active := self._new_active(first))
             active.apply(first, types, tags, partitions)
-            active.weight += weight(tags)
-        self._tell()
+            added = weight(tags)
+            active.weight += added
+            self._untold += added
+        if self._untold >= self.backlog.step_bytes:
+            self._tell()
 
     def apply_columns(self, first: int, columns: EventColumns, partitions: Sequence[int]) -> None:
         """Like `apply`, for columns. This is fast for large Arrow columns."""
@@ -105,14 +112,8 @@ class Index:
         self._tell()
 
     def _tell(self) -> None:
+        self._untold = 0
         self.backlog.count(sum(map(_weight, self.actives)))
-
-    def _table_for(self, first: int) -> ActivePostings:
-        """The postings that accept events from that number on, one by one."""
-        active = self.actives[-1]
-        if isinstance(active, RunPostings) or self._is_over(active, first):
-            self._add(active := self._new_active(first))
-        return active
 
     def _coded_for(self, first: int) -> ActivePostings | RunPostings:
         """The postings that accept a large append from that number on."""

@@ -150,7 +150,9 @@ class SegmentLog(FrameLog):
             self._is_synced = is_durable
             for frame in run:
                 segment.add(frame, segment.end)
-        self._prepare_if_due()
+        newest = self.segments[-1]
+        if newest.end * 2 > newest.size:
+            self._prepare_soon()
 
     def background_writer(self) -> BackgroundWriter | None:
         """A new writer for `begin_frame`; None if the disk has none. Raises OSError."""
@@ -174,10 +176,7 @@ class SegmentLog(FrameLog):
         self._disk.check_written()
         segment = self.segments[-1]
         segment.add(frame, segment.end)
-        self._prepare_if_due()
-
-    def _prepare_if_due(self) -> None:
-        if self._preparing is None and self.segments[-1].end * 2 > self.segments[-1].size:
+        if segment.end * 2 > segment.size:
             self._prepare_soon()
 
     def _written_durably(self, segment: Segment, buffers: Sequence[bytes]) -> bool:
@@ -418,6 +417,9 @@ class SegmentLog(FrameLog):
         return max(SEGMENT_BYTES_MIN, min(grown, expected, SEGMENT_BYTES_MAX)) // 4096 * 4096
 
     def _prepare_soon(self) -> None:
+        """Prepare the file of the next segment, unless that has begun: the newest one is half full."""
+        if self._preparing is not None:
+            return
         preparing = threading.Thread(target=self._prepare_ahead, name="headwater-prepare", daemon=True)
         try:
             preparing.start()
