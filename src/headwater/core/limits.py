@@ -180,10 +180,24 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
 
     Raises InvalidEvent or TooLarge with the path of the first invalid part.
     """
+    if len(events) == 1:  # most appends have one event without a message
+        event = events[0]
+        if event.__class__ is Event and not event.envelope and event.encoding is Encoding.DATA:
+            size = plain_bytes(event, event_bytes_max)
+            if size is not None and size <= APPEND_BYTES_MAX:
+                type, data, tags, id, source, attributes, group_key, envelope, encoding = event
+                if (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1]):
+                    tags = _sorted_tags(tags, 0)
+                return EventColumns.unchecked(
+                    (type,), (data,), (tags,), (id or uuid7s(1)[0],), (source,), (attributes,), (group_key,),
+                    (envelope,), (encoding,), size, is_gated=True,
+                )  # fmt: skip
+    return _check_fully(events, event_bytes_max, are_messages_checked=are_messages_checked)
+
+
+def _check_fully(events: Sequence[Event], event_bytes_max: int, *, are_messages_checked: bool) -> EventColumns:
     if not events:
         raise InvalidEvent("an append needs at least one event", "events")
-    if len(events) == 1 and (usual := _usual_columns(events[0], event_bytes_max)) is not None:
-        return usual
     if len(events) > APPEND_EVENTS_MAX:
         raise TooLarge(len(events), APPEND_EVENTS_MAX, "events", "events")
     try:
@@ -209,23 +223,6 @@ def check_append(events: Sequence[Event], event_bytes_max: int, *, are_messages_
     return EventColumns.unchecked(
         types, data, tags, ids, sources, attributes, group_keys, envelopes, encodings, size, is_gated=True
     )
-
-
-def _usual_columns(event: Event, event_bytes_max: int) -> EventColumns | None:
-    """`check_append` of one event without a message; None if only the full checks can decide. Most appends are such."""
-    if event.__class__ is not Event or event.envelope or event.encoding is not Encoding.DATA:
-        return None
-    if (size := plain_bytes(event, event_bytes_max)) is None or size > APPEND_BYTES_MAX:
-        return None
-    type, data, tags, id, source, attributes, group_key, envelope, encoding = event
-    if (count := len(tags)) > 2 or (count == 2 and tags[0] >= tags[1]):
-        tags = _sorted_tags(tags, 0)
-    if not id:
-        (id,) = uuid7s(1)
-    return EventColumns.unchecked(
-        (type,), (data,), (tags,), (id,), (source,), (attributes,), (group_key,), (envelope,), (encoding,), size,
-        is_gated=True,
-    )  # fmt: skip
 
 
 def plain_bytes(event: Event, event_bytes_max: int) -> int | None:

@@ -92,6 +92,7 @@ async def append(host: Host, exchange: Exchange) -> None:
         await _append_large(exchange, opened, body, is_packed=is_packed)
         return
     given: AppendIn | PackedAppendIn
+    events: Sequence[Event]
     if is_packed:
         given = packed.decode(_packed_decoder, body)
         events = given.events
@@ -102,7 +103,9 @@ async def append(host: Host, exchange: Exchange) -> None:
     condition = None if given.condition is None else condition_of(given.condition, is_strict=is_strict)
     if is_strict:
         seed.check_events(events)
-    appended = opened.asynchronous.submit(in_trace(exchange, events), condition, partition=given.partition)
+    if trace := trace_of_headers(exchange.scope["headers"]):
+        events = traced(events, trace)
+    appended = opened.asynchronous.submit(events, condition, partition=given.partition)
     await _answer_result(exchange, await appended)
 
 

@@ -6,6 +6,7 @@ from array import array
 from collections.abc import Collection, Sequence
 from itertools import accumulate, chain
 from pathlib import Path
+from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -40,6 +41,8 @@ _OFFSETS_ONE_BY_ONE = 64
 Content: TypeAlias = "bytes | pa.Buffer"
 _ColumnOfValues: TypeAlias = tuple[int, Sequence[Any], str | bytes | None]
 """The slot of its offsets; texts, bytes or lists; those joined, for the next slot, or None for lists."""
+_new = tuple.__new__
+_TWO_OFFSETS = Struct("=2i")
 _PADDING = [b"\0" * count for count in range(8)]
 
 
@@ -107,7 +110,15 @@ def encode(
         body.add_control(Control(tuple(marks)))
     if columns.is_gated:
         body.features |= GATED_FEATURE
-    return body.frame(columns.count, tags_count, first, recorded_at, chain_)
+    header = _header(body.length, body.features, columns.count, tags_count, first, recorded_at, chain_)
+    rest = [header, DIRECTORY.pack(*body.directory), *body.buffers]
+    if body.length < JOINED_BYTES_MAX:
+        rest = [b"".join(rest)]
+    crc = chain_.crc_seed
+    for buffer in rest:
+        crc = extended_crc(crc, buffer)
+    last, buffers = first + columns.count - 1, [LEAD.pack(MAGIC, crc), *rest]
+    return _new(EncodedFrame, (first, last, recorded_at, crc, body.length, buffers, None))
 
 
 def encode_body(batches: Sequence[pa.RecordBatch], room: int) -> EncodedBody:
@@ -202,16 +213,22 @@ class _Body:
             if isinstance(joined, str):
                 values = values if joined.isascii() else [value.encode() for value in values]
                 joined = joined.encode()
-            is_short = len(values) <= _OFFSETS_ONE_BY_ONE
-            offsets = array("i", accumulate(map(len, values), initial=0)).tobytes() if is_short else _offsets(values)
-            for place, content in enumerate((offsets, joined), slot):
-                if content is not None:
-                    directory[place] = length
-                    buffers.append(content)
-                    length += len(content)
-                    if rest := -len(content) & 7:
-                        buffers.append(_PADDING[rest])
-                        length += rest
+            count = len(values)
+            if count == 1:
+                offsets = _TWO_OFFSETS.pack(0, len(values[0]))
+            elif count <= _OFFSETS_ONE_BY_ONE:
+                offsets = array("i", accumulate(map(len, values), initial=0)).tobytes()
+            else:
+                offsets = _offsets(values)
+            directory[slot] = length
+            buffers += (offsets,) if count & 1 else (offsets, _PADDING[4])
+            length += 4 * (count + 1 + (count & 1 ^ 1))
+            if joined is not None:
+                directory[slot + 1] = length
+                size = len(joined)
+                rest = -size & 7
+                buffers += (joined, _PADDING[rest]) if rest else (joined,)
+                length += size + rest
         self.length = length
 
     def add_members(
@@ -289,16 +306,6 @@ class _Body:
         content = msgspec.msgpack.encode(control)
         self.add(Column.CONTROL, CONTROL_LENGTH.pack(len(content)) + content)
         self.features |= MARKS_FEATURE
-
-    def frame(self, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> EncodedFrame:
-        header = _header(self.length, self.features, count, tags, first, recorded_at, chain_)
-        rest = [header, DIRECTORY.pack(*self.directory), *self.buffers]
-        if self.length < JOINED_BYTES_MAX:
-            rest = [b"".join(rest)]
-        crc = chain_.crc_seed
-        for buffer in rest:
-            crc = extended_crc(crc, buffer)
-        return EncodedFrame(first, first + count - 1, recorded_at, crc, self.length, [LEAD.pack(MAGIC, crc), *rest])
 
 
 def _header(length: int, features: int, count: int, tags: int, first: int, recorded_at: int, chain_: Chain) -> bytes:
