@@ -199,7 +199,7 @@ class AppendBatcher:
             columns = joint.columns(self._log.settings)
             request = self._log.request_columns(columns, None, joint.partition, self._deliver, joint)
         except Exception as error:  # as in `_is_taken`
-            self._divide(joint, error, is_soon=True)
+            self._refuse(joint, error)
         else:
             self._gather(request)
 
@@ -250,27 +250,26 @@ class AppendBatcher:
         except Exception as error:  # whatever the error is, its caller receives it, and the others continue
             if self._waits_for_room and isinstance(error, Overloaded):
                 return False
-            self._divide(request.context, error, is_soon=True)  # type: ignore[arg-type]
+            self._refuse(request.context, error)  # type: ignore[arg-type]
         return True
 
-    def _divide(self, owner: Joint | Ended, error: BaseException, *, is_soon: bool = False) -> None:
-        """The log refuses this: append each event by itself if one of them may be at fault; otherwise report the error.
+    def _refuse(self, owner: Joint | Ended, error: Exception) -> None:
+        """Divide the events, or report the error later: the caller is still on the stack."""
+        if not self._is_divided(owner, error):
+            self._loop.call_soon(self._end, [(owner, error)] if callable(owner) else owner.outcomes(error))
 
-        `is_soon`: the caller is still on the stack, so it is answered later.
-        """
-        if isinstance(error, _OF_ONE) and not callable(owner) and (parts := owner.apart()) is not None:
-            for part in parts:
-                self.add(part)
-        elif is_soon:
-            self._loop.call_soon(self._end, owner, error)
-        else:
-            self._end(owner, error)
+    def _is_divided(self, owner: Joint | Ended, error: BaseException) -> bool:
+        """If one of several refused events may be at fault, append each by itself."""
+        if callable(owner) or not isinstance(error, _OF_ONE) or (parts := owner.apart()) is None:
+            return False
+        for part in parts:
+            self.add(part)
+        return True
 
-    def _end(self, owner: Joint | Ended, outcome: Outcome) -> None:
-        """Report the outcome to the owners: of a joint append, or the one of an append of all events or none."""
-        for ended, own in ((owner, outcome),) if callable(owner) else owner.outcomes(outcome):
+    def _end(self, outcomes: Iterable[tuple[Ended, Outcome]]) -> None:
+        for ended, outcome in outcomes:
             try:
-                ended(own)
+                ended(outcome)
             except Exception as error:
                 self._loop.call_exception_handler({"message": "an append could not be answered", "exception": error})
 
@@ -282,13 +281,18 @@ class AppendBatcher:
             return
         if self._traffic is not None:
             self._traffic.came_in(requests)
+        outcomes: list[tuple[Ended, Outcome]] = []
         for request in requests:
             owner: Joint | Ended = request.context  # type: ignore[assignment]
-            if request.error is not None:
-                self._divide(owner, request.error)
+            if request.error is not None and self._is_divided(owner, request.error):
+                continue
+            outcome = request.error or request.result
+            assert outcome is not None
+            if callable(owner):
+                outcomes.append((owner, outcome))
             else:
-                assert request.result is not None
-                self._end(owner, request.result)
+                outcomes += owner.outcomes(outcome)
+        self._end(outcomes)
 
 
 def settle(end: asyncio.Future[AppendResult], outcome: Outcome) -> None:

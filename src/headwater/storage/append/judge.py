@@ -15,7 +15,7 @@ from ...core import errors as core
 from ...core.condition import AppendCondition
 from ...core.limits import SEQUENCE_NUMBER_MAX, EventColumns
 from ...core.log import AppendRequest, AppendResult, LogStatistics
-from ...core.query import Query, QueryItem
+from ...core.query import Query
 from ...core.settings import LogSettings
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import Frame
@@ -81,15 +81,17 @@ class _Run:
                 return True
             self._tags.update(*request.columns.tags)
         self._looked_at = len(self.requests)
-        return query.items is None or not all(map(self._lacks, query.items))
-
-    def _lacks(self, item: QueryItem) -> bool:
-        """Whether the item requires a tag that no event of the run has; a bare key is not checked."""
+        if query.items is None:
+            return True
         known = self._tags
-        for tag in item.tags:
-            if tag not in known and ":" in tag:
-                return True
-        return bool(item.exact_tags) and not known.issuperset(item.exact_tags)
+        for item in query.items:
+            for tag in item.tags:
+                if tag not in known and ":" in tag:  # no event has it; a bare key is not checked
+                    break
+            else:
+                if known.issuperset(item.exact_tags):
+                    return True
+        return False
 
 
 class LogJudge(Judge):

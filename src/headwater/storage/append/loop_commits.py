@@ -99,7 +99,7 @@ class LoopCommits:
             self._flight = None
             sequencer.fail(error)
         self._flight = None
-        sequencer.landed(flight.frame, self._began)
+        sequencer.landed(flight.frame, self._began, has_turn=True)
         return flight.requests
 
     def _begin(self, unanswered: int) -> list[AppendRequest]:

@@ -223,7 +223,18 @@ class Sequencer:
         None, with nothing taken, if judging may take long or anything else is under way. `unanswered`: how many appends
         of the lane have landed and are not answered.
         """
-        group = self._small_group(waiting, unanswered)
+        group: list[AppendRequest] = []
+        events = size = 0
+        with self.admission:
+            left = len(waiting) + unanswered
+            is_idle = left == self._statistics.queued_requests and not (self._refusal or self._stepped_down)
+            while waiting and is_idle:
+                columns = waiting[0].columns
+                events += columns.count
+                size += columns.bytes
+                if events > SMALL_FRAME_EVENTS or size > SMALL_GROUP_BYTES or isinstance(columns, PreparedColumns):
+                    break
+                group.append(waiting.popleft())
         if not group:
             return None
         recorded_at = self._judge.next_recorded_at()
@@ -232,27 +243,6 @@ class Sequencer:
             waiting.extendleft(reversed(group))
             return None
         return self._flight_of(group, verdict, recorded_at)
-
-    def _small_group(self, waiting: deque[AppendRequest], unanswered: int) -> list[AppendRequest]:
-        group: list[AppendRequest] = []
-        events = size = 0
-        with self.admission:
-            is_idle = self._statistics.queued_requests == len(waiting) + unanswered
-            if not is_idle or self._refusal is not None or self._stepped_down is not None:
-                return group
-            while waiting:
-                columns = waiting[0].columns
-                events += columns.count
-                size += columns.bytes
-                if events > SMALL_FRAME_EVENTS or size > SMALL_GROUP_BYTES or isinstance(columns, PreparedColumns):
-                    break
-                group.append(waiting.popleft())
-        return group
-
-    def landed(self, frame: EncodedFrame, began: float) -> None:
-        """Publish a frame that is durable. `began`: when its write began, by `monotonic`."""
-        self._written(frame, began)
-        self._judge.landed(frame.last)
 
     def hand_to_writer(self, flight: Flight) -> None:
         """Have the writer write a flight."""
@@ -561,11 +551,12 @@ class Sequencer:
                 return self._stop_appending(f"new events can no longer be read here ({error})")
             except OSError as error:
                 self.fail(error)
-            self._written(frames[-1], begin)
+            self.landed(frames[-1], begin)
         self.answer(self._taken(flights))
         return None
 
-    def _written(self, newest: EncodedFrame, began: float) -> None:
+    def landed(self, newest: EncodedFrame, began: float, *, has_turn: bool = False) -> None:
+        """Publish a frame that is durable, as all before it. `began`: when its write began, by `monotonic`."""
         now = time.monotonic()
         seconds = now - began
         statistics = self._statistics
@@ -576,6 +567,8 @@ class Sequencer:
         statistics.fsync_peaks.add(int(now), seconds)
         self.durable_head, self._durable_crc = newest.last, newest.crc
         self._publish(self.durable_head)
+        if has_turn:  # otherwise the committer does it
+            self._judge.landed(self.durable_head)
 
     def _taken(self, flights: Sequence[Flight]) -> list[AppendRequest]:
         """Take the requests of the first flights to answer; no other thread answers them from now on."""

@@ -36,11 +36,8 @@ class Standing(NamedTuple):
     reserve_bytes: int
     withheld_bytes: int
     """The number of bytes that the file system last refused; 0 if none."""
-
-    @property
-    def is_low(self) -> bool:
-        """Whether appends are refused."""
-        return self.free_bytes < self.reserve_bytes or self.withheld_bytes > 0
+    is_low: bool
+    """Whether appends are refused."""
 
     @property
     def problem(self) -> str | None:
@@ -79,7 +76,7 @@ class Room:
         self._withheld = 0
         self._is_low = False
         """The last alarm sent."""
-        self._seen = Standing(0, 0, 0)
+        self._seen = Standing(0, 0, 0, is_low=False)
         """The last result of `standing`."""
 
     @property
@@ -99,9 +96,9 @@ class Room:
         free, reserve = self._disk.free_bytes(self._directory), self._reserve or self.reserve_bytes
         if free <= self._ballast_bytes + BLOCK_BYTES:
             reserve = max(reserve, self._for_ballast(free))
-        seen = self._seen
-        if seen != (free, reserve, self._withheld):
-            self._seen = seen = Standing(free, reserve, self._withheld)
+        seen, withheld = self._seen, self._withheld
+        if free != seen.free_bytes or reserve != seen.reserve_bytes or withheld != seen.withheld_bytes:
+            self._seen = seen = Standing(free, reserve, withheld, is_low=free < reserve or withheld > 0)
         return seen
 
     def _for_ballast(self, free: int) -> int:

@@ -155,7 +155,7 @@ class Staging:
         if staged > self._bytes_max:
             raise Overloaded(staged, self._bytes_max)
         with self._telling(size):
-            free, reserve, _ = self._room.standing()
+            free, reserve, *_ = self._room.standing()
         if free < size + reserve:
             raise DiskFull(str(self.directory), free, size + reserve)
 

@@ -97,7 +97,7 @@ class JournalSnapshot(msgspec.Struct, array_like=True, frozen=True):
 Record = EntryRecord | HadUsers | JournalSnapshot
 _Content = bytes
 """The type of a frame's content, because the journal has its own `bytes`."""
-_PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0)
+_PLENTY = Standing(free_bytes=2**63, reserve_bytes=0, withheld_bytes=0, is_low=False)
 _TYPES: dict[type[Record], RecordType] = {HadUsers: RecordType.HAD_USERS, JournalSnapshot: RecordType.SNAPSHOT}
 _RECORDS: dict[str, type[Record]] = {
     RecordType.CHANGED: EntryRecord,
