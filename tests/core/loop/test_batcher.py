@@ -34,12 +34,36 @@ class Watched(MemoryLog):
         super().submit(request)
 
 
+class OnLoop(Watched):
+    """Gathers the appends of a loop itself, and answers in a callback of the loop, unless told to wait."""
+
+    def __init__(self, settings: LogSettings) -> None:
+        super().__init__(settings)
+        self.waiting: list[AppendRequest] = []
+
+    def submit_on(self, loop: asyncio.AbstractEventLoop) -> Callable[[AppendRequest], None]:
+        def take(request: AppendRequest) -> None:
+            self.appends.append(request.columns.count)
+            if self.is_full or request.columns.count > self.events_max:
+                raise Overloaded(1, 1)
+            self.waiting.append(request)
+            if len(self.waiting) == 1:
+                loop.call_soon(self.judge)
+
+        return take
+
+    def judge(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for request in waiting:
+            MemoryLog.submit(self, request)
+
+
 class Played:
     """A log, its asyncio face, and a batcher whose outcomes are noted."""
 
-    def __init__(self, settings: LogSettings, *, waits_for_room: bool) -> None:
+    def __init__(self, settings: LogSettings, log: type[Watched], *, waits_for_room: bool) -> None:
         self.loop = asyncio.get_running_loop()
-        self.log = Watched(settings)
+        self.log = log(settings)
         self.face = AsyncLog(self.log)
         self.batcher = AppendBatcher(self.log, waits_for_room=waits_for_room)
         self.join = self.face.submit_one
@@ -49,9 +73,15 @@ class Played:
         return [event.data for event in self.log.read()]
 
 
-def run(play: Callable[[Played], Awaitable[None]], *, waits_for_room: bool = False, **settings: Any) -> None:
+def run(
+    play: Callable[[Played], Awaitable[None]],
+    *,
+    log: type[Watched] = Watched,
+    waits_for_room: bool = False,
+    **settings: Any,
+) -> None:
     async def on_loop() -> None:
-        played = Played(LogSettings(**settings), waits_for_room=waits_for_room)
+        played = Played(LogSettings(**settings), log, waits_for_room=waits_for_room)
         try:
             await play(played)
         finally:
@@ -104,6 +134,60 @@ def test_appends_and_single_events_of_one_turn_keep_their_order() -> None:
         assert played.log.appends == [2, 2, 1]
 
     run(play)
+
+
+def test_a_log_that_judges_on_the_loop_gets_each_append_at_once_and_in_order() -> None:
+    async def play(played: Played) -> None:
+        ends = [played.face.submit([Event("T", b"1")]), played.join(Event("T", b"2")), played.join(Event("T", b"3"))]
+        assert played.log.appends == [1], "a joint append goes when it is complete"
+        ends += [played.face.submit([Event("T", b"4"), Event("T", b"5")]), played.join(Event("T", b"6"))]
+        assert played.log.appends == [1, 2, 2]
+        await asyncio.sleep(0)
+        assert [end.done() for end in ends] == [True, True, True, True, False], "one turn of the loop, for the append"
+        assert await asyncio.gather(*ends) == [
+            (1, 1, False),
+            (2, 2, False),
+            (3, 3, False),
+            (4, 5, False),
+            (6, 6, False),
+        ]
+        assert played.log.appends == [1, 2, 2, 1]
+
+    run(play, log=OnLoop)
+
+
+def test_an_append_that_such_a_log_refuses_is_answered_later_and_divided_in_its_place() -> None:
+    async def play(played: Played) -> None:
+        played.log.events_max = 1
+        refused = played.face.submit([Event("T"), Event("T")])
+        assert not refused.done(), "its caller is still on the stack"
+        ends = [played.join(Event("T", b"1")), played.join(Event("T", b"2")), played.face.submit([Event("T", b"3")])]
+        assert played.log.appends == [2, 2, 1, 1, 1]
+        await asyncio.gather(*ends)
+        assert played.data == [b"1", b"2", b"3"]
+        with pytest.raises(Overloaded):
+            await refused
+
+    run(play, log=OnLoop)
+
+
+@pytest.mark.parametrize("log", [Watched, OnLoop])
+def test_whatever_waits_for_room_goes_in_the_order_of_the_calls(log: type[Watched]) -> None:
+    async def play(played: Played) -> None:
+        told: list[Outcome] = []
+        played.log.is_full = True
+        played.batcher.append([Event("T", b"a")], told.append)
+        await turns()
+        played.log.is_full = False
+        played.batcher.append([Event("T", b"b")], told.append)
+        played.batcher.join(Event("T", b"c"), told.append)
+        await turns()
+        assert (played.data, told, played.log.appends) == ([], [], [1])
+        played.batcher.retry()
+        await turns()
+        assert (played.data, len(told)) == ([b"a", b"b", b"c"], 3)
+
+    run(play, log=log, waits_for_room=True)
 
 
 @pytest.mark.parametrize(
