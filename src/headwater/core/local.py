@@ -79,7 +79,7 @@ class LocalLog(PagedLog):
     def submit_on(self, loop: AbstractEventLoop) -> Callable[[AppendRequest], None] | None:
         """A faster `submit` for the callbacks of that event loop, the running one; None if there is none for it.
 
-        Later callbacks of the loop call `deliver`, or other threads do.
+        It gathers the appends of a turn of the loop. Later callbacks of the loop call `deliver`, or other threads do.
         """
         return None
 
