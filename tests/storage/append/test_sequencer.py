@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -291,8 +292,12 @@ def test_a_log_that_is_anothers_now_is_appended_to_no_more(desk: Desk) -> None:
     for request in waiting:
         refusal = desk.outcome(request)
         assert isinstance(refusal, NotPrimary) and "append at the primary" in str(refusal)
-    with pytest.raises(NotPrimary, match="no longer the primary of log 'orders'"):
-        desk.submit(event("After"))
+    depths = set[int]()
+    for _ in range(3):
+        with pytest.raises(NotPrimary, match="no longer the primary of log 'orders'") as refused:
+            desk.submit(event("After"))
+        depths.add(len(traceback.extract_tb(refused.value.__traceback__)))
+    assert len(depths) == 1, "a refusal that is kept must not collect the frames of its callers"
     assert desk.log.types() == ["Before", "Theirs"]
     assert desk.sequencer.durable_head == desk.published[-1] == 1
     assert desk.statistics.queued_bytes == desk.statistics.queued_requests == 0
