@@ -2,17 +2,72 @@
 
 from __future__ import annotations
 
+import re
+from typing import NamedTuple
+
 import httptools
+
+KNOWN_MAX = 4
+"""How many heads a connection knows; a further one replaces the oldest."""
+_LENGTH = b"\r\ncontent-length: "
+_NUMBERS = re.compile(rb"([0-9]{1,18})\r\n(?:headwater-head: ([0-9]{1,18})\r\n)?")
+"""The numbers in which one head differs from the next: the length, and the head of the log if it comes next."""
 
 
 class NotHttp(ValueError):
     """The input is not an HTTP/1 answer."""
 
 
+class _KnownHead(NamedTuple):
+    """A parsed head, and with it all heads that differ from it only in digits of _NUMBERS."""
+
+    start: bytes
+    """The bytes before the numbers."""
+    numbers: int
+    """How many they are."""
+    rest: bytes
+    """The bytes after them, with the empty line."""
+    status: int
+    fields: dict[bytes, bytes]
+
+
+class KnownHeads:
+    """The last heads of answers on one connection. A server repeats them within a second, except for two numbers.
+
+    Such a head means the same as the one that was parsed, apart from these numbers:
+
+    - Each line of the parsed head was one field, `name: value`, and each name occurred once. So the numbers are values.
+    - Of the values that differ, a parser uses only Content-Length: as the length of the body.
+    - The parsed head had a body of that length, not an empty one, and its connection stayed open. So it belongs to a
+      final answer with content, which is framed by Content-Length alone and does not end the connection.
+
+    Only an answer that is whole in the first data received is recognised. Any other is parsed from its first byte.
+    """
+
+    def __init__(self) -> None:
+        self.all: tuple[_KnownHead, ...] = ()
+
+    def learn(self, data: bytes, answer: Answer) -> None:
+        """Remember the head of a whole answer, parsed strictly from `data`, that leaves its connection open."""
+        head, _, body = data.partition(b"\r\n\r\n")
+        lines = [line.partition(b": ") for line in head.split(b"\r\n")[1:]]
+        fields = [(name.lower(), value) for name, _, value in lines]
+        if answer.pieces != [body] or list(answer.fields.items()) != fields:
+            return
+        start, length, rest = data[: len(data) - len(body)].partition(_LENGTH)
+        found = _NUMBERS.match(rest)
+        if found is not None and int(found[1]) == len(body):
+            known = _KnownHead(start + length, found.lastindex or 0, rest[found.end() :], answer.status, answer.fields)
+            self.all = (known, *self.all[: KNOWN_MAX - 1])
+
+
 class Answer:
     """An answer and the part of it received so far."""
 
     __slots__ = (
+        "_has_begun",
+        "_is_lenient",
+        "_known",
         "_parser",
         "fields",
         "interim",
@@ -22,9 +77,10 @@ class Answer:
         "status",
     )
 
-    def __init__(self, *, is_lenient: bool = False) -> None:
-        """A lenient parser accepts deviations that harm only the sender, such as lines ending with LF (RFC 9112,
-        2.2).
+    def __init__(self, known: KnownHeads | None = None, *, is_lenient: bool = False) -> None:
+        """`known`: the heads of its connection, if its parser is strict.
+
+        A lenient parser accepts deviations that harm only the sender, such as lines ending with LF (RFC 9112, 2.2).
         """
         self.status = 0
         """The status once the head is complete; 0 before."""
@@ -37,17 +93,46 @@ class Answer:
         """Whether the connection may carry another request after this answer."""
         self.fields: dict[bytes, bytes] = {}
         """Header fields by name, in lower case; the last one of each name."""
-        self._parser = httptools.HttpResponseParser(self)
-        if is_lenient:
-            self._parser.set_dangerous_leniencies(
-                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
-            )
+        self._known, self._is_lenient = known, is_lenient
+        self._parser: httptools.HttpResponseParser
+        """Begins with the first data, if that is no whole answer with a known head."""
+        self._has_begun = False
 
     def receive_data(self, data: bytes) -> None:
         """Process received data. Raises NotHttp."""
         if self.is_complete:
             self.is_reusable = False
             return
+        if self._has_begun:
+            self._parse(data)
+            return
+        self._has_begun = True
+        for start, numbers, rest, status, fields in self._known.all if self._known is not None else ():
+            if not data.startswith(start):
+                continue
+            found = _NUMBERS.match(data, len(start))
+            if found is None or found.lastindex != numbers or not data.startswith(rest, found.end()):
+                continue
+            body = data[found.end() + len(rest) :]
+            if len(body) == int(found[1]):
+                self.status, self.is_complete, self.is_reusable = status, True, True
+                self.fields = fields = fields.copy()
+                fields[b"content-length"] = found[1]
+                if numbers == 2:
+                    fields[b"headwater-head"] = found[2]
+                if body:
+                    self.pieces.append(body)
+                return
+        self._parser = httptools.HttpResponseParser(self)
+        if self._is_lenient:
+            self._parser.set_dangerous_leniencies(
+                lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
+            )
+        self._parse(data)
+        if self.is_reusable and self._known is not None:
+            self._known.learn(data, self)
+
+    def _parse(self, data: bytes) -> None:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
