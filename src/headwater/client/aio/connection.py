@@ -9,7 +9,7 @@ import math
 import select
 from typing import cast
 
-from ...formats.clients.answer import Answer, NotHttp
+from ...formats.clients.answer import Answer, KnownHeads, NotHttp
 from ..protocol.address import Address
 from ..protocol.terms import ConnectionLost
 
@@ -29,6 +29,7 @@ class Connection(asyncio.Protocol):
         self._waiter: asyncio.Future[None] | None = None
         self._held_bytes, self._held_bytes_max = 0, math.inf
         self._is_paused = False
+        self._heads = KnownHeads()
         self._poll = select.poll()
         self.has_received = False
         """Whether the server has sent anything yet."""
@@ -106,40 +107,33 @@ class Connection(asyncio.Protocol):
 
     # Per request
 
-    async def ask(self, head: bytes, body: bytes) -> Answer:
-        """Send a request and wait for its whole answer. Raises OSError (such as ConnectionLost, TimeoutError)."""
-        answer = await self._begun(head, body, math.inf)
-        await self.finish(answer)
+    async def send(self, head: bytes, body: bytes, timeout_s: float) -> Answer:
+        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises OSError (such as
+        ConnectionLost, TimeoutError).
+        """
+        if self._error is not None or self._transport is None:
+            raise self._error or ConnectionLost("the connection was closed")
+        self._answer = answer = Answer(self._heads)
+        self._held_bytes, self._held_bytes_max = 0, HELD_BYTES_MAX
+        self._transport.write(head + body)
+        while not answer.status:
+            await self._more(timeout_s)
         return answer
 
-    async def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
-        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises the same errors as `ask`."""
-        return await self._begun(head, body, HELD_BYTES_MAX, timeout_s)
-
     async def finish(self, answer: Answer) -> None:
-        """Wait for the rest of an answer, and store it in the answer. Raises the same errors as `ask`."""
+        """Wait for the rest of an answer, and store it in the answer. Raises the same errors as `send`."""
         self._held_bytes_max = math.inf
         while not answer.is_complete:
             await self._more(self._timeout_s)
 
     async def read(self, answer: Answer, timeout_s: float | None = None) -> bytes:
-        """The next piece of an answer's body, empty at its end. Raises the same errors as `ask`. No data is lost after
+        """The next piece of an answer's body, empty at its end. Raises the same errors as `send`. No data is lost after
         a TimeoutError.
         """
         while not answer.pieces and not answer.is_complete:
             await self._more(self._timeout_s if timeout_s is None else timeout_s)
         self._held_bytes = 0
         return answer.body()
-
-    async def _begun(self, head: bytes, body: bytes, held_bytes_max: float, timeout_s: float | None = None) -> Answer:
-        if self._error is not None or self._transport is None:
-            raise self._error or ConnectionLost("the connection was closed")
-        self._answer = answer = Answer()
-        self._held_bytes, self._held_bytes_max = 0, held_bytes_max
-        self._transport.write(head + body)
-        while not answer.status:
-            await self._more(self._timeout_s if timeout_s is None else timeout_s)
-        return answer
 
     async def _more(self, timeout_s: float) -> None:
         """Wait for more data."""

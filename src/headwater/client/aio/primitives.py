@@ -12,7 +12,7 @@ from typing import Self
 
 from ...core.event import SequencedEvent
 
-__all__ = ["Closing", "Event", "Pages", "Places", "Subscription", "in_worker", "sleep", "wait"]
+__all__ = ["Closing", "Event", "Pages", "Subscription", "in_worker", "places", "sleep", "wait"]
 
 UNDER_WAY_MAX = 64
 """Requests whose answers are awaited at the same time. Further requests wait, which limits the connections of many
@@ -20,11 +20,9 @@ tasks. A streamed answer stops counting after it has begun; a long poll never co
 """
 
 
-class Places(asyncio.Semaphore):
-    """Limits concurrent requests: each one uses a slot."""
-
-    def __init__(self) -> None:
-        super().__init__(UNDER_WAY_MAX)
+def places() -> asyncio.Semaphore | None:
+    """Limits concurrent requests: each one takes a place. None is no limit."""
+    return asyncio.Semaphore(UNDER_WAY_MAX)
 
 
 async def wait(event: Event, timeout_s: float) -> None:

@@ -1,25 +1,23 @@
-"""How a request finds the server that answers it, written once for threads and tasks. No I/O.
+"""What threads and tasks share when they send requests: idle connections, where an answer leads, and further attempts.
+No I/O.
 
-A generator yields the request and its address; its driver - `sync.transport` on a thread, `aio.transport` on an event
-loop - sends it, and sends the connection and the answer back to the generator.
+`sync.transport` sends on a thread, `aio.transport` on an event loop.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from ...core import errors as core
 from ...core.access import Forbidden, Unauthenticated
 from ...formats.clients.answer import Answer
 from ...formats.clients.retry import ServerUnreachable
-from .identity import Identity
 from .problems import GatewayFailed, UnexpectedAnswer, change_unknown, outcome_unknown
-from .request import Closable, Request, UnderWay
-from .routes import head_of
-from .targets import FORWARDED_BY, HOPS_MAX, PrimaryAway, Target, Targets
-from .terms import IDLE_CONNECTIONS_MAX, ConnectionLost, NotConnected, Terms, meaning, refusal
+from .request import Closable, Request
+from .targets import PrimaryAway, Target, Targets
+from .terms import IDLE_CONNECTIONS_MAX, NotConnected, Terms, refusal
 
 C = TypeVar("C", bound=Closable)
 
@@ -43,9 +41,6 @@ previous incarnation.
 """
 
 
-Asking = tuple[Target[C], Request[Any], bool]
-"""The next request to send, and whether to read its whole answer or only the head."""
-Asked = tuple[C, Answer]
 Sent = tuple[Target[C], C, Answer]
 """An answer with a status below 300, and its source."""
 
@@ -67,45 +62,6 @@ class Sending(Generic[C]):
             if self._is_closed:  # another thread has closed it since the check
                 for each in self.targets.idle():
                     each.close()
-
-    def _sending(self, request: Request[Any], *, is_whole: bool) -> Generator[Asking[C], Asked[C], Sent[C]]:
-        """One attempt, wherever the primary is. Returns as much of the answer as needed, or raises its error."""
-        target = self.targets.best()
-        for _ in range(HOPS_MAX):
-            if request.identity is not None and not self.targets.is_single:
-                proved = yield from self._proving(target, request.identity, request.under_way)
-                if proved is not target:
-                    target = proved
-                    continue
-            connection, answer = yield target, request, is_whole
-            if answer.status < 300:
-                if FORWARDED_BY in answer.fields:
-                    self.targets.forwarded_by(target, answer)
-                return target, connection, answer
-            target = self._elsewhere(target, request, connection, answer)
-        raise PrimaryAway(f"{HOPS_MAX} servers in a row named another server as the primary")
-
-    def _proving(
-        self, target: Target[C], identity: Identity, under_way: UnderWay | None
-    ) -> Generator[Asking[C], Asked[C], Target[C]]:
-        """The target, if it has the right log; or the primary that it names. Raises the same errors as `_sending`."""
-        if identity.is_proved(target, failures := target.failures):
-            return target
-        question = head_of(identity)._replace(under_way=under_way)
-        connection, answer = yield target, question, True
-        if answer.status >= 300:
-            try:
-                return self._elsewhere(target, question, connection, answer)
-            except Forbidden:  # a user who may only append cannot see the incarnation
-                identity.prove(target, failures, 0, None)
-                return target
-        self.give_back(target, connection, answer)
-        try:
-            identity.prove(target, failures, *meaning(question, answer))
-        except core.PositionOfOtherIncarnation as error:  # another address may have the right log
-            self.targets.failed(target, ConnectionLost(str(error)))
-            raise
-        return target
 
     def _elsewhere(self, target: Target[C], request: Request[Any], connection: C, answer: Answer) -> Target[C]:
         """The primary that an answer names; raises the error of any other answer of 300 or above."""

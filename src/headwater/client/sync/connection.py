@@ -7,7 +7,7 @@ import select
 import socket
 import ssl
 
-from ...formats.clients.answer import Answer, NotHttp
+from ...formats.clients.answer import Answer, KnownHeads, NotHttp
 from ..protocol.address import Address
 from ..protocol.terms import ConnectionLost
 
@@ -25,6 +25,7 @@ class Connection:
         self._timeout_s = self._waits_s = timeout_s
         self._socket: socket.socket | None = sock
         sock.settimeout(timeout_s)
+        self._heads = KnownHeads()
         self._poll = select.poll()
         self._poll.register(sock, select.POLLIN)
         self.has_received = False
@@ -57,34 +58,33 @@ class Connection:
 
     # Per request
 
-    def ask(self, head: bytes, body: bytes) -> Answer:
-        """Send a request and wait for its whole answer. Raises OSError (such as ConnectionLost, TimeoutError)."""
-        answer = self.send(head, body)
-        self.finish(answer)
-        return answer
-
-    def finish(self, answer: Answer) -> None:
-        """Wait for the rest of an answer, which is kept in it. Raises as `ask`."""
-        while not answer.is_complete:
-            self._receive(answer)
-
-    def send(self, head: bytes, body: bytes, timeout_s: float | None = None) -> Answer:
-        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises as `ask`."""
+    def send(self, head: bytes, body: bytes, timeout_s: float) -> Answer:
+        """Send a request and wait, at most `timeout_s`, for the head of its answer. Raises OSError (such as
+        ConnectionLost, TimeoutError).
+        """
         if (sock := self._socket) is None:
             raise ConnectionLost("the connection was closed")
-        self._wait_for(self._timeout_s if timeout_s is None else timeout_s)
+        if timeout_s != self._waits_s:
+            self._wait_for(timeout_s)
         if len(body) <= JOINED_BYTES_MAX:
             sock.sendall(head + body)
         else:
             sock.sendall(head)
             sock.sendall(body)
-        answer = Answer()
+        answer = Answer(self._heads)
         while not answer.status:
             self._receive(answer)
         return answer
 
+    def finish(self, answer: Answer) -> None:
+        """Wait for the rest of an answer, which is kept in it. Raises the same errors as `send`."""
+        while not answer.is_complete:
+            self._receive(answer)
+
     def read(self, answer: Answer, timeout_s: float | None = None) -> bytes:
-        """The next piece of an answer's body, empty at its end. Raises as `ask`; TimeoutError loses nothing."""
+        """The next piece of an answer's body, empty at its end. Raises the same errors as `send`; TimeoutError loses
+        nothing.
+        """
         if not answer.pieces and not answer.is_complete:
             self._wait_for(self._timeout_s if timeout_s is None else timeout_s)
             while not answer.pieces and not answer.is_complete:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext as Places
 from itertools import chain
-from threading import Event
+from threading import Event, Semaphore
 from time import sleep
 from typing import ParamSpec, TypeVar
 
@@ -14,7 +13,7 @@ from ...core.closing import Closing
 from ...core.event import SequencedEvent
 from ...core.log import Subscription
 
-__all__ = ["Closing", "Event", "Pages", "Places", "Subscription", "in_worker", "sleep", "wait"]
+__all__ = ["Closing", "Event", "Pages", "Subscription", "in_worker", "places", "sleep", "wait"]
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -23,6 +22,11 @@ T = TypeVar("T")
 def in_worker(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Call it here: nothing else waits for this thread."""
     return call(*args, **kwargs)
+
+
+def places() -> Semaphore | None:
+    """No limit: a thread has one request under way, and each waits for itself."""
+    return None
 
 
 def wait(event: Event, timeout_s: float) -> None:

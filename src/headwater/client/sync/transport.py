@@ -8,19 +8,20 @@ exceptions.
 from __future__ import annotations
 
 import time
-from contextlib import nullcontext
 from typing import Any, TypeVar
 
-from ...core.errors import EventLogError
+from ...core.access import Forbidden
+from ...core.errors import EventLogError, PositionOfOtherIncarnation
 from ...formats.clients.answer import Answer
 from ...formats.clients.retry import Attempts
-from ..protocol.dispatch import NOT_SENT, Asking, Opened, Sending, Sent, Trying
+from ..protocol.dispatch import NOT_SENT, Opened, Sending, Sent, Trying
 from ..protocol.handshakes import why_hopeless
 from ..protocol.request import Request
-from ..protocol.targets import Target
-from ..protocol.terms import PASSING, DeadlinePassed, NotConnected, Terms, meaning
+from ..protocol.routes import head_of
+from ..protocol.targets import FORWARDED_BY, HOPS_MAX, PrimaryAway, Target
+from ..protocol.terms import PASSING, ConnectionLost, DeadlinePassed, NotConnected, Terms, meaning
 from .connection import Connection
-from .primitives import Places, in_worker, sleep
+from .primitives import in_worker, places, sleep
 
 T = TypeVar("T")
 
@@ -33,7 +34,7 @@ class Transport(Sending[Connection]):
 
     def __init__(self, terms: Terms) -> None:
         super().__init__(terms)
-        self._places = Places()
+        self._places = places()
 
     def call(self, request: Request[T]) -> T:
         """The decoded answer. Raises ServerUnreachable, UnexpectedAnswer, and the error in the problem document.
@@ -74,55 +75,86 @@ class Transport(Sending[Connection]):
             connection.wait_closed()
 
     def _sent(self, request: Request[Any], *, is_whole: bool) -> Sent[Connection]:
-        """One attempt. Returns as much of the answer as needed, or raises its error. Raises OSError, EventLogError."""
-        steps = self._sending(request, is_whole=is_whole)
-        asking = next(steps)
-        while True:
-            asked = self._answered(asking)
-            try:
-                asking = steps.send(asked)
-            except StopIteration as end:
-                sent: Sent[Connection] = end.value
-                return sent
+        """One attempt, wherever the primary is. Returns as much of the answer as needed, or raises its error.
 
-    def _answered(self, asking: Asking[Connection]) -> tuple[Connection, Answer]:
+        Raises OSError, EventLogError.
+        """
+        targets = self.targets
+        target = targets.current if targets.is_single else targets.best()
+        for _ in range(HOPS_MAX):
+            if not targets.is_single and (proved := self._proved(target, request)) is not target:
+                target = proved
+                continue
+            connection, answer = self._answered(target, request, is_whole=is_whole)
+            if answer.status < 300:
+                if FORWARDED_BY in answer.fields:
+                    targets.forwarded_by(target, answer)
+                return target, connection, answer
+            target = self._elsewhere(target, request, connection, answer)
+        raise PrimaryAway(f"{HOPS_MAX} servers in a row named another server as the primary")
+
+    def _proved(self, target: Target[Connection], request: Request[Any]) -> Target[Connection]:
+        """The target, if it has the right log; or the primary that it names. Raises the same errors as `_sent`."""
+        identity = request.identity
+        if identity is None or identity.is_proved(target, failures := target.failures):
+            return target
+        question = head_of(identity)._replace(under_way=request.under_way)
+        connection, answer = self._answered(target, question, is_whole=True)
+        if answer.status >= 300:
+            try:
+                return self._elsewhere(target, question, connection, answer)
+            except Forbidden:  # a user who may only append cannot see the incarnation
+                identity.prove(target, failures, 0, None)
+                return target
+        self.give_back(target, connection, answer)
+        try:
+            identity.prove(target, failures, *meaning(question, answer))
+        except PositionOfOtherIncarnation as error:  # another address may have the right log
+            self.targets.failed(target, ConnectionLost(str(error)))
+            raise
+        return target
+
+    def _answered(
+        self, target: Target[Connection], request: Request[Any], *, is_whole: bool
+    ) -> tuple[Connection, Answer]:
         """The answer from one address. It is read completely if it is an error. Raises OSError, ServerUnreachable.
 
         DeadlinePassed does not count against the address.
         """
-        target, request, is_whole = asking
         under_way = request.under_way
-        with nullcontext() if request.waits else self._places:
-            connection = None
-            try:
-                connection = None if request.is_sent_once else self._idle(target)  # an idle connection may be closing
-                connection = connection or self._opened(target, request)
-                if under_way is not None:
-                    under_way.begin(connection)
-                head = target.heads.of(request)
-                if is_whole:
-                    answer = connection.ask(head, request.body)
-                else:
-                    answer = connection.send(head, request.body, _left_s(request, self.terms.timeout_s))
-                if answer.status >= 300:
-                    connection.finish(answer)
-            except BaseException as error:
-                if connection is not None:
-                    connection.close()
-                if isinstance(error, TimeoutError) and _left_s(request, self.terms.timeout_s) <= LEFT_S_MIN:
-                    raise DeadlinePassed(str(error)) from None
-                if isinstance(error, OSError) and not (under_way is not None and under_way.is_closed):
-                    has_received = target.has_answered or (connection is not None and connection.has_received)
-                    hopeless = in_worker(why_hopeless, error, target.address, has_received=has_received)
-                    self.targets.lost(target, error, hopeless)
-                    if connection is None and not isinstance(error, NOT_SENT):
-                        raise NotConnected(str(error) or type(error).__name__) from error
-                raise
-            finally:
-                if under_way is not None:
-                    under_way.end()
+        places = None if request.waits else self._places
+        if places is not None:
+            places.acquire()
+        connection = None
+        try:
+            connection = None if request.is_sent_once else self._idle(target)  # an idle connection may be closing
+            connection = connection or self._opened(target, request)
+            if under_way is not None:
+                under_way.begin(connection)
+            timeout_s = _left_s(request, self.terms.timeout_s) if request.deadline is not None else self.terms.timeout_s
+            answer = connection.send(target.heads.of(request), request.body, timeout_s)
+            if not answer.is_complete and (is_whole or answer.status >= 300):
+                connection.finish(answer)
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, TimeoutError) and _left_s(request, self.terms.timeout_s) <= LEFT_S_MIN:
+                raise DeadlinePassed(str(error)) from None
+            if isinstance(error, OSError) and not (under_way is not None and under_way.is_closed):
+                has_received = target.has_answered or (connection is not None and connection.has_received)
+                hopeless = in_worker(why_hopeless, error, target.address, has_received=has_received)
+                self.targets.lost(target, error, hopeless)
+                if connection is None and not isinstance(error, NOT_SENT):
+                    raise NotConnected(str(error) or type(error).__name__) from error
+            raise
+        finally:
+            if under_way is not None:
+                under_way.end()
+            if places is not None:
+                places.release()
+        if target.problem is not None or not target.has_answered:
             target.succeeded()
-            return connection, answer
+        return connection, answer
 
     def _idle(self, target: Target[Connection]) -> Connection | None:
         if self._is_closed:
