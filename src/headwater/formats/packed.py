@@ -178,6 +178,5 @@ def event_rows(columns: EventColumns) -> list[tuple[object, ...]]:
     return list(zip(*plain, *rest, strict=True))
 
 
-def encode(value: object) -> bytes:
-    """Encode any value that contains such events, or arrays of them."""
-    return _encoder.encode(value)
+encode = _encoder.encode
+"""Encodes any value that contains such events, or arrays of them."""

@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Self
 
+from msgspec.structs import replace
+
 from ...core.errors import EventLogError, LogNotFound
 from ...core.event import SequencedEvent
 from ...core.query import Query
@@ -116,7 +118,7 @@ class RemoteSubscription(Subscription):
         return events
 
     async def _follow(self, deadline: float | None) -> None:
-        request = self._follower.follow(self.cursor)._replace(deadline=deadline, under_way=self._under_way)
+        request = replace(self._follower.follow(self.cursor), deadline=deadline, under_way=self._under_way)
         stream = await self._transport.open(request)
         try:
             self._follower.begin(stream.answer)

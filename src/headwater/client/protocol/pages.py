@@ -89,7 +89,8 @@ class PagedRead:
         self._content_type = answer.fields.get(b"content-type", b"")
         self._coding = answer.fields.get(b"content-encoding", b"")
         head, incarnation = wire.number_of(answer, b"headwater-head"), incarnation_of(answer)
-        check_same(self._routes.name, head, self.incarnation, incarnation)
+        if self.incarnation is not None:
+            check_same(self._routes.name, head, self.incarnation, incarnation)
         self.incarnation = incarnation
         if self.head is None:
             self.head = head

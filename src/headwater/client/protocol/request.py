@@ -6,6 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from msgspec import Struct
+
 from ...formats.clients.answer import Answer
 from .address import Address
 from .identity import Identity
@@ -62,7 +64,7 @@ class Route(NamedTuple):
     accept: str = JSON
 
 
-class Request(NamedTuple, Generic[T]):
+class Request(Struct, Generic[T], frozen=True):
     """One request. It may be repeated, unless `is_sent_once`: an append carries ids by which the log recognises it, and
     most other requests are idempotent.
     """
@@ -103,19 +105,20 @@ class Heads:
         self._fields = f" HTTP/1.1\r\nhost: {address.host_header}\r\nuser-agent: headwater-client\r\n" + (
             f"authorization: {address.authorization}\r\n" if address.authorization else ""
         )
-        self._made: dict[Route, bytes] = {}
+        self._made: dict[Route, tuple[bytes, bytes]] = {}
 
     def of(self, request: Request[Any]) -> bytes:
         """The head of a request, with the empty line at its end."""
         route = request.route
-        start = self._made.get(route) or self._start(route)
-        if body := request.body:
-            return b"%bcontent-type: %b\r\ncontent-length: %d\r\n\r\n" % (start, route.content_type.encode(), len(body))
-        return start + (b"\r\n" if route.method == "GET" else b"content-length: 0\r\n\r\n")
+        bodiless, start = self._made.get(route) or self._start(route)
+        return b"%b%d\r\n\r\n" % (start, len(request.body)) if request.body else bodiless
 
-    def _start(self, route: Route) -> bytes:
+    def _start(self, route: Route) -> tuple[bytes, bytes]:
+        """The head of a request without a body, and that of one with a body up to its length."""
         text = f"{route.method} {self._path}{route.path}{self._fields}accept: {route.accept}\r\n"
-        start = text.encode("latin-1")
+        bodiless = text + ("\r\n" if route.method == "GET" else "content-length: 0\r\n\r\n")
+        with_body = f"{text}content-type: {route.content_type}\r\ncontent-length: "
+        start = bodiless.encode("latin-1"), with_body.encode("latin-1")
         if "?" not in route.path:  # a head with a query differs each time
             if len(self._made) >= HEADS_MAX:
                 self._made.clear()

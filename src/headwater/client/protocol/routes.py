@@ -106,7 +106,7 @@ class LogRoutes:
 
     def reset_consumer(self, owner: str, component: str, after: int, drops_at_most: int) -> Request[Consumer]:
         request = self._consumer("POST", owner, component, f"/reset{dropping(drops_at_most)}", {"after": after})
-        return request._replace(is_sent_once=True)
+        return msgspec.structs.replace(request, is_sent_once=True)
 
     def unregister_consumer(self, owner: str, component: str, drops_at_most: int) -> Request[None]:
         path = self._consumer_path(owner, component) + dropping(drops_at_most)

@@ -56,7 +56,8 @@ class RemoteReading(Pages):
                 self._is_over = self._is_over or self._read.receive_end()
                 self._drop_stream()
             except PASSING as error:
-                if (broken := self._taken()) is not None:  # otherwise it was closed in the meantime
+                broken, self._stream = self._stream, None
+                if broken is not None:  # otherwise it was closed in the meantime
                     broken.give_up(error)
                     self._wait_after(error)
                 elif not self._is_over:
@@ -86,34 +87,29 @@ class RemoteReading(Pages):
         self._drop_stream()
 
     def _drop_stream(self) -> None:
-        if (stream := self._taken()) is not None:
-            stream.close()
-
-    def _taken(self) -> Stream | None:
         stream, self._stream = self._stream, None
-        return stream
+        if stream is not None:
+            stream.close()
 
     def _opened(self) -> Stream:
         """A streamed answer whose head has arrived. Raises one of PASSING if the read was closed in the meantime."""
         while True:
             try:
-                return self._begun(self._transport.open(self._read.request(self._under_way)))
+                stream = self._transport.open(self._read.request(self._under_way))
+                try:
+                    self._read.begin(stream.answer)
+                except OSError as error:
+                    stream.give_up(error)
+                    raise
+                except BaseException:
+                    stream.close()
+                    raise
+                return stream
             except PASSING as error:
                 if not self._is_over:
                     self._wait_after(error)
                 if self._is_over:
                     raise
-
-    def _begun(self, stream: Stream) -> Stream:
-        try:
-            self._read.begin(stream.answer)
-        except OSError as error:
-            stream.give_up(error)
-            raise
-        except BaseException:
-            stream.close()
-            raise
-        return stream
 
     def _wait_after(self, error: OSError | EventLogError) -> None:
         if self._attempts is None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from typing import Any, TypeVar
 
+from msgspec.structs import replace
+
 from ...core.access import Forbidden
 from ...core.errors import EventLogError, PositionOfOtherIncarnation
 from ...formats.clients.answer import Answer
@@ -98,7 +100,7 @@ class Transport(Sending[Connection]):
         identity = request.identity
         if identity is None or identity.is_proved(target, failures := target.failures):
             return target
-        question = head_of(identity)._replace(under_way=request.under_way)
+        question = replace(head_of(identity), under_way=request.under_way)
         connection, answer = self._answered(target, question, is_whole=True)
         if answer.status >= 300:
             try:
