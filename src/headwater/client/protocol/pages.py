@@ -55,8 +55,8 @@ class PagedRead:
     """
 
     __slots__ = (
-        "_asked", "_coding", "_content_type", "_has_moved", "_is_past_head", "_left", "_parser", "_routes",
-        "_status", "_was_refuted", "head", "incarnation",
+        "_asked", "_coding", "_content_type", "_has_moved", "_left", "_parser", "_routes", "_status", "_was_refuted",
+        "has_ended", "head", "incarnation",
     )  # fmt: skip
 
     def __init__(self, routes: LogRoutes, asked: wire.ReadBody, incarnation: str | None = None) -> None:
@@ -66,8 +66,10 @@ class PagedRead:
         """The state of the answer that `begin` received."""
         self._status = 0
         self._content_type = self._coding = b""
-        self._has_moved = self._is_past_head = False
-        """Whether this answer had events, and whether it continued beyond the head, where the read ends."""
+        self._has_moved = False
+        """Whether this answer had events."""
+        self.has_ended = False
+        """Whether the whole read has arrived, regardless of the rest of the answer."""
         self._left: bytearray | None = None
         """The answer received so far to the question whether anything is left; None while that is not asked."""
         self._was_refuted = False
@@ -85,7 +87,7 @@ class PagedRead:
         """Process the head of an answer. Raises UnexpectedAnswer, PositionOfOtherIncarnation, ServerBehind."""
         if self._left is not None:
             self._left = bytearray()
-        self._status, self._has_moved = answer.status, False
+        self._status, self._has_moved, self.has_ended = answer.status, False, False
         self._content_type = answer.fields.get(b"content-type", b"")
         self._coding = answer.fields.get(b"content-encoding", b"")
         head, incarnation = wire.number_of(answer, b"headwater-head"), incarnation_of(answer)
@@ -109,15 +111,11 @@ class PagedRead:
             events = self._parser.receive_data(piece)
         except InvalidInput as error:
             raise UnexpectedAnswer(self._status, f"{error.problem}; {self._form(MEDIA_TYPE_WITH_END)}") from None
+        self.has_ended = self._parser.has_ended
         return self._taken(events) if events else events
 
     def _form(self, asked: str) -> str:
         return another_form(asked, self._content_type, self._coding)
-
-    @property
-    def has_ended(self) -> bool:
-        """Whether the whole read has arrived, regardless of the rest of the answer."""
-        return self._parser.has_ended or self._is_past_head
 
     def receive_end(self) -> bool:
         """Process the end of an answer that is complete by HTTP. Returns whether the read is complete, or needs another
@@ -177,7 +175,7 @@ class PagedRead:
         self._has_moved, self._was_refuted = True, False
         last = events[-1][0]
         if last > head and not asked.backwards:
-            self._is_past_head = True
+            self.has_ended = True
             events = [event for event in events if event.sequence_number <= head]
             if not events:
                 return events
