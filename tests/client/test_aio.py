@@ -68,6 +68,7 @@ def test_a_thousand_tasks_are_no_thousand_connections(served: ServedMemory) -> N
         async with connect(served.url) as server:
             log = await server.create("orders")
             places = server._transport._places
+            assert places is not None
             results = await asyncio.gather(*[log.append([Event("A", b"%d" % number)]) for number in range(1000)])
             assert sorted(result.first for result in results) == list(range(1, 1001))
             assert places._value == UNDER_WAY_MAX
@@ -139,6 +140,7 @@ def test_what_waits_for_a_place_when_its_client_is_closed_is_not_sent(served: Se
     async def scenario() -> None:
         async with connect(served.url) as server:
             places = server._transport._places
+            assert places is not None
             for _ in range(UNDER_WAY_MAX):
                 await places.acquire()
             waiting = asyncio.create_task(server.logs())
