@@ -17,7 +17,7 @@ from headwater.core.errors import StorageCorrupted, StorageUnavailable
 from headwater.core.watch.notification_types import NotificationType
 from headwater.homes.postgres.home import PostgresHome
 from headwater.storage import Engine, check_directory
-from headwater.storage.disk.locks import HeldLock, LockLost
+from headwater.storage.disk.locks import LockLost
 from headwater.storage.disk.system import Disk
 from headwater.storage.home.replicated_log import MENDED
 from headwater.storage.log import StoredLog
@@ -347,11 +347,11 @@ def test_a_server_that_lost_its_directory_leaves_the_file_of_the_next_one(
     file = segment.path.with_name(MENDED)
     file.write_bytes(b"of the next server")
 
-    def lost(_: HeldLock) -> None:
+    def lost() -> None:
         raise LockLost(str(one.directory), "is another file")
 
     with monkeypatch.context() as patch:
-        patch.setattr(HeldLock, "check", lost)
+        patch.setattr(one.orders.frames._disk, "check", lost)
         with pytest.raises(LockLost):
             mending.begin(segment.path)
     assert file.read_bytes() == b"of the next server"
