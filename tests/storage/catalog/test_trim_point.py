@@ -35,8 +35,8 @@ def trimmed(data: Path) -> Path:
     with engine(data) as one:
         orders = one.create("orders")
         fill(orders, 120, data=b"d" * 60)
+        orders.trim(50)  # before the postings of its segments could be merged
         one.maintain()
-        orders.trim(50)
         one.maintain()
     return data
 

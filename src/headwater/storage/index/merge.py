@@ -29,11 +29,15 @@ def merge_postings(paths: Sequence[Path], directory: Path) -> Path:
     for run in runs:
         run.verify()
     first, last = runs[0].first, runs[-1].last
-    numbers, text_bytes = sum(len(run.values) for run in runs), sum(len(run.texts) for run in runs)
-    is_small = 0 < numbers <= NUMBERS_AT_ONCE and text_bytes <= TEXT_BYTES_AT_ONCE
-    if is_small and (columns := _merged_at_once(runs)) is not None:
+    if are_small(runs) and (columns := _merged_at_once(runs)) is not None:
         return write_columns(directory, first, last, columns)
     return write_entries(directory, first, last, _merged([run.entries() for run in runs]))
+
+
+def are_small(runs: Sequence[FilePostings]) -> bool:
+    """Whether the files are merged in arrays at once, unless two terms share a hash."""
+    numbers, text_bytes = sum(len(run.values) for run in runs), sum(len(run.texts) for run in runs)
+    return 0 < numbers <= NUMBERS_AT_ONCE and text_bytes <= TEXT_BYTES_AT_ONCE
 
 
 def _merged(streams: Sequence[Iterator[Entry]]) -> Iterator[Entry]:

@@ -24,6 +24,7 @@ from ..home.replicated_log import ReplicatedLog
 from ..index import id_files
 from ..index.builder import postings_ranges, range_of
 from ..index.id_files import IdFile
+from ..index.merge import are_small
 from ..index.postings import FilePostings, postings_name
 from ..log import StoredLog
 from ..segments.meta import HISTORY, INDEX
@@ -121,14 +122,17 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
     """Keep the number of postings files small, because a look-up searches each of them.
 
     Parts of the newest segment are merged only with each other: sealing uses no file that begins before its segment.
+    Files that are partly trimmed wait, because they will be dropped.
     """
     newest = log.frames.segments[-1].first if log.frames.segments else 0
     sealed = [file for file in log.index.files if file.last < newest]
     parts = [file for file in log.index.files if file.first >= newest]
     for part, there in ((HISTORY, sealed), (INDEX, sealed), (INDEX, parts)):
         files = [file for file in there if file.path.parent.name == part]
-        numbers = [len(file.values) for file in files]
-        chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
+        chosen = _small_to_merge([file for file in files if file.first >= log.first_retained and there is sealed])
+        if not chosen:
+            numbers = [len(file.values) for file in files]
+            chosen = _cheapest_to_merge(files, numbers, FILES_MAX, MERGE_FACTOR, MERGED_NUMBERS_MAX)
         if not chosen:
             continue
         directory = log.directory / part
@@ -137,6 +141,22 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
         log.index.replace(FilePostings(directory / postings_name(chosen[0].first, chosen[-1].last)), chosen)
         for file in chosen:
             file.path.unlink(missing_ok=True)
+
+
+def _small_to_merge(files: Sequence[FilePostings]) -> Sequence[FilePostings]:
+    """The oldest adjacent small files of which the first one is no larger than the later ones together, if any.
+
+    So each small file is larger than all later ones together. A file's contents are written again once when it is the
+    newest, and after that only into files at least twice as large: less than twice in a log whose segments grow.
+    """
+    for start in range(len(files) - 1):
+        end = start + 1
+        while end < len(files) and files[end].first == files[end - 1].last + 1 and are_small(files[start : end + 1]):
+            end += 1
+        later = sum(len(file.values) for file in files[start + 1 : end])
+        if 0 < len(files[start].values) <= later:
+            return files[start:end]
+    return ()
 
 
 def _cheapest_to_merge(
