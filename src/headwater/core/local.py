@@ -517,9 +517,12 @@ class LocalLog(PagedLog):
         """
         if from_ is not None and after is not None:
             raise InvalidPosition("give `from` (inclusive) or `after` (exclusive), not both", "from")
-        for name, value, low in (("from", from_, 1), ("after", after, 0), ("limit", limit, 0)):
-            if value is not None:
-                _check_number(name, value, low)
+        if from_ is not None:
+            _check_number("from", from_, 1)
+        if after is not None:
+            _check_number("after", after, 0)
+        if limit is not None:
+            _check_number("limit", limit, 0)
         if partition is not None:
             self._check_partition(partition)
         head = self.head()

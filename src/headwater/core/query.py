@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from .errors import InvalidQuery
 from .event import tag_key
@@ -66,15 +67,12 @@ class Query:
             raise InvalidQuery("a query needs at least one item; use Query.all() for every event", "items")
         if len(items) > QUERY_ITEMS_MAX:
             raise InvalidQuery(f"{len(items)} items given, at most {QUERY_ITEMS_MAX} are allowed", "items")
-        total, is_tidy = 0, True
-        for number, item in enumerate(items):
-            count = _plain_count(item)
-            is_tidy = is_tidy and count == 1 and not item.exact_tags
-            total += count or _check_item(item, f"items[{number}]")
-            if total > QUERY_TERMS_TOTAL_MAX:
-                problem = f"all items together have more than {QUERY_TERMS_TOTAL_MAX} types and tags"
-                raise InvalidQuery(problem, "items")
-        return Query(items if is_tidy else tuple(map(_tidy, items)))
+        count = _plain_count(items)
+        if count == len(items) and not any(map(_exact_tags, items)):  # one type or one tag each: nothing to tidy
+            return Query(items)
+        if (count or _checked_count(items)) > QUERY_TERMS_TOTAL_MAX:
+            raise InvalidQuery(f"all items together have more than {QUERY_TERMS_TOTAL_MAX} types and tags", "items")
+        return Query(tuple(map(_tidy, items)))
 
     @staticmethod
     def where(*, types: Sequence[str] = (), tags: Sequence[str] = (), exact_tags: Sequence[str] = ()) -> Query:
@@ -92,22 +90,39 @@ class Query:
 ALL = Query(None)
 
 
-def _plain_count(item: QueryItem) -> int:
-    """The number of types and tags of a plainly valid item; 0 for any other item, which `_check_item` must check.
+_exact_tags = attrgetter("exact_tags")
+
+
+def _plain_count(items: Sequence[QueryItem]) -> int:
+    """The number of types and tags of plainly valid items; 0 for any others, which `_check_item` must check.
 
     A short type is also a valid tag.
     """
-    if item.__class__ is not QueryItem:
-        return 0
-    types, tags, exact_tags = item.types, item.tags, item.exact_tags
-    if not (types.__class__ is tags.__class__ is exact_tags.__class__ is tuple):
-        return 0
     count = 0
-    for term in types + tags + exact_tags:
-        if term.__class__ is not str or not 0 < len(term) <= TYPE_CHARS_MAX or not term.isprintable():
+    for item in items:
+        if item.__class__ is not QueryItem:
             return 0
-        count += 1
-    return count if count <= QUERY_TERMS_MAX else 0
+        types, tags, exact_tags = item.types, item.tags, item.exact_tags
+        if not (types.__class__ is tags.__class__ is exact_tags.__class__ is tuple):
+            return 0
+        terms = types + tags + exact_tags
+        if not 0 < len(terms) <= QUERY_TERMS_MAX:
+            return 0
+        for term in terms:
+            if term.__class__ is not str or not 0 < len(term) <= TYPE_CHARS_MAX or not term.isprintable():
+                return 0
+        count += len(terms)
+    return count
+
+
+def _checked_count(items: Sequence[QueryItem]) -> int:
+    """The number of types and tags of the items, each checked, as soon as it is too large."""
+    count = 0
+    for number, item in enumerate(items):
+        count += _plain_count((item,)) or _check_item(item, f"items[{number}]")
+        if count > QUERY_TERMS_TOTAL_MAX:
+            break
+    return count
 
 
 def _check_item(item: QueryItem, where: str) -> int:

@@ -153,20 +153,18 @@ def _item_of(given: ItemIn) -> QueryItem:
     types, tags, exact_tags = terms.types, terms.tags, terms.exact_tags
     if terms.event_types is not None or terms.event_types_camel is not None:
         types = _types_of(terms, inside)[1]
-    item = QueryItem(
-        tuple(types) if types else (),
-        _texts(tags, f"{inside}tags") if tags else (),
-        _texts(exact_tags, f"{inside}exact_tags") if exact_tags else (),
-    )
+    if tags and TagPair in map(type, tags):
+        tags = _texts(tags, f"{inside}tags")
+    if exact_tags and TagPair in map(type, exact_tags):
+        exact_tags = _texts(exact_tags, f"{inside}exact_tags")
+    item = QueryItem(tuple(types or ()), tuple(tags or ()), tuple(exact_tags or ()))  # type: ignore[arg-type]
     if given.type is not None:
         _check_criterion(given.type, bool(types), item.has_tags)
     return item
 
 
-def _texts(tags: list[str | TagPair], where: str) -> tuple[str, ...]:
-    if TagPair in map(type, tags):
-        return tuple([tag_text(tag, f"{where}[{index}]") for index, tag in enumerate(tags)])
-    return tuple(tags)  # type: ignore[arg-type]
+def _texts(tags: list[str | TagPair], where: str) -> list[str | TagPair]:
+    return [tag_text(tag, f"{where}[{index}]") for index, tag in enumerate(tags)]
 
 
 def _types_of(terms: CriterionProperties, inside: str) -> tuple[str, list[str]]:

@@ -29,6 +29,8 @@ MEDIA_TYPE_WITH_END = f"{MEDIA_TYPE};end=page"
 _LEAD = struct.Struct(">BI")
 _BIN_32 = 0xC6
 _PAGE_BEGINS = bytes([_BIN_32])
+_SHORT_HEADS = [bytes((0x90 | count,)) for count in range(16)]
+"""The heads of arrays with fewer than 16 elements, by their number."""
 _encoder = msgspec.msgpack.Encoder(enc_hook=dict)  # only an event's attributes are not a plain value
 _decoder = msgspec.msgpack.Decoder(list[SequencedEvent])
 
@@ -50,29 +52,28 @@ class PackedEvents(Sequence[SequencedEvent]):
             _encoder.encode_into(event, self.rows, -1)
         self.total += len(events)
 
-    def array(self) -> bytes:
-        """All events as MessagePack."""
-        return _array_head(self.total) + self.rows
-
     def __len__(self) -> int:
         return self.total
 
     def __getitem__(self, index: Any) -> Any:
-        return _decoder.decode(self.array())[index]
+        return list(self)[index]
 
     def __iter__(self) -> Iterator[SequencedEvent]:
-        return iter(_decoder.decode(self.array()))
+        return iter(_decoder.decode(_array_head(self.total) + self.rows))
 
 
 def _array_head(count: int) -> bytes:
     if count < 16:
-        return bytes((0x90 | count,))
+        return _SHORT_HEADS[count]
     return struct.pack(">BH", 0xDC, count) if count <= 0xFFFF else struct.pack(">BI", 0xDD, count)
 
 
 def encode_page(events: Sequence[SequencedEvent]) -> bytes:
     """A page of stored events."""
-    page = events.array() if isinstance(events, PackedEvents) else _encoder.encode(events)
+    if events.__class__ is PackedEvents:
+        head, rows = _array_head(events.total), events.rows
+        return b"".join((_LEAD.pack(_BIN_32, len(head) + len(rows)), head, rows))
+    page = _encoder.encode(events)
     return _LEAD.pack(_BIN_32, len(page)) + page
 
 

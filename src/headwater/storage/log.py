@@ -332,7 +332,8 @@ class StoredLog(LocalLog):
         is_bounded: bool = False,
     ) -> Page:
         """See LocalLog. Raises StorageCorrupted, Closed; NotPrimary: see `Home.has_lapsed`."""
-        self.check_current()
+        if self._homed is not None:
+            self.check_current()
         head, lowest = self._sequencer.durable_head, self._numbering.first_retained
         if backwards:
             low, high = max(upto or 0, lowest), min(after - 1, head)

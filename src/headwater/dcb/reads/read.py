@@ -84,7 +84,8 @@ async def answer_events(
     Each page is one of the user's turns; the first page needs none while no reader is waiting.
     """
     headers, share = opened.view.headers(selection.head), exchange.share
-    pages = read_pages(opened.log, query, selection, packs=rendering.packs, page_bytes=lambda: share.piece_bytes)
+    page_bytes = partial(getattr, share.account, "piece_bytes")
+    pages = read_pages(opened.log, query, selection, packs=rendering.packs, page_bytes=page_bytes)
     if host.turns.is_waited_for:
         first = await host.turns.do(host.flow(exchange), partial(next, pages, None))
     else:
@@ -123,12 +124,12 @@ def check_data_bytes_max(value: int, form: str = NDJSON) -> None:
 
 
 def _rendering(given: ReadIn, form: str, log: str, opened: Opened, head: int) -> Rendering:
-    if form == _CLOUDEVENTS:
-        return cloudevents_batch(default_source(log))
     if form == packed.MEDIA_TYPE_WITH_END:
         return PACKED_WITH_END
     if form == packed.MEDIA_TYPE:
         return PACKED
+    if form == _CLOUDEVENTS:
+        return cloudevents_batch(default_source(log))
     if form == ARROW:
         return arrow_stream()
     make = json_array if form == _JSON else partial(ndjson, end=head if form == NDJSON_WITH_END else None)

@@ -41,8 +41,12 @@ TYPE, TAG, KEY, PARTITION = "t", "g", "k", "p"
 
 def tag_terms(item: QueryItem) -> list[tuple[str, str]]:
     """The terms (kind and text) of an event whose tags match the item."""
-    terms = [(TAG if ":" in tag else KEY, tag) for tag in item.tags]
-    return terms + [(TAG, tag) for tag in item.exact_tags] if item.exact_tags else terms
+    terms: list[tuple[str, str]] = []
+    for tag in item.tags:
+        terms.append((TAG if ":" in tag else KEY, tag))
+    for tag in item.exact_tags:
+        terms.append((TAG, tag))
+    return terms
 
 
 class Numbers:

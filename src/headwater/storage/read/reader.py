@@ -156,6 +156,7 @@ class Reader:
         events: list[SequencedEvent] | PackedEvents = PackedEvents() if bounds.packs else []
         segments = self._segments.segments
         budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
+        event_bytes = EVENT_BYTES if bounds.is_bounded else 0
         while position < count and budget > 0:
             number = wanted[position]
             if not begin <= number < below:  # usually in the same segment as the previous one
@@ -167,7 +168,6 @@ class Reader:
                 begin, below = segment.first, SEQUENCE_NUMBER_MAX + 1
                 if segment is not segments[-1]:
                     below = segments[at + 1].first
-            event_bytes = EVENT_BYTES if bounds.is_bounded else 0
             position, budget, are_gated = segment.pick(wanted, position, below, events, budget, event_bytes)
             is_gated &= are_gated
         if position < count and budget <= 0 and bounds.is_bounded and not events:
