@@ -18,7 +18,7 @@ from headwater.formats.packed import PackedEvents
 from headwater.speedups import IS_NATIVE
 from headwater.storage.frames.layout import GATED_FEATURE, OPTIONAL_AT
 from headwater.storage.segments import segment as segment_module
-from headwater.storage.segments.segment import Segment, segment_header
+from headwater.storage.segments.segment import Segment, pick, segment_header
 
 from ...speedups.needing import needs_native
 from ..builders import CHAIN, LOG_ID, SEED, content, decoded, encoded, event, numbers
@@ -33,11 +33,18 @@ class Given:
     """A segment of frames of so many events each; what they are, and which of the frames are gated."""
 
     def __init__(
-        self, directory: Path, sizes: Sequence[int], *, rare: int = -1, ungated: int = -1, gap: int = 0
+        self,
+        directory: Path,
+        sizes: Sequence[int],
+        *,
+        first: int = FIRST,
+        rare: int = -1,
+        ungated: int = -1,
+        gap: int = 0,
     ) -> None:
         self.events: dict[int, SequencedEvent] = {}
         self.ungated: set[int] = set()
-        whole, first, places = bytearray(segment_header(LOG_ID, FIRST, SEED)), FIRST, []
+        whole, places = bytearray(segment_header(LOG_ID, first, SEED)), []
         chain = CHAIN
         for index, size in enumerate(sizes):
             fields = RARE if index == rare else PLAIN
@@ -50,7 +57,7 @@ class Given:
                 self.ungated = set(range(first, first + size))
             self.events |= {each.sequence_number: each for each in decoded(frame).events()}
             first += size + gap
-        self.path = directory / f"{FIRST:020d}.log"
+        self.path = directory / f"{next(iter(self.events)):020d}.log"
         self.path.write_bytes(whole)
         self.segment = Segment(self.path, LOG_ID)
         for frame, offset in places:
@@ -62,12 +69,7 @@ class Given:
     ) -> tuple[list[SequencedEvent], int, int, bool]:
         """What is appended, up to where, what is left of the budget, and whether all was gated."""
         events = PackedEvents() if packs else list[SequencedEvent]()
-        position, is_gated = 0, True
-        while position < len(wanted) and budget > 0:
-            before = position
-            position, budget, are_gated = self.segment.pick(wanted, position, self.below, events, budget)
-            assert position > before
-            is_gated &= are_gated
+        position, budget, is_gated = pick([self.segment], wanted, events, budget)
         assert packed.encode_page(events) == packed.encode_page(list(events))
         return list(events), position, budget, is_gated
 
@@ -119,12 +121,15 @@ def test_events_are_those_of_the_numbers(
         assert one.picked(wanted, budget, packs=packs) == one.expected(wanted, budget)
 
 
-def test_numbers_of_other_segments_are_left_to_them(several: list[Given], way: None) -> None:
-    one, events = several[0], []
-    position, _, _ = one.segment.pick([FIRST, FIRST + 79, FIRST + 80, FIRST + 81], 0, one.below, events, NO_LIMIT)
-    assert numbers(events) == [FIRST, FIRST + 79][:position] and position <= 2
-    position, _, _ = one.segment.pick([FIRST + 1, FIRST, FIRST - 1], 0, one.below, events := [], NO_LIMIT)
-    assert numbers(events) == [FIRST + 1, FIRST][:position] and position <= 2
+def test_numbers_are_looked_for_in_their_segments(several: list[Given], tmp_path: Path, way: None) -> None:
+    one = several[0]
+    other = Given(tmp_path, (1, 20, 1), first=one.below)
+    for wanted in ([FIRST, FIRST + 79, FIRST + 80, FIRST + 82], [FIRST + 81, FIRST + 80, FIRST + 1, FIRST]):
+        for events in (list[SequencedEvent](), PackedEvents()):
+            assert pick([one.segment, other.segment], wanted, events, NO_LIMIT)[0] == len(wanted)
+            assert list(events) == [(one.events | other.events)[number] for number in wanted]
+    assert pick([other.segment], [FIRST, FIRST + 80], events := list[SequencedEvent](), NO_LIMIT)[0] == 2
+    assert numbers(events) == [FIRST + 80], "the other one was trimmed"
 
 
 def test_each_frame_is_verified_when_it_is_first_read(tmp_path: Path, way: None) -> None:

@@ -241,9 +241,10 @@ class ActivePostings(Postings):
     def values_of(self, terms: Iterable[tuple[str, str]]) -> list[Sequence[int]]:
         """See Postings."""
         found: list[Sequence[int]] = []
+        tables = self._tags
         for kind, term in terms:
             if kind == TAG:
-                numbers = self._table_of(term).get(term)
+                numbers = tables[hash(term) & len(tables) - 1].get(term)
             elif kind == KEY:
                 numbers = self._numbers_of_key(term)
             else:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import itemgetter
 from typing import NamedTuple
 
 from ...core.event import SequencedEvent
-from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...core.log import EVENT_BYTES, Page
 from ...core.query import Query
 from ...formats.packed import PackedEvents
 from ..frames.frame import Frame
 from ..index.index import Index
 from ..index.matches import SkipMarker, listed, matching
+from ..segments.segment import pick
 from ..segments.segment_log import SegmentLog
 from .frame_cache import DECODED_FRAME_BYTES_MAX, DecodedFrames
 
-_first = attrgetter("first")
 LOOKS_MAX = 2048
 """The maximum number of candidates without a match to check for one page: this takes about as long as reading a
 page."""
@@ -147,29 +146,15 @@ class Reader:
         return Page(events, bounds.low if is_last else number + 1, bounds.head, is_last, is_gated)
 
     def _pick(self, wanted: list[int], bounds: Bounds) -> Page:
-        """Fetch the wanted events, segment by segment."""
+        """The page of the wanted events."""
         passed = wanted.pop() if wanted and wanted[-1].__class__ is SkipMarker else None
         count = len(wanted)
         if more := count > bounds.limit:
             wanted.pop()
             count -= 1
         events: list[SequencedEvent] | PackedEvents = PackedEvents() if bounds.packs else []
-        segments = self._segments.segments
-        budget, position, begin, below, is_gated = bounds.bytes_max, 0, 0, 0, True
         event_bytes = EVENT_BYTES if bounds.is_bounded else 0
-        while position < count and budget > 0:
-            number = wanted[position]
-            if not begin <= number < below:  # usually in the same segment as the previous one
-                at = bisect_right(segments, number, key=_first) - 1
-                if at < 0:  # just trimmed
-                    position += 1
-                    continue
-                segment = segments[at]
-                begin, below = segment.first, SEQUENCE_NUMBER_MAX + 1
-                if segment is not segments[-1]:
-                    below = segments[at + 1].first
-            position, budget, are_gated = segment.pick(wanted, position, below, events, budget, event_bytes)
-            is_gated &= are_gated
+        position, budget, is_gated = pick(self._segments.segments, wanted, events, bounds.bytes_max, event_bytes)
         if position < count and budget <= 0 and bounds.is_bounded and not events:
             frame = self.frame_at_exactly(wanted[position])
             if frame is not None:

@@ -13,13 +13,14 @@ import struct
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from operator import neg
+from operator import attrgetter, neg
 from pathlib import Path
 
 import google_crc32c
 
 from ...core.errors import StorageCorrupted
 from ...core.event import SequencedEvent
+from ...core.limits import SEQUENCE_NUMBER_MAX
 from ...formats.newer import WrittenByNewer
 from ...formats.packed import PackedEvents
 from ...speedups import IS_NATIVE
@@ -27,7 +28,7 @@ from ..disk.disk_image import DiskImage
 from ..frames.encoding import EncodedFrame
 from ..frames.frame import BadFrame, Frame, NotNext
 from ..frames.layout import GATED_FEATURE, LEAD, OPTIONAL_AT
-from ..frames.random_access import pick
+from ..frames.random_access import pick as pick_scattered
 
 if IS_NATIVE:
     from ...speedups._native import walk
@@ -45,6 +46,7 @@ _CHECKSUM = struct.Struct("<I")
 _DENSE = 4
 """Events of a frame are decoded together if at least one in this many events is wanted."""
 _NO_LIMIT = 1 << 62
+_first = attrgetter("first")
 _SPAN = 256
 """The maximum number of wanted events to decode together."""
 SEGMENT_HEADER_BYTES = _HEADER.size + _CHECKSUM.size
@@ -237,32 +239,16 @@ class Segment:
     def _damaged(self, index: int, bad: BadFrame) -> StorageCorrupted:
         return self.corrupted(f"events {self.firsts[index]} to {self.number_of(index + 1) - 1} are damaged ({bad})")
 
-    def pick(
+    def _pick(
         self,
         numbers: list[int],
         position: int,
         below: int,
         events: list[SequencedEvent] | PackedEvents,
         budget: int,
-        event_bytes: int = 0,
+        event_bytes: int,
     ) -> tuple[int, int, bool]:
-        """Append the events with some of these numbers, ascending or descending, from that position on.
-
-        The first is in this segment, which has none from `below` on. It stops after at least one number, at the latest
-        when they leave the segment or payloads have used up the byte budget. Returns the next position, the rest of
-        the budget, and whether all their frames are gated. Events whose loss was accepted are skipped. With
-        `event_bytes`, the budget bounds all bytes of the events plus that many for each: it stops before an event that
-        does not fit, with no budget left if that is the first one. Raises StorageCorrupted.
-        """
-        if IS_NATIVE:
-            into, packed = (events, None) if isinstance(events, list) else (events.rows, events)
-            walked = walk(
-                self.map, self.firsts, self.offsets, self._verified, numbers, position, below, into, budget, event_bytes
-            )
-            if walked is not None and walked[0] > position:
-                if packed is not None:
-                    packed.total += walked[0] - position
-                return walked
+        """`pick` from the frame of the number at that position."""
         pick_of_frame = self._pick_of_frame if not event_bytes else self._pick_fitting
         if isinstance(events, list):
             return pick_of_frame(numbers, position, below, events, budget)
@@ -295,7 +281,7 @@ class Segment:
     def _pick_of_frame(
         self, numbers: list[int], position: int, below: int, events: list[SequencedEvent], budget: int
     ) -> tuple[int, int, bool]:
-        """`pick` from one frame: the counterpart of `walk`, which takes plain events of many frames."""
+        """The counterpart of `walk`, which takes plain events of many frames."""
         number, stop = numbers[position], position + 1
         firsts, after = self.firsts, bisect_right(self.firsts, number)
         if not after:  # the segment begins with lost events
@@ -311,13 +297,13 @@ class Segment:
         return stop, budget, is_gated
 
     def _pick_apart(self, index: int, numbers: Sequence[int], events: list[SequencedEvent], budget: int) -> int:
-        """`random_access.pick` of the frame at that index.
+        """`random_access.pick` from the frame at that index.
 
         The header is read in place, so nothing is cached, however many frames there are.
         """
         if not self._verified[index]:
             self.frame(index)
-        return pick(self.map, self.offsets[index], numbers, events, budget)
+        return pick_scattered(self.map, self.offsets[index], numbers, events, budget)
 
     def _pick_together(self, index: int, numbers: list[int], events: list[SequencedEvent], budget: int) -> int:
         """The same, but many events are decoded together, in bounded spans."""
@@ -390,6 +376,53 @@ class Segment:
         if found_id != self._log_id or first != self.first:
             raise self.header_damaged("the segment belongs to another log, or was renamed")
         return int(crc_seed), int(whole_upto)
+
+
+def pick(
+    segments: Sequence[Segment],
+    numbers: list[int],
+    events: list[SequencedEvent] | PackedEvents,
+    budget: int,
+    event_bytes: int = 0,
+) -> tuple[int, int, bool]:
+    """Append the events with these numbers, ascending or descending, from the segments of a log.
+
+    It stops when payloads have used up the byte budget. Returns the number of numbers passed, the rest of the budget,
+    and whether all their frames are gated. Events trimmed just now, or whose loss was accepted, are skipped. With
+    `event_bytes`, the budget bounds all bytes of the events plus that many for each: it stops before an event that does
+    not fit, with no budget left. Raises StorageCorrupted.
+    """
+    into = events if isinstance(events, list) else events.rows
+    position, begin, below, is_gated = 0, 0, 0, True
+    while position < len(numbers) and budget > 0:
+        number = numbers[position]
+        if not begin <= number < below:  # usually in the same segment as the previous one
+            at = bisect_right(segments, number, key=_first) - 1
+            if at < 0:  # just trimmed
+                position += 1
+                continue
+            segment = segments[at]
+            begin = segment.first
+            below = segments[at + 1].first if at + 1 < len(segments) else SEQUENCE_NUMBER_MAX + 1
+        walked = IS_NATIVE and walk(
+            segment.map,
+            segment.firsts,
+            segment.offsets,
+            segment._verified,
+            numbers,
+            position,
+            below,
+            into,
+            budget,
+            event_bytes,
+        )
+        if not walked or walked[0] == position:
+            walked = segment._pick(numbers, position, below, events, budget, event_bytes)
+        elif not isinstance(events, list):
+            events.total += walked[0] - position
+        position, budget, are_gated = walked
+        is_gated &= are_gated
+    return position, budget, is_gated
 
 
 def segment_header(log_id: bytes, first: int, crc_seed: int, generation: int = 0, whole_upto: int = 0) -> bytes:
