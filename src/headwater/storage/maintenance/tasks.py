@@ -144,7 +144,7 @@ def merge_postings(log: StoredLog, run: RunJob) -> None:
 
 
 def _small_to_merge(files: Sequence[FilePostings]) -> Sequence[FilePostings]:
-    """The oldest adjacent small files of which the first one is no larger than the later ones together, if any.
+    """The oldest adjacent small files whose first one is no larger than the later ones together, if any.
 
     So each small file is larger than all later ones together. A file's contents are written again once when it is the
     newest, and after that only into files at least twice as large: less than twice in a log whose segments grow.
