@@ -53,8 +53,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             orders = one.create("orders")
             fill(orders, 90, tags=lambda n: (f"n:{n % 5}",))
             orders.append_columns(EventColumns.none(), mark=Mark("other", 1, 0, True))
+            orders.trim(60)  # before the postings of its segments could be merged
             one.maintain()
-            orders.trim(60)
             one.maintain()
             staged(orders)
             one.create("sound").append([event()])
