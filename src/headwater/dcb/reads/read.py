@@ -84,8 +84,8 @@ async def answer_events(
     Each page is one of the user's turns; the first page needs none while no reader is waiting.
     """
     headers, share = opened.view.headers(selection.head), exchange.share
-    page_bytes = partial(getattr, share.account, "piece_bytes")
-    pages = read_pages(opened.log, query, selection, packs=rendering.packs, page_bytes=page_bytes)
+    account = share.account
+    pages = read_pages(opened.log, query, selection, packs=rendering.packs, page_bytes=lambda: account.piece_bytes)
     if host.turns.is_waited_for:
         first = await host.turns.do(host.flow(exchange), partial(next, pages, None))
     else:
