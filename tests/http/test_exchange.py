@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from headwater.formats.problem import Problem
-from headwater.http import Exchange, Receive, Scope, Send
+from headwater.http import Exchange, Message, Receive, Scope, Send
+from headwater.http.asgi import WHOLE
 from headwater.http.errors import (
     BodyTooLarge,
     CodedBody,
@@ -20,7 +21,7 @@ from headwater.http.errors import (
 )
 from headwater.http.exchange import COLLECTED_BYTES_MAX
 
-from .asgi import Answer, ask
+from .asgi import Answer, ask, scope
 
 MIB = 1024 * 1024
 Handler = Callable[[Exchange], Awaitable[Any]]
@@ -52,6 +53,39 @@ def test_a_body_over_the_limit_of_its_route_is_not_read_on(pieces: list[bytes]) 
     with pytest.raises(BodyTooLarge) as error:
         asked(echo, pieces=pieces)
     assert (error.value.given, error.value.allowed) == (11, 10)
+
+
+def test_a_whole_answer_is_one_message_to_a_server_that_takes_it() -> None:
+    async def sent(handler: Handler, method: str, *, whole: bool) -> list[Message]:
+        messages: list[Message] = []
+
+        async def send(message: Message) -> None:
+            messages.append(message)
+
+        given = scope("/", method) | ({WHOLE: True} if whole else {})
+        await handler(Exchange(given, send, send))  # type: ignore[arg-type]
+        return messages
+
+    def some(exchange: Exchange) -> Awaitable[None]:
+        return exchange.answer(200, b"some", b"text/plain", [(b"a", b"b")])
+
+    def none(exchange: Exchange) -> Awaitable[None]:
+        return exchange.answer_empty(303, [(b"a", b"b")])
+
+    def nothing(exchange: Exchange) -> Awaitable[None]:
+        return exchange.answer_empty(304, [(b"a", b"b")])
+
+    text, length = (b"content-type", b"text/plain"), (b"content-length", b"4")
+    for handler, method, status, fields, body in (
+        (some, "GET", 200, [text, length], b"some"),
+        (some, "HEAD", 200, [text, length], b""),
+        (none, "GET", 303, [(b"content-length", b"0")], b""),
+        (nothing, "GET", 304, [], b""),
+    ):
+        start = {"type": "http.response.start", "status": status, "headers": [*fields, (b"a", b"b")]}
+        assert asyncio.run(sent(handler, method, whole=True)) == [{**start, "body": body}]
+        both = [start, {"type": "http.response.body", "body": body}]
+        assert asyncio.run(sent(handler, method, whole=False)) == both
 
 
 def test_a_long_body_is_what_came_and_bytes_however_it_came() -> None:

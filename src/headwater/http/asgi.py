@@ -18,6 +18,8 @@ MEMORY = "headwater.memory"
 HELD = "headwater.held"
 """Scope key of the number of bytes that the request has taken from that share. The server releases them after the
 application is done."""
+WHOLE = "headwater.whole"
+"""Scope key of a server that takes a whole answer in one message: its `http.response.start` has the `body` too."""
 WRITER = "headwater.writer"
 """Scope key of a WebSocket's writer, which shows whether the peer reads what it is sent: `is_full`, `drained()`."""
 

@@ -14,7 +14,7 @@ import msgspec
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.loop.memory import MemoryAccount, Share
 from ..formats.problem import MEDIA_TYPE, Problem
-from .asgi import DONE, HELD, MEMORY, Header, Receive, Scope, Send
+from .asgi import DONE, HELD, MEMORY, WHOLE, Header, Message, Receive, Scope, Send
 from .body_memory import SMALL_BYTES, largest_within, memory_of
 from .errors import (
     BodyTooLarge,
@@ -285,23 +285,35 @@ class Exchange:
         while (await self._receive())["type"] != "http.disconnect":
             pass
 
-    async def answer(self, status: int, body: bytes, media_type: bytes = JSON, headers: Iterable[Header] = ()) -> None:
-        """Send the whole answer; for HEAD without the body."""
+    def answer(
+        self, status: int, body: bytes, media_type: bytes | None = JSON, headers: Iterable[Header] = ()
+    ) -> Awaitable[None]:
+        """Send the whole answer; for HEAD without the body.
+
+        Without a media type it is an answer without a body: for 204 and 304 also without a length (RFC 9110, 8.6).
+        """
         self.has_started = True
-        fields = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
-        await self._send({"type": "http.response.start", "status": status, "headers": fields})
-        await self._send({"type": "http.response.body", "body": b"" if self.is_head else body})
+        fields = [(b"content-type", media_type or b""), (b"content-length", b"%d" % len(body)), *headers]
+        if media_type is None:
+            del fields[: 2 if status in (204, 304) else 1]
+        start: Message = {"type": "http.response.start", "status": status, "headers": fields}
+        body = b"" if self.is_head else body
+        if WHOLE in self.scope:
+            start["body"] = body
+            return self._send(start)
+        return self._send_both(start, body)
+
+    async def _send_both(self, start: Message, body: bytes) -> None:
+        await self._send(start)
+        await self._send({"type": "http.response.body", "body": body})
 
     def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> Awaitable[None]:
         """Send the whole answer: the value as JSON, encoded by msgspec."""
         return self.answer(status, _encode(value), JSON, headers)
 
-    async def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> None:
-        """Send an answer without a body: it has no media type and, for 204 and 304, no length (RFC 9110, 8.6)."""
-        self.has_started = True
-        length = [] if status in (204, 304) else [(b"content-length", b"0")]
-        await self._send({"type": "http.response.start", "status": status, "headers": [*length, *headers]})
-        await self._send({"type": "http.response.body", "body": b""})
+    def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> Awaitable[None]:
+        """Send an answer without a body."""
+        return self.answer(status, b"", None, headers)
 
     async def answer_problem(self, problem: Problem) -> None:
         """Answer with a problem document. Raises BrokenOff, like `check_unanswered`."""

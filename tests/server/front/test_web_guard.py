@@ -20,7 +20,7 @@ from headwater.http.errors import (
     UnsupportedMediaType,
 )
 from headwater.server.config.settings import Http
-from headwater.server.front.web_guard import WebGuard, unchanged, varied
+from headwater.server.front.web_guard import WebGuard, preflight, unchanged, varied
 from tests.every import every
 from tests.http.asgi import scope
 
@@ -439,6 +439,21 @@ def test_a_page_of_the_console_is_not_asked_for_basic_credentials() -> None:
         answering = WebGuard().judge(asked("/logs", "GET", given))
         asyncio.run(_sent(answering(send), {"type": "http.response.start", "status": 401, "headers": fields}))
     assert [message["headers"] for message in sent] == [fields[1:], fields]
+
+
+def test_a_preflight_has_no_body_in_one_message_or_two() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    start = {"type": "http.response.start", "status": 405, "headers": [(b"allow", b"GET")]}
+    for messages in ([{**start, "body": b"no"}], [start, {"type": "http.response.body", "body": b"no"}]):
+        granting = preflight(b"http://a.example", b"")(send)
+        for message in messages:
+            asyncio.run(_sent(granting, message))
+    assert [message.get("body") for message in sent] == [b"", None, b""]
+    assert [message["status"] for message in sent[:2]] == [204, 204] and sent[0]["headers"] == sent[1]["headers"]
 
 
 async def _sent(send: Any, message: Any) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headwater.core.loop.deadline import Deadline
 from headwater.http import Application, Receive, Scope, Send
-from headwater.http.asgi import MEMORY
+from headwater.http.asgi import MEMORY, WHOLE
 from headwater.server.httpd import connection as connection_module
 from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.connection import KEEP_ALIVE_S, HttpConnection
@@ -281,6 +281,24 @@ def test_an_answer_without_length_ends_with_its_connection_where_chunks_are_not_
 
     _, written, is_closed = asked([b"GET /a HTTP/1.0\r\nhost: x\r\n\r\n"], streaming)
     assert written == b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\nhello world" and is_closed
+
+
+@pytest.mark.parametrize("method", [b"GET", b"HEAD"])
+def test_a_whole_answer_in_one_message_is_the_same_as_in_two(method: bytes) -> None:
+    start = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+
+    async def whole(scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope[WHOLE]
+        await send({**start, "body": b"some"})
+
+    async def halves(scope: Scope, receive: Receive, send: Send) -> None:
+        await send(start)
+        await send({"type": "http.response.body", "body": b"some"})
+
+    data = [method + b" /a HTTP/1.1\r\nhost: x\r\n\r\n"] * 2
+    _, written, is_closed = asked(data, whole)
+    assert (written, is_closed) == asked(data, halves)[1:]
+    assert written.count(b"some") == (2 if method == b"GET" else 0) and not is_closed
 
 
 async def at_once(scope: Scope, receive: Receive, send: Send) -> None:

@@ -14,12 +14,15 @@ from collections.abc import Awaitable, Callable, Container
 from enum import StrEnum
 from typing import Protocol
 
+from msgspec import Struct
+
 from ...core.errors import LogNotFound, StorageUnavailable
 from ...core.limits import show
 from ...core.loop.scheduler import LoopActivity
 from ...core.watch.spans import Spans
 from ...formats.problem import Problem
 from ...http import Application, Exchange, Message, Receive, Scope, Send, refuse_unready
+from ...http.browsers import HEAD
 from ...http.errors import CLOSE, AskPrimary, HttpError
 from ...http.problems import problem_of
 from .forwarding.sender import Sender, Senders
@@ -102,8 +105,12 @@ class Gate:
         Code that examines every request belongs here: the head is known, the body is unread, and no front end has been
         chosen yet. (Surplus connections are refused earlier, by `admission`.)"""
         sender = Sender.CLIENT if self.senders is None else self.senders.of(scope)
+        head, answering = scope.get(HEAD), self.web.ordinary
         try:
-            answering = unchanged if sender is Sender.REPLICA else self.web.judge(scope)
+            if sender is Sender.REPLICA:
+                answering = unchanged
+            elif head is None or head.allowed_by is not self.web:
+                answering = self.web.judge(scope)
         except HttpError as error:
             await self._turn_away(scope, receive, send, error)
             return
@@ -116,11 +123,15 @@ class Gate:
             await self._not_now(scope, receive, answering(send))
             return
         self._activity.what = scope
-        passage = _Passage(self, scope, receive, send)
+        passage = _Passage(self, scope, receive, send, time.perf_counter(), scope["type"] == "websocket")
+        if passage.is_stream:
+            self.streams += 1
+        else:
+            self.requests += 1
         try:
             await application(scope, receive, passage.send if answering is unchanged else answering(passage.send))
         finally:
-            passage.end(scope)
+            passage.end()
             for waiter in self._waiters:
                 waiter.set()
 
@@ -246,68 +257,65 @@ class Gate:
         return True
 
 
-class _Passage:
+class _Passage(Struct, eq=False):
     """One request passing the gate."""
 
-    __slots__ = (
-        "_gate", "_has_started", "_is_stream", "_is_withheld", "_receive", "_scope", "_send", "_started", "_status"
-    )  # fmt: skip
-
-    def __init__(self, gate: Gate, scope: Scope, receive: Receive, send: Send) -> None:
-        self._gate, self._scope, self._receive, self._send = gate, scope, receive, send
-        self._is_stream = is_stream = scope["type"] == "websocket"
-        self._is_withheld = False
-        """Whether the lease expired before the response began, so that its content may be old."""
-        self._has_started = False
-        """Whether a response has begun."""
-        self._status = 500  # the response, if the application never sends one
-        self._started = time.perf_counter()
-        if is_stream:
-            gate.streams += 1
-        else:
-            gate.requests += 1
+    gate: Gate
+    scope: Scope
+    receive: Receive
+    forward: Send
+    """Sends to the client."""
+    began: float
+    is_stream: bool
+    is_withheld: bool = False
+    """Whether the lease expired before the response began, so that its content may be old."""
+    has_started: bool = False
+    """Whether a response has begun."""
+    status: int = 500
+    """The response's; this one if the application never sends any."""
 
     def send(self, message: Message) -> Awaitable[None]:
-        if self._is_withheld:
+        if self.is_withheld:
             return _nothing()
         if message["type"] == "http.response.start":
-            gate = self._gate
-            if gate.has_lapsed is not None and gate.has_lapsed() and gate.is_read(self._scope):
+            gate = self.gate
+            if gate.has_lapsed is not None and gate.has_lapsed() and gate.is_read(self.scope):
                 return self._withhold()
-            self._has_started = True
-            self._status = message["status"]
+            self.has_started = True
+            self.status = message["status"]
             for name, value in message.get("headers", ()):
                 if name == b"content-type" and value.startswith(b"text/event-stream"):
-                    self._gate.requests -= 1
-                    self._gate.streams += 1
-                    self._is_stream = True
+                    gate.requests -= 1
+                    gate.streams += 1
+                    self.is_stream = True
         elif message["type"] == "websocket.accept":
-            self._status, self._has_started = 101, True
-        return self._send(message)
+            self.status, self.has_started = 101, True
+        return self.forward(message)
 
     async def _withhold(self) -> None:
         async def passed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                self._has_started, self._status = True, message["status"]
-            await self._send(message)
+                self.has_started, self.status = True, message["status"]
+            await self.forward(message)
 
-        self._is_withheld = True
+        self.is_withheld = True
         detail = "this server's lease expired before the response, which may therefore be outdated; try again"
-        await self._gate.refuse(self._scope, self._receive, passed, detail)
+        await self.gate.refuse(self.scope, self.receive, passed, detail)
 
-    def end(self, scope: Scope) -> None:
+    def end(self) -> None:
+        gate, scope, duration_s = self.gate, self.scope, time.perf_counter() - self.began
         route = scope.get("route")
         template = route if isinstance(route, str) else getattr(route, "path", UNMATCHED)
         method = scope.get("method", "WEBSOCKET")
-        if self._is_stream:
-            self._gate.streams -= 1
-            self._gate.meter.count(method, template, self._status)
+        if self.is_stream:
+            gate.streams -= 1
+            gate.meter.count(method, template, self.status)
         else:
-            self._gate.requests -= 1
-            self._gate.meter.measure(method, template, self._status, time.perf_counter() - self._started)
-        if self._gate.spans is not None:
-            known, status = "" if template == UNMATCHED else template, self._status if self._has_started else 0
-            self._gate.spans.request(scope, known, status, time.perf_counter() - self._started)
+            gate.requests -= 1
+            gate.meter.measure(method, template, self.status, duration_s)
+        if gate.spans is not None:
+            known, status = "" if template == UNMATCHED else template, self.status if self.has_started else 0
+            gate.spans.request(scope, known, status, duration_s)
 
 
 async def _nothing() -> None:

@@ -47,8 +47,7 @@ class RequestMeter:
         if latency is None:
             method = method if method in METHODS else "other"
             latency = self.latencies.setdefault((method, route), Histogram(BOUNDS_S))
-        key = (method, route, status)
-        self.counts[key] = self.counts.get(key, 0) + 1
+        self.counts[method, route, status] = self.counts.get((method, route, status), 0) + 1
         latency.add(duration_s)
 
     def count(self, method: str, route: str, status: int) -> None:

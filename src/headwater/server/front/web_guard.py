@@ -97,7 +97,7 @@ def _granting(send: Send, fields: bytes) -> Send:
             is_granted = methods is not None
             if methods is not None:
                 message = {**message, "status": 204, "headers": _granted(methods, fields)}
-        elif is_granted:
+        if is_granted and "body" in message:
             message = {**message, "body": b""}
         await send(message)
 
@@ -145,7 +145,8 @@ class WebGuard:
         self._takes_null = NULL_ORIGIN in http.origins
         found = (origin_of(text.encode()) for text in http.origins)
         self._origins = frozenset(origin for origin in found if origin is not None)
-        self._ordinary: Answering = varied if http.origins else unchanged
+        self.ordinary: Answering = varied if http.origins else unchanged
+        """What is added to the response of a request that no other site's page sent."""
         self.has_users: Callable[[], bool] | None = None
         """Whether a login is needed. None while the server starts and answers health checks only."""
 
@@ -154,8 +155,6 @@ class WebGuard:
         (421), ForeignPage and ConsoleReadOnly (403), UnsupportedMediaType (415).
         """
         head: Head = scope.get(HEAD) or head_of(scope["headers"])
-        if head.allowed_by is self:
-            return self._ordinary
         authority = self._authority(scope, head)
         is_other = b"origin" in head and self._is_of_other_origin(scope, head, authority)
         if head.is_of_other_site and b"origin" not in head and not _leads_to_console(scope, head):
@@ -177,13 +176,13 @@ class WebGuard:
             return self._of_console(scope)
         if authority is not None and self._is_own(authority) and b"origin" not in head:  # nothing checked can change
             head.allowed_by = self
-        return self._ordinary
+        return self.ordinary
 
     def _of_console(self, scope: Scope) -> Answering:
         """Check a request from the console. Raises ConsoleReadOnly."""
         if self._console_looks and not looks(scope):
             raise ConsoleReadOnly(scope["method"], scope["path"])
-        ordinary = self._ordinary
+        ordinary = self.ordinary
         return lambda send: unasked(ordinary(send))
 
     def _authority(self, scope: Scope, head: Head) -> Authority | None:

@@ -19,7 +19,7 @@ import httptools
 
 from ...core.loop.deadline import Deadline
 from ...core.loop.slices import Slices
-from ...http.asgi import MEMORY
+from ...http.asgi import MEMORY, WHOLE
 from .admission import Verdict
 from .cycle import HttpCycle
 from .heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
@@ -116,7 +116,7 @@ class HttpConnection(PeerConnection):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._state.connections.add(self)
-        self.scope_base = {**scope_of(transport), MEMORY: self.share}
+        self.scope_base = {**scope_of(transport), MEMORY: self.share, WHOLE: True}
         self.client = self.scope_base["client"]
         peer = self.client[0] if self.client else ""
         verdict = self._state.admission.judge(len(self._state.connections), peer)

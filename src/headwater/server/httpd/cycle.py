@@ -184,8 +184,8 @@ class HttpCycle:
         return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
 
     def send(self, message: Message) -> Awaitable[None]:
-        """See ASGI. Waits while the client does not read; and after a piece of a response until the client has taken
-        it, so that the next piece is made when there is room for it.
+        """See ASGI, and WHOLE. Waits while the client does not read; and after a piece of a response until the client
+        has taken it, so that the next piece is made when there is room for it.
 
         Raises RuntimeError for an invalid response: it is out of order, has fields that HTTP cannot write, or has
         another length than declared."""
@@ -198,13 +198,14 @@ class HttpCycle:
         expected = "http.response.body" if self.is_started else "http.response.start"
         if message["type"] != expected:
             raise RuntimeError(f"expected {expected}, got {message['type']}")
-        if not self.is_started:
-            self._start(message["status"], message.get("headers", ()))
-            self.is_started = True
-        else:
-            self._send_body(message.get("body", b""), has_more=message.get("more_body", False))
-        if self._connection.is_full and message.get("more_body", False):
-            return Later(self._connection.drained)
+        if self.is_started:
+            has_more = message.get("more_body", False)
+            self._send_body(message.get("body", b""), has_more=has_more)
+            return Later(self._connection.drained) if has_more and self._connection.is_full else DONE
+        self._start(message["status"], message.get("headers", ()))
+        self.is_started = True
+        if "body" in message:
+            self._send_body(message["body"], has_more=False)
         return DONE
 
     async def _send_when_drained(self, message: Message) -> None:
@@ -223,8 +224,7 @@ class HttpCycle:
             self._connection.close()
             return
         fields = [*_FAILED_FIELDS, (b"connection", b"close")]
-        await self.send({"type": "http.response.start", "status": 500, "headers": fields})
-        await self.send({"type": "http.response.body", "body": _FAILED})
+        await self.send({"type": "http.response.start", "status": 500, "headers": fields, "body": _FAILED})
 
     def _start(self, status: int, fields: Any) -> None:
         length: bytes | None = None
