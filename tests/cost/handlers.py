@@ -272,7 +272,7 @@ JOBS = {
     "server/bulk/supervisor.py start": _ONE,
     "server/httpd/connection.py connection_made": _ONE,
     "server/httpd/connection.py _look_on_later": Line("requests that came together", "one in a turn"),
-    "server/httpd/immediate_start.py run_at_once": Line("the request", "as its line"),
+    "server/httpd/runner.py begin": Line("the request", "as its line"),
     "core/loop/linger.py __init__": _ONE,
     "core/loop/linger.py _look": Line("connections that end", "one read of each, thrown away"),
     "server/httpd/websocket.py _look_on_later": Line(

@@ -33,7 +33,7 @@ SEEN_TO = {
     "server/bulk/supervisor.py": "waited for",
     "server/bulk/calls.py": "its results are awaited",
     "server/httpd/connection.py": "of one connection, and ends with it",
-    "server/httpd/immediate_start.py": "as whoever asks for it: the request of one connection",
+    "server/httpd/runner.py": "of requests; what one raises is logged and answered",
     "server/users/oidc/keys.py": "a fetch is awaited by whoever logs in with its key",
     "server/monitoring/span_exporter.py": "waited for, a few seconds; ends with the process",
     "management/server.py": "one query of a client, whose request waits for it",

@@ -17,9 +17,8 @@ T = TypeVar("T")
 _name: ContextVar[str] = ContextVar("headwater_acting", default="")
 
 
-def act_as(name: str) -> None:
-    """From now on this task acts for the user of that name. An empty name means no known user."""
-    _name.set(name)
+act_as: Callable[[str], object] = _name.set
+"""From now on this task acts for the user of that name. An empty name means no known user."""
 
 
 def acting() -> str | None:

@@ -17,7 +17,7 @@ from headwater.server.httpd import connection as connection_module
 from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.connection import KEEP_ALIVE_S, HttpConnection
 from headwater.server.httpd.heads import HEADS_KEPT, WHOLE_BYTES_MAX, Head, whole_head
-from headwater.server.httpd.server_state import ServerState
+from headwater.server.httpd.server_state import Date, ServerState
 from tests.every import every
 
 PLAIN = [
@@ -79,11 +79,21 @@ def test_the_host_of_a_target_counts() -> None:
     assert head is not None and head.scope["headers"] == [(b"host", b"x")]
 
 
+class NoDate(Date):
+    """A field that is missing."""
+
+    __slots__ = ()
+
+    def renew(self) -> None:
+        """There is nothing to say."""
+
+
 class Undated(ServerState):
     """One whose answers are the same at any time."""
 
-    def fields_of_all(self) -> bytes:
-        return b""
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.date = NoDate()
 
 
 class Wire:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
@@ -12,10 +11,7 @@ import pytest
 from headwater.http import Receive, Scope, Send
 from headwater.server.config.settings import Http
 from headwater.server.httpd import server as server_module
-from headwater.server.httpd import server_state
-from headwater.server.httpd.admission import Admission
 from headwater.server.httpd.server import HttpServer
-from headwater.server.httpd.server_state import ServerState
 
 ASKED = b"GET /a HTTP/1.1\r\nhost: x\r\n\r\n"
 
@@ -103,15 +99,6 @@ def test_what_does_not_end_by_itself_is_ended(
 
     asyncio.run(scenario())
     assert "answers cut off" in caplog.text
-
-
-def test_every_answer_says_the_time_to_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = ServerState(nothing, Admission(1))
-    for seconds in (1_700_000_000.2, 1_700_000_000.9, 1_700_000_001.0):
-        monkeypatch.setattr(server_state.time, "time", lambda now=seconds: now)
-        name, _, value = state.fields_of_all().decode().partition(": ")
-        assert name == "date" and parsedate_to_datetime(value).timestamp() == int(seconds)
-        assert value.endswith(" GMT\r\n")
 
 
 async def much(scope: Scope, receive: Receive, send: Send) -> None:

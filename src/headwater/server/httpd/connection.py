@@ -23,8 +23,8 @@ from ...http.asgi import MEMORY, WHOLE
 from .admission import Verdict
 from .cycle import HttpCycle
 from .heads import WHOLE_BYTES_MAX, Field, Head, in_origin_form, whole_head
-from .immediate_start import run_at_once
 from .peer import scope_of
+from .runner import Runner
 from .server_state import PeerConnection, ServerState
 from .upgrades import UpgradeIgnoringParser, upgrade_of
 from .websocket import WebSocketProtocol
@@ -75,7 +75,7 @@ class HttpConnection(PeerConnection):
     def __init__(self, state: ServerState) -> None:
         """A connection of that server, on the running loop."""
         super().__init__(state)
-        self._application, self.fields_of_all = state.application, state.fields_of_all
+        self._application, self.date = state.application, state.date
         self._parser = UpgradeIgnoringParser(self)
         self.scope_base: dict[str, Any] = {}
         """The scope fields shared by all its requests."""
@@ -189,12 +189,15 @@ class HttpConnection(PeerConnection):
             self._holds_body = holds
             self._heed()
 
-    def answered(self, keeps_alive: bool) -> None:
-        """The running request is answered: start the next one, become idle, or end."""
+    def answered(self, end: bytes, keeps_alive: bool) -> None:
+        """Send the end of the response to the running request. Then start the next one, become idle, or close."""
+        transport = self.transport
+        if end and not transport.is_closing():
+            transport.write(end)
         self._holds_body = self.is_answering = False
         if not keeps_alive:
             self._leave()
-        if self.transport.is_closing() or self._is_leaving:
+        if self._is_leaving or transport.is_closing():
             self._unread, self._read_to = b"", 0
             return
         if self._is_broken and not self.pipeline:
@@ -301,7 +304,16 @@ class HttpConnection(PeerConnection):
             self._unread, self._read_to = b"", 0
         else:
             self._read_to = end
-        self._begin(HttpCycle(self, head, data[body:end], keeps_alive=self._surplus is None))
+        cycle = HttpCycle(
+            self,
+            head.scope | self.scope_base,
+            self._surplus is None,
+            head.expects_continue,
+            body=data[body:end],
+            has_more=False,
+            has_news=True,
+        )
+        self._begin(cycle)
         return True
 
     def _feed(self, piece: memoryview) -> None:
@@ -370,9 +382,8 @@ class HttpConnection(PeerConnection):
         self._cycle, self.scope, self.is_answering = cycle, cycle.scope, True
         if self._in_head:
             self._patience.clear()
-        task = run_at_once(self.loop, cycle.run(self._application))
-        if not task.done():
-            self._state.keep(task)
+        idle = self._state.idle
+        (idle.pop() if idle else Runner(self._state, self.loop)).begin(cycle, self._application)
 
     # httptools, for requests that did not arrive whole
 
@@ -407,7 +418,8 @@ class HttpConnection(PeerConnection):
             return
         keeps_alive = parser.should_keep_alive() and not parser.should_upgrade()  # at this point, it is a CONNECT
         head = Head(parser.get_method(), self._target, version, self._fields, keeps_alive=keeps_alive)
-        self._incoming = HttpCycle(self, head, None, keeps_alive=head.keeps_alive and self._surplus is None)
+        keeps_alive = head.keeps_alive and self._surplus is None
+        self._incoming = HttpCycle(self, head.scope | self.scope_base, keeps_alive, head.expects_continue)
         self.pipeline.append(self._incoming)
 
     def on_body(self, body: bytes) -> None:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+import time
 from collections.abc import Awaitable
 from functools import partial
 from http import HTTPStatus
 from typing import Any, Protocol
 
-from ...http import Application, Message, Scope
-from ...http.asgi import DONE, HELD, MEMORY, Later
+from msgspec import Struct
+
+from ...http import Message, Scope
+from ...http.asgi import DONE, Later
 from ...http.errors import BrokenOff
-from .heads import Head
+from .server_state import Date
 
 logger = logging.getLogger("headwater.server")
 
@@ -57,8 +60,7 @@ _NAMES = _Names()
 class CycleConnection(Protocol):
     """What a cycle needs from its connection."""
 
-    scope_base: dict[str, Any]
-    """The scope fields shared by all its requests."""
+    date: Date
     is_full: bool
     """Whether the peer is not reading what the server sends."""
 
@@ -77,95 +79,66 @@ class CycleConnection(Protocol):
     def hold_body(self, holds: bool) -> None:
         """Whether the application has received enough of a body for now."""
 
-    def fields_of_all(self) -> bytes:
-        """The header fields of every response."""
-
-    def answered(self, keeps_alive: bool) -> None:
-        """The request is answered. The argument says whether the connection may stay open."""
+    def answered(self, end: bytes, keeps_alive: bool) -> None:
+        """Send the end of the response, after which the connection may stay open or not."""
 
 
-class HttpCycle:
+class HttpCycle(Struct, eq=False):
     """A request that is answered once. If the application breaks ASGI's rules, the response breaks off."""
 
-    __slots__ = (
-        "_body", "_body_left", "_connection", "_ends_with_connection", "_expects_continue", "_has_more", "_has_news",
-        "_is_chunked", "_news", "_unsent", "is_complete", "is_disconnected", "is_started", "keeps_alive", "scope",
-    )  # fmt: skip
-
-    def __init__(
-        self, connection: CycleConnection, head: Head, body: bytes | bytearray | None, *, keeps_alive: bool
-    ) -> None:
-        """`body` is the whole body; None if it arrives later, by `add` and `end_body`."""
-        self._connection = connection
-        self.scope: Scope = head.scope | connection.scope_base
-        self.keeps_alive = keeps_alive
-        self._expects_continue = head.expects_continue
-        self._has_more = body is None
-        self._body: bytes | bytearray = bytearray() if body is None else body
-        self._has_news = body is not None
-        """Whether there is data or an end that the application has not received."""
-        self._news: asyncio.Event | None = None
-        """Created when the application waits for it."""
-        self._is_chunked = self.is_started = False
-        """Whether the response has begun."""
-        self._ends_with_connection = False
-        """Whether the end of the connection ends the body."""
-        self._body_left = 0
-        """Bytes left of a response with a declared length."""
-        self._unsent = b""
-        """The head of a response, until the first piece of its body."""
-        self.is_complete = False
-        """Whether the response is complete."""
-        self.is_disconnected = False
-        """Whether the connection was lost earlier."""
+    _connection: CycleConnection
+    scope: Scope
+    keeps_alive: bool
+    _expects_continue: bool
+    body: bytes | bytearray = bytearray()
+    """Received data that the application has not taken; all of it, if the body is whole."""
+    has_more: bool = True
+    """Whether more of the body arrives later, by `add` and `end_body`."""
+    has_news: bool = False
+    """Whether there is data or an end that the application has not received."""
+    _news: asyncio.Event | None = None
+    """Created when the application waits for it."""
+    is_started: bool = False
+    """Whether the response has begun."""
+    _is_chunked: bool = False
+    _ends_with_connection: bool = False
+    """Whether the end of the connection ends the body."""
+    _body_left: int = 0
+    """Bytes left of a response with a declared length."""
+    _unsent: bytes = b""
+    """The head of a response, until the first piece of its body."""
+    is_complete: bool = False
+    """Whether the response is complete."""
+    is_disconnected: bool = False
+    """Whether the connection was lost earlier."""
 
     # calls from the connection
 
     def add(self, piece: bytes) -> None:
         """Add received body data."""
-        assert isinstance(self._body, bytearray), "the body has not been read yet"
-        self._body += piece
-        if len(self._body) > BODY_WAITING_MAX:
+        assert isinstance(self.body, bytearray), "the body has not been read yet"
+        self.body += piece
+        if len(self.body) > BODY_WAITING_MAX:
             self._connection.hold_body(True)
         self._tell()
 
     def end_body(self) -> None:
         """The body is complete."""
-        self._has_more = False
+        self.has_more = False
         self._tell()
 
     def disconnect(self) -> None:
         """The connection is lost."""
         self.is_disconnected = not self.is_complete
-        self._body = bytearray()  # no longer handed out
+        self.body = bytearray()  # no longer handed out
         self._tell()
 
     def _tell(self) -> None:
-        self._has_news = True
+        self.has_news = True
         if self._news is not None:
             self._news.set()
 
     # calls from the application
-
-    async def run(self, application: Application) -> None:
-        """Run the application. If it fails, the client gets 500 or the response breaks off; the error is logged."""
-        try:
-            await application(self.scope, self.receive, self.send)
-        except BrokenOff as why:
-            logger.info("%s %s: %s", self.scope["method"], self.scope["path"], why)
-            await self._fail()
-        except BaseException as error:  # including a cancellation, because nothing else answers this client
-            logger.error("the application failed", exc_info=error)
-            await self._fail()
-        else:
-            if not self.is_complete and not self.is_disconnected:
-                logger.error(
-                    "the application returned without a response" + (" that is complete" if self.is_started else "")
-                )
-                await self._fail()
-        finally:
-            if HELD in self.scope:
-                self.scope[MEMORY].give(self.scope.pop(HELD))
 
     async def receive(self) -> Message:
         """See ASGI. Returns the body received so far, or the event that the client has disconnected or has its
@@ -175,13 +148,13 @@ class HttpCycle:
             self._expects_continue = False
             if not self.is_started:
                 self._connection.write(_CONTINUE)
-        if not self._has_news and not self.is_disconnected and not self.is_complete:
+        if not self.has_news and not self.is_disconnected and not self.is_complete:
             await self._wait_for_news()
-        self._has_news = False
+        self.has_news = False
         if self.is_disconnected or self.is_complete:
             return {"type": "http.disconnect"}
-        body, self._body = self._body, bytearray()
-        return {"type": "http.request", "body": bytes(body), "more_body": self._has_more}
+        body, self.body = self.body, bytearray()
+        return {"type": "http.request", "body": bytes(body), "more_body": self.has_more}
 
     def send(self, message: Message) -> Awaitable[None]:
         """See ASGI, and WHOLE. Waits while the client does not read; and after a piece of a response until the client
@@ -219,7 +192,15 @@ class HttpCycle:
         self._news.clear()
         await self._news.wait()
 
-    async def _fail(self) -> None:
+    async def fail(self, error: BaseException | None) -> None:
+        """The application raised that, or returned too early: the client gets 500, or the response breaks off."""
+        if isinstance(error, BrokenOff):
+            logger.info("%s %s: %s", self.scope["method"], self.scope["path"], error)
+        elif error is not None:
+            logger.error("the application failed", exc_info=error)
+        else:
+            which = " that is complete" if self.is_started else ""
+            logger.error("the application returned without a response" + which)
         if self.is_started:
             self._connection.close()
             return
@@ -242,7 +223,7 @@ class HttpCycle:
         text = b"".join(parts)
         if text.translate(None, _IN_VALUES) != b"\r\n" * (len(parts) // 4):
             raise RuntimeError(f"invalid header fields: {text[:200]!r}")
-        if self._expects_continue and self._has_more and not self._body:
+        if self._expects_continue and self.has_more and not self.body:
             self.keeps_alive = False  # the client may or may not send its body now, so the next bytes are unknown
         self.keeps_alive = self.keeps_alive and not says_close
         if not self.keeps_alive and not says_close:
@@ -256,7 +237,10 @@ class HttpCycle:
             if not self._ends_with_connection:
                 self._is_chunked = True
                 text += b"transfer-encoding: chunked\r\n"
-        head = b"".join((_STATUS_LINES[status], self._connection.fields_of_all(), text, b"\r\n"))
+        date = self._connection.date
+        if not 0 <= time.time() - date.at < 1:
+            date.renew()
+        head = b"".join((_STATUS_LINES[status], date.line, text, b"\r\n"))
         if self._is_chunked or self._ends_with_connection:
             self._connection.write(head)  # a stream may have nothing else to send for a long time
         else:
@@ -282,10 +266,11 @@ class HttpCycle:
         elif self._unsent:
             self._connection.write(self._unsent)
         self._unsent = b""
-        if body:
-            self._connection.write(body)
-        if not has_more:
-            self.is_complete = True
-            if self._news is not None:
-                self._news.set()
-            self._connection.answered(self.keeps_alive)
+        if has_more:
+            if body:
+                self._connection.write(body)
+            return
+        self.is_complete = True
+        if self._news is not None:
+            self._news.set()
+        self._connection.answered(body, self.keeps_alive)

@@ -18,6 +18,22 @@ STRANGER_READ_BYTES = 16 * 1024
 the connection holds 64 KiB in total. Later reads are as large as the event loop makes them (256 KiB). """
 
 
+class Date:
+    """The header field `Date`, to the second. It is written once a second at most."""
+
+    __slots__ = ("at", "line")
+
+    def __init__(self) -> None:
+        self.at = 0
+        """The second since 1970 that it says."""
+        self.line = b""
+
+    def renew(self) -> None:
+        """Say the time of now."""
+        self.at = int(time.time())
+        self.line = b"date: %b\r\n" % formatdate(self.at, usegmt=True).encode()
+
+
 class ServerState:
     """The state of one server. It belongs to the event loop of its connections."""
 
@@ -35,20 +51,17 @@ class ServerState:
         """The open connections; a WebSocket replaces the connection that it began on."""
         self.lingering = LingeringConnections(self._tell)
         """Connections that have sent their last response, but whose peers may still send."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """The tasks that answer a request."""
+        self.idle: list[Any] = []
+        """The `Runner`s that wait for a request."""
         self.buffer = memoryview(bytearray(STRANGER_READ_BYTES))
         """The read buffer of connections with unknown peers. All of them share it, because no data stays in it."""
+        self.is_ending = False
+        """Whether no more requests are expected."""
         self._emptied: asyncio.Event | None = None
         """Set when no connection is open or ending and no task is running; created by `emptied`."""
-        self._dated_at = 0
-        self._date = b""
-
-    def fields_of_all(self) -> bytes:
-        """The header fields of every response, as lines: `Date`, to the second."""
-        now = int(time.time())
-        if now != self._dated_at:
-            self._dated_at, self._date = now, b"date: %b\r\n" % formatdate(now, usegmt=True).encode()
-        return self._date
+        self.date = Date()
 
     def remove(self, connection: Any) -> None:
         """Forget a closed connection. It may be unknown."""
@@ -57,18 +70,25 @@ class ServerState:
 
     def keep(self, task: asyncio.Task[None]) -> None:
         """Keep and count a task that answers a request, until it is done."""
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self.tasks.add(task)
+        task.add_done_callback(self.done)
+
+    def done(self, task: asyncio.Task[None]) -> None:
+        """Forget a task that has ended."""
+        self.tasks.discard(task)
+        self._tell()
 
     def cancel(self) -> int:
         """Cancel the running tasks; returns how many."""
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        return len(self._tasks)
+        return len(self.tasks)
 
     async def emptied(self, within_s: float) -> bool:
         """Wait until no connection is open and no task runs; False after that time."""
-        self._emptied = asyncio.Event()
+        self.is_ending, self._emptied = True, asyncio.Event()
+        while self.idle:
+            self.idle.pop().task.cancel()
         self._tell()
         try:
             async with asyncio.timeout(within_s):
@@ -77,13 +97,8 @@ class ServerState:
             return False
         return True
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if self._emptied is not None:
-            self._tell()
-
     def _tell(self) -> None:
-        if self._emptied is not None and not (self.connections or self.lingering or self._tasks):
+        if self._emptied is not None and not (self.connections or self.lingering or self.tasks):
             self._emptied.set()
 
 
