@@ -62,7 +62,9 @@ def test_users_of_the_configuration_are_remembered_too() -> None:
     assert not state.had_users()
     AccountDirectory([Account("alice", ())], state).remember()
     assert state.had_users()
-    assert not AccountDirectory((), state).never_had_any
+    directory = AccountDirectory((), state)
+    directory.current()
+    assert not directory.never_had_any
 
 
 def test_a_server_that_lost_its_users_does_not_start_until_it_is_told_to(tmp_path: Path, token: dict[str, str]) -> None:

@@ -9,7 +9,6 @@ from urllib.parse import parse_qs
 import msgspec
 
 from .. import http
-from ..http import Receive, Scope, Send
 from ..http.arrays import answer_array, in_slices
 from ..http.browsers import authority_of
 from .notifications.notification import Dialect
@@ -23,19 +22,15 @@ TEXT = b"text/plain; charset=utf-8"
 class Exchange(http.Exchange):
     """A request and its one answer."""
 
-    __slots__ = ("base", "dialect", "says_why")
-
     heeds_length = False
     """Limits are low here, and producers must see why their event was refused."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        super().__init__(scope, receive, send)
-        self.dialect = Dialect.V2
-        """The dialect of the route."""
-        self.base = ""
-        """The path up to the version, as the client wrote it."""
-        self.says_why = False
-        """Whether an error has a body in v2."""
+    dialect: Dialect = Dialect.V2
+    """The dialect of the route."""
+    base: str = ""
+    """The path up to the version, as the client wrote it."""
+    says_why: bool = False
+    """Whether an error has a body in v2."""
 
     def parameter(self, name: str) -> str | None:
         """The first query parameter of that name; everything else is ignored."""

@@ -45,7 +45,7 @@ class Application(FrontEnd[Host, Exchange]):
         readers: Readers | None = None,
         forms: EventForms | None = None,
         workers: Workers | None = None,
-        stale: Callable[[str], str | None] = lambda name: None,
+        stale: Callable[[str], str | None] | None = None,
         lacking: Callable[[str], Exception] = LogNotFound,
     ) -> None:
         """`guard` checks permissions. An append over `body_bytes_max` is refused with 413 and not read further.

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl
 
 import msgspec
+from msgspec import Struct
 
 from ..core.limits import SEQUENCE_NUMBER_MAX, show
 from ..core.loop.memory import MemoryAccount, Share
@@ -121,33 +122,27 @@ class _Collected:
             self.pieces.append(piece)
 
 
-class Exchange:
+class Exchange(Struct, eq=False):
     """A request and its only answer."""
-
-    __slots__ = (
-        "_collected", "_receive", "_send", "arguments", "body_bytes_max", "expires_at", "has_started", "is_head",
-        "scope", "user_name",
-    )  # fmt: skip
 
     heeds_length: ClassVar[bool] = True
     """Whether a body is refused unread if its length is too large. A client that sends first and reads later may then
     get a broken connection and no answer."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self.scope = scope
-        self._receive, self._send = receive, send
-        self.is_head = scope.get("method") == "HEAD"
-        """Whether the answer is requested without its body (RFC 9110, 9.3.2)."""
-        self.arguments: Sequence[str] = ()
-        """The values of the route's path parameters, in order, percent-decoded."""
-        self.body_bytes_max = BODY_BYTES_MAX
-        """The longest body that is read, as set by the route; its handler may lower it before reading the body."""
-        self.user_name = ""
-        """The user's name, after the host has determined the user; empty if unknown or ANYBODY."""
-        self.expires_at: float | None = None
-        """When the user's login expires (seconds since 1970), if it does: a stream ends with it."""
-        self.has_started = False
-        """Whether the status line was sent, so that no other answer is possible."""
+    scope: Scope
+    _receive: Receive
+    _send: Send
+    arguments: Sequence[str] = ()
+    """The values of the route's path parameters, in order, percent-decoded."""
+    body_bytes_max: int = BODY_BYTES_MAX
+    """The longest body that is read, as set by the route; its handler may lower it before reading the body."""
+    user_name: str = ""
+    """The user's name, after the host has determined the user; empty if unknown or ANYBODY."""
+    expires_at: float | None = None
+    """When the user's login expires (seconds since 1970), if it does: a stream ends with it."""
+    has_started: bool = False
+    """Whether the status line was sent, so that no other answer is possible."""
+    _collected: _Collected | None = None
 
     @property
     def peer(self) -> str:
@@ -297,7 +292,7 @@ class Exchange:
         if media_type is None:
             del fields[: 2 if status in (204, 304) else 1]
         start: Message = {"type": "http.response.start", "status": status, "headers": fields}
-        body = b"" if self.is_head else body
+        body = b"" if self.scope.get("method") == "HEAD" else body
         if WHOLE in self.scope:
             start["body"] = body
             return self._send(start)
@@ -345,13 +340,13 @@ class Exchange:
         fields = [(b"content-type", media_type), *headers]
         if length is not None:
             fields.append((b"content-length", b"%d" % length))
-        self._collected: _Collected | None = None
-        if not proves_itself and length is None and self.scope.get("http_version", "1.1") < "1.1" and not self.is_head:
+        is_head = self.scope.get("method") == "HEAD"
+        if not proves_itself and length is None and self.scope.get("http_version", "1.1") < "1.1" and not is_head:
             self._collected = _Collected(fields, self._hold_answer)
             return
         self.has_started = True
         await self._send({"type": "http.response.start", "status": 200, "headers": fields})
-        if self.is_head:
+        if is_head:
             await self._send({"type": "http.response.body", "body": b""})
             raise Disconnected
 

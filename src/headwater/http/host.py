@@ -173,8 +173,9 @@ class LogHost(Host, Generic[T]):
         self.readers = readers or Readers()
         self.turns = turns or FairScheduler()
         self.logs = OpenLogs(store, view, self.turns)
-        self.stale: Callable[[str], str | None] = lambda name: None
-        """Why a log must not be read here at present; None if it may be read."""
+        self.stale: Callable[[str], str | None] | None = None
+        """Why a log must not be read here at present; None if it may be read. The attribute is None if all always may.
+        """
         self.lacking: Callable[[str], Exception] = LogNotFound
         """The error for a log that is not here."""
 
@@ -204,7 +205,7 @@ class LogHost(Host, Generic[T]):
             name = exchange.arguments[0]
         else:
             name = await self.authorize(exchange, right)
-        if (stale := self.stale(name)) is not None:
+        if self.stale is not None and (stale := self.stale(name)) is not None:
             raise StorageUnavailable(reason=stale)
         opened = self.logs.get(name) or await self._open(exchange, name)
         head = exchange.scope.get(HEAD)

@@ -528,7 +528,7 @@ class ServerRun:
             readers=self._readers,
             forms=event_forms(self._config.futoin),
             workers=workers,
-            stale=self._gate.stale,
+            stale=None if self._membership is None else self._gate.stale,
             lacking=self._gate.lacking,
         )
 

@@ -17,6 +17,7 @@ import hashlib
 import hmac
 import json
 import logging
+import math
 import re
 import secrets
 import time
@@ -222,14 +223,23 @@ class AccountDirectory:
     ) -> None:
         """`bus` is notified of users added, changed and removed in the data directory, by any process."""
         self._bus, self._changed_by = bus or Bus(), dict[str, str | None]()
-        self._configured, self._state, self._clock = tuple(configured), state, clock
+        self._configured, self._state, self.clock = tuple(configured), state, clock
         self._stored: list[tuple[str, StateEntry]] = []
         self._kept: dict[str, Account] = {}
         """The stored accounts."""
         self._accounts = Accounts(self._configured)
         self._had_users: bool | None = None
+        self.never_had_any = False
+        """Whether there were no users and never had been, when they were read last: only then are requests allowed
+        without credentials.
+
+        If the last user was removed, or all were lost, every request is refused until an operator decides otherwise
+        (`headwater user allow-everybody`).
+        """
+        self.due_at = -math.inf
+        """When the accounts must be read again (`current`) before anything is decided by them, by `clock`."""
         self._was_read = False
-        self._read_at, self._read_s = -REREAD_S, 0.0
+        self._read_s = 0.0
 
     def remember(self, *, has_issuer: bool = False) -> None:
         """Record in the state that users are configured: a server without them then refuses every request."""
@@ -256,18 +266,7 @@ class AccountDirectory:
 
     def refresh(self) -> None:
         """The stored accounts have changed: read them again at the next use."""
-        self._read_at = -REREAD_S
-
-    @property
-    def never_had_any(self) -> bool:
-        """Whether there are no users and never were: only then are requests allowed without credentials.
-
-        If the last user was removed, or all were lost, every request is refused until an operator decides otherwise
-        (`headwater user allow-everybody`).
-        """
-        if self._clock() - self._read_at >= REREAD_S:
-            self.current()
-        return self._had_users is False and not self._accounts.by_name
+        self.due_at = -math.inf
 
     def newest(self) -> Accounts:
         """Like `current`, but at most `NEWEST_S` old: for unknown credentials, which may be of a user just created.
@@ -278,16 +277,16 @@ class AccountDirectory:
 
     def current(self, age_s_max: float = REREAD_S) -> Accounts:
         """The accounts, at most a second old; the same object until something changes."""
-        now = self._clock()
-        if now - self._read_at >= age_s_max:
-            self._read_at = now
+        now = self.clock()
+        if now >= self.due_at - REREAD_S + age_s_max:
+            self.due_at = now + REREAD_S
             began = time.perf_counter()
             stored = list(self._state.items(KIND))
             had_users = self._state.had_users()
             self._read_s = time.perf_counter() - began
             if self._had_users and not had_users:
                 logger.warning("requests without credentials are allowed again, on loopback only")
-            self._had_users = had_users
+            self._had_users, self.never_had_any = had_users, not (had_users or stored or self._configured)
             if stored != self._stored:
                 before, self._stored = dict(self._stored), stored
                 accounts = self._kept

@@ -133,7 +133,10 @@ class AccountGuard(Guard):
 
     @property
     def is_open(self) -> bool:
-        return self._tokens is None and self._allows_anybody and self.directory.never_had_any
+        directory = self.directory
+        if directory.clock() >= directory.due_at:
+            directory.current()
+        return directory.never_had_any and self._allows_anybody and self._tokens is None
 
     @property
     def takes_tokens(self) -> bool:
