@@ -20,16 +20,17 @@ class Clocks:
     """Time that passes by itself, and by sleeping."""
 
     def __init__(self) -> None:
-        self.worked = self.now = 0.0
+        self.worked = self.others = self.now = 0.0
         self.slept: list[float] = []
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
 
-    def passed(self, seconds: float, *, worked: float) -> None:
+    def passed(self, seconds: float, *, worked: float, others: float = 0.00001) -> None:
         self.now += seconds
         self.worked += worked
+        self.others += others
 
 
 @pytest.fixture
@@ -39,7 +40,12 @@ def clocks() -> Clocks:
 
 @pytest.fixture
 def gives_way(clocks: Clocks) -> GilYield:
-    return GilYield(cpu=lambda: clocks.worked, wall=lambda: clocks.now, sleep=clocks.sleep)
+    return GilYield(
+        cpu=lambda: clocks.worked,
+        process=lambda: clocks.worked + clocks.others,
+        wall=lambda: clocks.now,
+        sleep=clocks.sleep,
+    )
 
 
 def test_a_busy_loop_pauses_and_is_looked_at_again_soon(clocks: Clocks, gives_way: GilYield) -> None:
@@ -55,6 +61,17 @@ def test_an_idle_loop_does_not(clocks: Clocks, gives_way: GilYield) -> None:
     clocks.passed(0.02, worked=0.001)
     assert gives_way.tick() == IDLE_S
     assert clocks.slept == []
+
+
+def test_a_busy_loop_without_a_thread_that_woke_up_is_only_looked_at(clocks: Clocks, gives_way: GilYield) -> None:
+    gives_way.tick()
+    for _ in range(3):
+        clocks.passed(0.002, worked=0.002, others=0.000001)
+        assert gives_way.tick() == BUSY_S
+    assert clocks.slept == []
+    clocks.passed(0.002, worked=0.002)
+    assert gives_way.tick() == BUSY_S
+    assert clocks.slept == [PAUSE_S]
 
 
 def test_the_pause_itself_is_not_held_against_the_loop(clocks: Clocks, gives_way: GilYield) -> None:
