@@ -11,6 +11,7 @@ from typing import Any
 from headwater.core import Event, LogStore, OpenGuard, Right
 from headwater.core.access import Guard
 from headwater.http import Exchange, FrontEnd, LogHost, Message, Routes
+from headwater.http.exchange import as_json
 from headwater.server.users.accounts import AccountDirectory
 from headwater.server.users.guard import AccountGuard
 from headwater.storage.memory import MemoryState, MemoryStore
@@ -34,7 +35,7 @@ async def take(host: Host, exchange: Exchange) -> None:
     """POST /notes/{log}"""
     opened = await host.log(exchange, Right.APPEND)
     result = await opened.asynchronous.append([Event("Noted", await exchange.body())])
-    await exchange.answer_json(201, {"number": result.last})
+    await exchange.answer(201, as_json({"number": result.last}))
 
 
 def played(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:

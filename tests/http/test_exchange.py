@@ -19,7 +19,7 @@ from headwater.http.errors import (
     InvalidParameter,
     UnsupportedMediaType,
 )
-from headwater.http.exchange import COLLECTED_BYTES_MAX
+from headwater.http.exchange import COLLECTED_BYTES_MAX, as_json
 
 from .asgi import Answer, ask, scope
 
@@ -120,7 +120,7 @@ def test_a_client_that_leaves_before_its_body_is_there_is_told_apart() -> None:
 
 def test_json_is_every_media_type_that_says_so_and_none() -> None:
     async def take(exchange: Exchange) -> None:
-        await exchange.answer_json(200, {"length": len(await exchange.json_body())})
+        await exchange.answer(200, as_json({"length": len(await exchange.json_body())}))
 
     for media_type in (b"application/json", b"application/cloudevents+json; charset=utf-8"):
         assert asked(take, pieces=[b"{}"], headers=[(b"content-type", media_type)]).body == b'{"length":2}'
@@ -131,7 +131,7 @@ def test_json_is_every_media_type_that_says_so_and_none() -> None:
 
 def test_parameters_are_those_that_are_allowed_once_each() -> None:
     async def show(exchange: Exchange) -> None:
-        await exchange.answer_json(200, exchange.parameters("a", "b"))
+        await exchange.answer(200, as_json(exchange.parameters("a", "b")))
 
     assert asked(show, query=b"a=1&b=").body == b'{"a":"1","b":""}'
     for query in (b"c=1", b"a=1&a=2"):

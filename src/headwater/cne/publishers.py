@@ -16,6 +16,7 @@ from ..core.loop.slices import Slices
 from ..formats import cloudevents
 from ..formats.tracing import TRACEPARENT, trace_of_headers
 from ..http.errors import json_path
+from ..http.exchange import as_json
 from .errors import RequestRefused, too_large
 from .exchange import Exchange, answer_infos
 from .host import Host
@@ -52,7 +53,7 @@ async def create_publisher(host: Host, exchange: Exchange) -> None:
     members = reader.members_of(await exchange.body())
     request = records.request_of(members, exchange.dialect, needs_endpoint=False)
     made = await host.service.publisher(request, exchange.dialect, owner, exchange.url("/publishers"))
-    await exchange.answer_json(201, made.info(exchange.dialect))
+    await exchange.answer(201, as_json(made.info(exchange.dialect)))
 
 
 async def list_publishers(host: Host, exchange: Exchange) -> None:
@@ -67,7 +68,7 @@ async def get_publisher(host: Host, exchange: Exchange) -> None:
     found = host.service.publishers.by_id.get(exchange.arguments[0])
     if found is None:
         raise RequestRefused(400, "publisher not found")
-    await exchange.answer_json(200, found.info(exchange.dialect))
+    await exchange.answer(200, as_json(found.info(exchange.dialect)))
 
 
 async def delete_publisher(host: Host, exchange: Exchange) -> None:
@@ -76,7 +77,7 @@ async def delete_publisher(host: Host, exchange: Exchange) -> None:
     if (found := host.service.publishers.by_id.get(exchange.arguments[0])) is not None:
         await host.check_own(exchange, found, owner)
         await host.service.publishers.remove([found.id])
-    await exchange.answer_json(200, {"status": "OK"})
+    await exchange.answer(200, as_json({"status": "OK"}))
 
 
 async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
@@ -84,7 +85,7 @@ async def delete_own_publishers(host: Host, exchange: Exchange) -> None:
     owner = await host.owner(exchange, Right.APPEND)
     found = await chosen(exchange, owner, list(host.service.publishers.by_id.values()))
     await host.service.publishers.remove(each.id for each in found)
-    await exchange.answer_json(200, {"status": "deleted all publishers"})
+    await exchange.answer(200, as_json({"status": "deleted all publishers"}))
 
 
 async def create_event(host: Host, exchange: Exchange) -> None:
@@ -128,7 +129,7 @@ async def write_diary(host: Host, exchange: Exchange) -> None:
         _logger.info(
             "event received: %s", writer.structured(each.notification)[:DIARY_BYTES_MAX].decode(errors="replace")
         )
-    await exchange.answer_json(202, {"status": "Event published to log"})
+    await exchange.answer(202, as_json({"status": "Event published to log"}))
 
 
 async def _read(exchange: Exchange, body: bytes, slices: Slices, *, is_strict: bool) -> Sequence[Given]:

@@ -18,6 +18,7 @@ from ..core.watch.spans import Spans
 from ..http import FrontEnd, Scope
 from ..http.asgi import raw_path
 from ..http.errors import RouteNotFound
+from ..http.exchange import as_json
 from ..http.front_end import Handler
 from ..http.routing import of_method
 from . import errors, publishers, subscriptions
@@ -63,7 +64,7 @@ async def openapi(host: Host, exchange: Exchange) -> None:
 
 async def schema_names(host: Host, exchange: Exchange) -> None:
     """GET /schemas"""
-    await exchange.answer_json(200, list(SCHEMAS))
+    await exchange.answer(200, as_json(list(SCHEMAS)))
 
 
 async def schema(host: Host, exchange: Exchange) -> None:
@@ -241,11 +242,11 @@ async def _health(host: Host, exchange: Exchange) -> None:
 
 
 async def _root_health(host: Host, exchange: Exchange) -> None:
-    await exchange.answer_json(200, {"health": True})
+    await exchange.answer(200, as_json({"health": True}))
 
 
 async def _versions(host: Host, exchange: Exchange) -> None:
-    await exchange.answer_json(200, {"SubscriptionVersion": [dialect.value for dialect in Dialect]})
+    await exchange.answer(200, as_json({"SubscriptionVersion": [dialect.value for dialect in Dialect]}))
 
 
 async def _dummy(host: Host, exchange: Exchange) -> None:

@@ -6,6 +6,7 @@ from ..core.access import Right
 from ..core.limits import show
 from ..core.loop.slices import Slices
 from ..http.arrays import answer_array, in_slices
+from ..http.exchange import as_json
 from .delivery.endpoint import Endpoint
 from .errors import RequestRefused
 from .exchange import Exchange, answer_infos
@@ -35,7 +36,7 @@ async def create(host: Host, exchange: Exchange) -> None:
             raise
         made = error.subscription
     location = ((b"location", made.location.encode()),)
-    await exchange.answer_json(201, made.info(exchange.dialect), location)
+    await exchange.answer(201, as_json(made.info(exchange.dialect)), headers=location)
 
 
 async def list_all(host: Host, exchange: Exchange) -> None:
@@ -47,7 +48,7 @@ async def list_all(host: Host, exchange: Exchange) -> None:
 async def get(host: Host, exchange: Exchange) -> None:
     """GET /subscriptions/{id}"""
     await host.reader(exchange)
-    await exchange.answer_json(200, _found(host, exchange).info(exchange.dialect))
+    await exchange.answer(200, as_json(_found(host, exchange).info(exchange.dialect)))
 
 
 async def delete(host: Host, exchange: Exchange) -> None:
@@ -75,14 +76,14 @@ async def ping(host: Host, exchange: Exchange) -> None:
     if found is None:
         raise RequestRefused(400, "subscription not found")
     await host.service.ping(found)
-    await exchange.answer_json(202, {"status": "ping sent"})
+    await exchange.answer(202, as_json({"status": "ping sent"}))
 
 
 async def delivery(host: Host, exchange: Exchange) -> None:
     """GET /subscriptions/{id}/delivery (ours): the state of delivery."""
     await host.reader(exchange)
     found = _found(host, exchange)
-    await exchange.answer_json(200, _delivery_of(found, host.service.endpoint(found)))
+    await exchange.answer(200, as_json(_delivery_of(found, host.service.endpoint(found))))
 
 
 async def resume(host: Host, exchange: Exchange) -> None:
@@ -91,7 +92,7 @@ async def resume(host: Host, exchange: Exchange) -> None:
     found = _found(host, exchange)
     await host.check_own(exchange, found, owner)
     await host.service.resume(found)
-    await exchange.answer_json(202, _delivery_of(found, host.service.endpoint(found)))
+    await exchange.answer(202, as_json(_delivery_of(found, host.service.endpoint(found))))
 
 
 async def current_state(host: Host, exchange: Exchange) -> None:
@@ -128,7 +129,7 @@ async def _deleted(exchange: Exchange, status: str) -> None:
     if exchange.dialect is Dialect.V2:
         await exchange.answer_empty(204)
     else:
-        await exchange.answer_json(200, {"status": status})
+        await exchange.answer(200, as_json({"status": status}))
 
 
 def _delivery_of(subscription: Subscription, endpoint: Endpoint | None) -> dict[str, object]:

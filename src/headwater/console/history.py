@@ -10,6 +10,7 @@ from ..core.access import Right, User
 from ..core.limits import show
 from ..http import Exchange
 from ..http.errors import InvalidParameter
+from ..http.exchange import as_json
 from .host import ConsoleHost
 from .lag_series import DURABLE, LAG_SERIES
 from .rings import COARSE_S, FINE_S
@@ -40,7 +41,7 @@ async def history(host: ConsoleHost, exchange: Exchange) -> None:
     parameters = exchange.parameters("series", "step")
     step_s = _step(parameters.get("step"))
     if "series" not in parameters:
-        await exchange.answer_json(200, NamesOut(_names(host, user)), ((b"cache-control", b"no-store"),))
+        await exchange.answer(200, as_json(NamesOut(_names(host, user))), headers=((b"cache-control", b"no-store"),))
         return
     names = parameters["series"].split(",")
     if len(names) > SERIES_ASKED_MAX:
@@ -48,7 +49,7 @@ async def history(host: ConsoleHost, exchange: Exchange) -> None:
     now = time.time()
     found = {name: _values(host, user, name, step_s, now) for name in names}
     answer = HistoryOut(step_s, int(now) // step_s * step_s * 1000, found)
-    await exchange.answer_json(200, answer, ((b"cache-control", b"no-store"),))
+    await exchange.answer(200, as_json(answer), headers=((b"cache-control", b"no-store"),))
 
 
 def _names(host: ConsoleHost, user: User) -> list[str]:

@@ -23,6 +23,7 @@ from ..core.limits import show
 from ..formats import jsontext
 from ..http import Exchange, FrontEnd, Header, Receive, Routes, Scope, Send
 from ..http.errors import InvalidParameter, RouteNotFound
+from ..http.exchange import as_json
 from ..http.front_end import Handler
 from ..http.sessions import FIELD, NO_SECRET, both_secrets, cookie_name, field_of, secret_of
 from . import pages
@@ -133,7 +134,7 @@ async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
         raise InvalidParameter(FIELD.decode(), "missing; expected the value 1")
     credentials = _credentials(jsontext.decode(_decoder, await exchange.json_body()))
     if host.guard.is_open:
-        await exchange.answer_json(200, _shown(host, ANYBODY, has_users=False), (_NO_STORE,))
+        await exchange.answer(200, as_json(_shown(host, ANYBODY, has_users=False)), headers=(_NO_STORE,))
         return
     before = host.guard.seal(
         credentials.name, is_login=True
@@ -146,7 +147,7 @@ async def log_in(host: ConsoleHost, exchange: Exchange) -> None:
         raise host.guard.refused(user.name, exchange.peer)
     shown = _shown(host, user)
     shown.session = SessionOut(int(IDLE_S * 1000), host.sessions.left_ms(session), of_field)
-    await exchange.answer_json(200, shown, (_NO_STORE, _cookie(exchange, of_cookie)))
+    await exchange.answer(200, as_json(shown), headers=(_NO_STORE, _cookie(exchange, of_cookie)))
 
 
 async def who(host: ConsoleHost, exchange: Exchange) -> None:
@@ -162,7 +163,7 @@ async def who(host: ConsoleHost, exchange: Exchange) -> None:
         session = host.sessions.find(secret)
         if session is not None:
             shown.session = SessionOut(int(IDLE_S * 1000), host.sessions.left_ms(session))
-    await exchange.answer_json(200, shown, (_NO_STORE,))
+    await exchange.answer(200, as_json(shown), headers=(_NO_STORE,))
 
 
 async def log_out(host: ConsoleHost, exchange: Exchange) -> None:

@@ -15,6 +15,7 @@ from ..core.event import Event
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import misplaced
+from ..http.exchange import as_json
 from .appends.append import builder_of, in_trace
 from .appends.large import LARGE_BYTES, Form, read_json
 from .events import suite_array
@@ -62,7 +63,7 @@ async def append(host: Host, exchange: Exchange) -> None:
         outcome = SuiteAppendOut(_microseconds_since(started), False, result.last)
     except AppendConditionFailed:
         outcome = SuiteAppendOut(_microseconds_since(started), True)
-    await exchange.answer_json(200, outcome)
+    await exchange.answer(200, as_json(outcome))
 
 
 def _events_of(given: list[SuiteEventIn]) -> list[Event]:

@@ -14,7 +14,7 @@ from ..formats import jsontext
 from ..http import Exchange
 from ..http.arrays import answer_array, in_slices
 from ..http.errors import InvalidParameter
-from ..http.exchange import DROPS_AT_MOST, drops_at_most
+from ..http.exchange import DROPS_AT_MOST, as_json, drops_at_most
 from .host import Host
 from .wire import AcknowledgeIn, RegisterIn, ResetIn
 
@@ -40,7 +40,7 @@ async def register(host: Host, exchange: Exchange) -> None:
     register_consumer = opened.log.register_consumer
     registering = asyncio.to_thread(register_consumer, owner, component, after=given.after, drops_at_most=drops)
     consumer = await _moved("after", registering)
-    await exchange.answer_json(201 if consumer.epoch == 1 else 200, consumer)
+    await exchange.answer(201 if consumer.epoch == 1 else 200, as_json(consumer))
 
 
 async def acknowledge(host: Host, exchange: Exchange) -> None:
@@ -50,7 +50,7 @@ async def acknowledge(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_acknowledge_decoder, await exchange.json_body())
     acknowledge = opened.asynchronous.acknowledge
     consumer = await _moved("sequence_number", acknowledge(owner, component, given.sequence_number, epoch=given.epoch))
-    await exchange.answer_json(200, consumer)
+    await exchange.answer(200, as_json(consumer))
 
 
 async def reset(host: Host, exchange: Exchange) -> None:
@@ -61,7 +61,7 @@ async def reset(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_reset_decoder, await exchange.json_body())
     moving = asyncio.to_thread(opened.log.reset_consumer, owner, component, given.after, drops_at_most=drops)
     consumer = await _moved("after", moving)
-    await exchange.answer_json(200, consumer)
+    await exchange.answer(200, as_json(consumer))
 
 
 async def unregister(host: Host, exchange: Exchange) -> None:

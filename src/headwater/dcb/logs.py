@@ -19,7 +19,7 @@ from ..formats import jsontext
 from ..formats.settings.logs import SettingsJson, named_settings
 from ..http import Exchange
 from ..http.errors import InvalidParameter
-from ..http.exchange import DROPS_AT_MOST, drops_at_most, whole_number
+from ..http.exchange import DROPS_AT_MOST, as_json, drops_at_most, whole_number
 from .host import Host
 from .wire import ForeseenTrimOut, HeldOut, SegmentsOut, TrimIn
 
@@ -37,8 +37,8 @@ async def list_segments(host: Host, exchange: Exchange) -> None:
     found = await asyncio.to_thread(opened.log.segments, after, limit + 1)
     more = found[limit - 1].first if len(found) > limit else None
     log = opened.log
-    await exchange.answer_json(
-        200, SegmentsOut(found[:limit], log.first_retained, log.head(), opened.view.incarnation, more)
+    await exchange.answer(
+        200, as_json(SegmentsOut(found[:limit], log.first_retained, log.head(), opened.view.incarnation, more))
     )
 
 
@@ -56,13 +56,13 @@ async def list_logs(host: Host, exchange: Exchange) -> None:
         await slices.pause()
         if user.may(Right.READ, name):
             found.append(name)
-    await exchange.answer_json(200, {"logs": found})
+    await exchange.answer(200, as_json({"logs": found}))
 
 
 async def get(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}"""
     opened = await host.log(exchange, Right.READ)
-    await exchange.answer_json(200, await asyncio.to_thread(opened.log.info))
+    await exchange.answer(200, as_json(await asyncio.to_thread(opened.log.info)))
 
 
 async def create(host: Host, exchange: Exchange) -> None:
@@ -74,7 +74,7 @@ async def create(host: Host, exchange: Exchange) -> None:
         info, is_new = await host.logs.change(name, lambda: _create(host.logs.store, name, settings))
     except InvalidLogName as error:
         raise InvalidParameter("log", error.problem) from None
-    await exchange.answer_json(201 if is_new else 200, info)
+    await exchange.answer(201 if is_new else 200, as_json(info))
 
 
 async def change(host: Host, exchange: Exchange) -> None:
@@ -83,7 +83,7 @@ async def change(host: Host, exchange: Exchange) -> None:
     drops = drops_at_most(exchange.parameters(DROPS_AT_MOST))
     given = _given_settings(await exchange.json_body())
     info = await host.logs.change(name, lambda: _change(host.logs.store, name, given, drops))
-    await exchange.answer_json(200, info)
+    await exchange.answer(200, as_json(info))
 
 
 async def delete(host: Host, exchange: Exchange) -> None:
@@ -100,10 +100,10 @@ async def trim(host: Host, exchange: Exchange) -> None:
     given = jsontext.decode(_trim_decoder, await exchange.json_body())
     if given.dry_run:
         foreseen = await asyncio.to_thread(opened.log.foresee_trim, given.below)
-        await exchange.answer_json(200, _shown(foreseen))
+        await exchange.answer(200, as_json(_shown(foreseen)))
         return
     first_retained = await asyncio.to_thread(opened.log.trim, given.below)
-    await exchange.answer_json(200, {"first_retained": first_retained})
+    await exchange.answer(200, as_json({"first_retained": first_retained}))
 
 
 def _shown(foreseen: ForeseenTrim) -> ForeseenTrimOut:

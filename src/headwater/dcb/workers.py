@@ -13,7 +13,7 @@ from ..core.workers import HeldPartition, Holding, WorkerKey, Workers
 from ..formats import jsontext
 from ..http import Exchange
 from ..http.errors import InvalidParameter, RouteNotFound, Stopping
-from ..http.exchange import whole_number
+from ..http.exchange import as_json, whole_number
 from .host import Host
 from .wire import BeatIn, DoneIn, HoldingOut, PartitionOut
 
@@ -41,7 +41,7 @@ async def beat(host: Host, exchange: Exchange) -> None:
             raise
         raise InvalidParameter(error.where, error.problem) from None
     if holding is not None:
-        await exchange.answer_json(200, HoldingOut(holding.version, [_out(held) for held in holding.partitions]))
+        await exchange.answer(200, as_json(HoldingOut(holding.version, [_out(held) for held in holding.partitions])))
 
 
 async def acknowledge(host: Host, exchange: Exchange) -> None:
@@ -49,7 +49,7 @@ async def acknowledge(host: Host, exchange: Exchange) -> None:
     workers, key = await _asked(host, exchange)
     given = jsontext.decode(_done_decoder, await exchange.json_body())
     held = await workers.acknowledge(key, given.partition, given.epoch, given.sequence_number, gives_up=given.gives_up)
-    await exchange.answer_json(200, _out(held))
+    await exchange.answer(200, as_json(_out(held)))
 
 
 async def leave(host: Host, exchange: Exchange) -> None:

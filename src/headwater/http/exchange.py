@@ -90,7 +90,8 @@ COLLECTED_BYTES_MAX = 8 * 1024 * 1024
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 """Its events are always UTF-8. Without the parameter, some clients decode it as Latin-1, like other text."""
 
-_encode = msgspec.json.Encoder().encode
+as_json = msgspec.json.Encoder().encode
+"""A value as JSON: the body of most answers."""
 
 
 def _with_space(grown: BytesIO, size: int) -> BytesIO:
@@ -204,13 +205,21 @@ class Exchange(Struct, eq=False):
                 counted = limit
             if counted > SMALL_BYTES:
                 self._hold_body(0, counted)
-        chunk, is_last = await self._receive_chunk()
-        if is_last and (size := len(chunk)) <= limit and (size <= SMALL_BYTES or size <= counted):
-            return chunk
-        grown = BytesIO()  # it passes on its buffer: joining chunks would copy all of it, and free them, in one step
+        grown: BytesIO | None = None
         size, space = 0, _LONG_BYTES
         while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise Disconnected
+            chunk: bytes = message.get("body", b"")
+            is_last = not message.get("more_body", False)
             size += len(chunk)
+            if is_last and grown is None and size <= limit and (size <= SMALL_BYTES or size <= counted):
+                return chunk
+            if (
+                grown is None
+            ):  # it passes on its buffer: joining chunks would copy all of it, and free them, in one step
+                grown = BytesIO()
             if size > limit:
                 raise BodyTooLarge(size, limit)
             if size > counted:
@@ -221,7 +230,6 @@ class Exchange(Struct, eq=False):
                 break
             if space < size:
                 grown, space = _with_space(grown, limit), limit
-            chunk, is_last = await self._receive_chunk()
         grown.truncate()
         return grown.getvalue()
 
@@ -302,10 +310,6 @@ class Exchange(Struct, eq=False):
         await self._send(start)
         await self._send({"type": "http.response.body", "body": body})
 
-    def answer_json(self, status: int, value: object, headers: Iterable[Header] = ()) -> Awaitable[None]:
-        """Send the whole answer: the value as JSON, encoded by msgspec."""
-        return self.answer(status, _encode(value), JSON, headers)
-
     def answer_empty(self, status: int, headers: Iterable[Header] = ()) -> Awaitable[None]:
         """Send an answer without a body."""
         return self.answer(status, b"", None, headers)
@@ -380,9 +384,3 @@ class Exchange(Struct, eq=False):
         except BaseException:
             self._collected = None
             raise
-
-    async def _receive_chunk(self) -> tuple[bytes, bool]:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise Disconnected
-        return message.get("body", b""), not message.get("more_body", False)

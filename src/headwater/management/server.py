@@ -21,7 +21,7 @@ from ..core.access import Guard, User
 from ..core.loop.slices import Slices
 from ..http import Exchange, FrontEnd, Header, Host, Routes
 from ..http.errors import Disconnected, InvalidParameter, MethodNotAllowed
-from ..http.exchange import whole_number
+from ..http.exchange import as_json, whole_number
 from ..http.front_end import Handler
 from . import wire
 from .entities import CREATE, DELETE, DROPS_AT_MOST, READ, UPDATE, EntityType
@@ -66,7 +66,7 @@ async def list_types(host: ManagementHost, exchange: Exchange) -> None:
     user = await host.user(exchange)
     asked, count = wire.types_of(exchange)
     if asked is None:
-        await exchange.answer_json(200, wire.described(host.management.types))
+        await exchange.answer(200, as_json(wire.described(host.management.types)))
         return
     served = [type for type in host.management.types if type.name in asked]
     found = await _while_there(exchange, _query_all(host.management, user, served, count))

@@ -23,7 +23,7 @@ from ...formats.budget.values import check_values
 from ...formats.tracing import trace_of_headers, traced
 from ...http import Exchange
 from ...http.errors import InvalidParameter, UnsupportedMediaType, misplaced
-from ...http.exchange import JSON, whole_number
+from ...http.exchange import JSON, as_json, whole_number
 from .. import seed
 from ..events import events_of
 from ..host import Host, Opened
@@ -198,7 +198,7 @@ def in_trace(exchange: Exchange, events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _answer_result(exchange: Exchange, result: AppendResult) -> Awaitable[None]:
-    return exchange.answer_json(200, AppendOut(result.last, result.first, result.was_stored))
+    return exchange.answer(200, as_json(AppendOut(result.last, result.first, result.was_stored)))
 
 
 def _is_strict(exchange: Exchange, given: AppendIn | PackedAppendIn) -> bool:

@@ -16,6 +16,7 @@ from ...core.query import Query
 from ...formats import jsontext
 from ...formats.budget.values import check_values
 from ...http import Exchange
+from ...http.exchange import as_json
 from ..host import Host, Opened
 from ..queries import QUERY_VALUES_MAX, query_of
 from ..wire import CountIn, CountOut
@@ -51,7 +52,7 @@ async def count(host: Host, exchange: Exchange) -> None:
         types if given.by_type else msgspec.UNSET,
         others if given.by_type else msgspec.UNSET,
     )
-    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+    await exchange.answer(200, as_json(answer), headers=opened.view.headers(selection.head))
 
 
 class Tally:

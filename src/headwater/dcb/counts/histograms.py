@@ -20,7 +20,7 @@ from ...formats import jsontext
 from ...formats.budget.values import check_values
 from ...http import Exchange
 from ...http.errors import InvalidParameter
-from ...http.exchange import whole_number
+from ...http.exchange import as_json, whole_number
 from .. import wire
 from ..event_times import OTHERS, TIME_MAX, TIME_MIN, Seen
 from ..host import Host
@@ -82,7 +82,7 @@ async def position(host: Host, exchange: Exchange) -> None:
     if at is None:
         raise InvalidParameter("at", "is missing; expected a time in ms since 1970 UTC")
     found = await asyncio.to_thread(opened.log.sequence_number_at, at)
-    await exchange.answer_json(200, wire.PositionOut(found, opened.log.head(), opened.view.incarnation))
+    await exchange.answer(200, as_json(wire.PositionOut(found, opened.log.head(), opened.view.incarnation)))
 
 
 async def histogram(host: Host, exchange: Exchange) -> None:
@@ -106,7 +106,7 @@ async def histogram(host: Host, exchange: Exchange) -> None:
         tally.upto >= high - 1 for tally, high in zip(tallies, numbers[1:], strict=False)
     )
     answer = wire.HistogramOut(begin, end, buckets, is_complete, selection.head, opened.view.incarnation)
-    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+    await exchange.answer(200, as_json(answer), headers=opened.view.headers(selection.head))
 
 
 def _range(log: LocalLog, begin: int | None, end: int | None) -> tuple[int, int]:
@@ -177,7 +177,7 @@ async def event_histogram(host: Host, exchange: Exchange) -> None:
         begin, end, _shown_events(totals, times, types_max), seen.events, seen.low, seen.high,
         seen.is_complete, selection.head, incarnation,
     )  # fmt: skip
-    await exchange.answer_json(200, answer, opened.view.headers(selection.head))
+    await exchange.answer(200, as_json(answer), headers=opened.view.headers(selection.head))
 
 
 def _check_range(begin: int | None, end: int | None) -> None:

@@ -11,7 +11,7 @@ from ...core.counting import KEYS_MAX, TermKind
 from ...core.limits import TAG_BYTES_MAX, show
 from ...http import Exchange
 from ...http.errors import InvalidParameter
-from ...http.exchange import whole_number
+from ...http.exchange import as_json, whole_number
 from ..host import Host
 from ..wire import TermOut, TermsOut
 from .work_budget import Work
@@ -47,7 +47,7 @@ async def list_terms(host: Host, exchange: Exchange) -> None:
                     events.update(step)
     found = [TermOut(term, events[term]) for term in terms if events[term]]
     after = terms[-1] if first.has_more else None
-    await exchange.answer_json(200, TermsOut(found, is_complete, head, opened.view.incarnation, after))
+    await exchange.answer(200, as_json(TermsOut(found, is_complete, head, opened.view.incarnation, after)))
 
 
 class First:

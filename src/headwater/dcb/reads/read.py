@@ -16,7 +16,7 @@ from ...core.reading import read_pages
 from ...formats import cloudevents, jsontext, packed
 from ...formats.budget.values import check_values
 from ...http import Exchange
-from ...http.exchange import preferred
+from ...http.exchange import as_json, preferred
 from ..counts.count import check_upto
 from ..events import (
     NDJSON,
@@ -73,7 +73,7 @@ async def head(host: Host, exchange: Exchange) -> None:
     """GET /logs/{log}/head"""
     opened = await host.log(exchange, Right.READ)
     head = opened.log.head()
-    await exchange.answer_json(200, HeadOut(head, opened.view.incarnation), opened.view.headers(head))
+    await exchange.answer(200, as_json(HeadOut(head, opened.view.incarnation)), headers=opened.view.headers(head))
 
 
 async def answer_events(

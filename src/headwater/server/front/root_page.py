@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...core.access import Guard
 from ...http import Exchange, FrontEnd, Header, Host, Routes
-from ...http.exchange import preferred
+from ...http.exchange import as_json, preferred
 from .health import LIVE, METRICS, READY
 
 _JSON, _HTML = "application/json", "text/html"
@@ -55,7 +55,7 @@ async def lead(host: Host, exchange: Exchange) -> None:
     if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
         await exchange.answer_empty(303, ((b"location", CONSOLE.path.encode()), _VARY))
     else:
-        await exchange.answer_json(200, _document((CONSOLE, *LINKS)), (_VARY,))
+        await exchange.answer(200, as_json(_document((CONSOLE, *LINKS))), headers=(_VARY,))
 
 
 async def show(host: Host, exchange: Exchange) -> None:
@@ -63,7 +63,7 @@ async def show(host: Host, exchange: Exchange) -> None:
     if preferred(exchange.header(b"accept"), _OFFERED, _JSON) == _HTML:
         await exchange.answer(200, _PAGE, b"text/html; charset=utf-8", (_VARY,))
     else:
-        await exchange.answer_json(200, _document(LINKS), (_VARY,))
+        await exchange.answer(200, as_json(_document(LINKS)), headers=(_VARY,))
 
 
 def _document(links: tuple[Link, ...]) -> dict[str, object]:
