@@ -43,18 +43,24 @@ _STATUS_LINES = {status: _status_line(status) for status in range(100, 600)}
 
 
 class _Names(dict[bytes, bytes]):
-    """Names of header fields, as applications write them, in lower case. Raises RuntimeError for an invalid name."""
+    """Beginnings of lines (`name: `) by names of header fields, as applications write them.
+
+    Raises RuntimeError for an invalid name.
+    """
 
     def __missing__(self, given: bytes) -> bytes:
         name = given.lower()
         if _NAME.fullmatch(name) is None:
             raise RuntimeError(f"invalid header field name: {given[:200]!r}")
+        begin = name + b": "
         if len(self) < _NAMES_KEPT:
-            self[given] = name
-        return name
+            self[given] = begin
+        return begin
 
 
 _NAMES = _Names()
+_LENGTH, _CODING, _CONNECTION = b"content-length: ", b"transfer-encoding: ", b"connection: "
+_FRAMING = frozenset({_LENGTH, _CODING, _CONNECTION})
 
 
 class CycleConnection(Protocol):
@@ -212,16 +218,17 @@ class HttpCycle(Struct, eq=False):
         says_close = False
         parts: list[bytes] = []
         for given, value in fields:
-            name = _NAMES[given]
-            if name == b"content-length":
-                length = value
-            elif name == b"transfer-encoding":
-                self._is_chunked = value.lower() == b"chunked"
-            elif name == b"connection":
-                says_close = says_close or b"close" in [token.strip() for token in value.lower().split(b",")]
-            parts += name, b": ", value, b"\r\n"
+            begin = _NAMES[given]
+            if begin in _FRAMING:
+                if begin == _LENGTH:
+                    length = value
+                elif begin == _CODING:
+                    self._is_chunked = value.lower() == b"chunked"
+                else:
+                    says_close = says_close or b"close" in [token.strip() for token in value.lower().split(b",")]
+            parts += begin, value, b"\r\n"
         text = b"".join(parts)
-        if text.translate(None, _IN_VALUES) != b"\r\n" * (len(parts) // 4):
+        if text.translate(None, _IN_VALUES) != b"\r\n" * (len(parts) // 3):
             raise RuntimeError(f"invalid header fields: {text[:200]!r}")
         if self._expects_continue and self.has_more and not self.body:
             self.keeps_alive = False  # the client may or may not send its body now, so the next bytes are unknown
