@@ -7,15 +7,15 @@ from pathlib import Path
 from .counting import Way, growth, least, measured
 
 ON_THE_WAY = {
-    "HTTP append": {"dcb/appends/append.py", "storage/log.py"},
+    "HTTP append": {"dcb/appends/append.py", "storage/append/sequencer.py"},
     "HTTP read": {"dcb/reads/read.py", "storage/read/reader.py"},
-    "AMQP in": {"amqp/streams/producer.py", "storage/log.py"},
+    "AMQP in": {"amqp/streams/producer.py", "storage/append/sequencer.py"},
     "AMQP out": {"amqp/streams/consumer.py"},
-    "FutoIn add": {"futoin/websocket.py", "storage/log.py"},
+    "FutoIn add": {"futoin/websocket.py", "storage/append/sequencer.py"},
     "FutoIn poll": {"futoin/calls.py"},
-    "CNE post": {"cne/publishers.py", "storage/log.py"},
+    "CNE post": {"cne/publishers.py", "storage/append/sequencer.py"},
     "CNE post and webhook": {"cne/publishers.py", "cne/delivery/webhook.py"},
-    "Flight put": {"flight/server/writes.py", "server/bulk/link.py", "storage/log.py"},
+    "Flight put": {"flight/server/writes.py", "server/bulk/link.py", "storage/append/sequencer.py"},
     "Flight get": {"flight/server/reads.py", "server/bulk/backend.py"},
 }
 
