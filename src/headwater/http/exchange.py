@@ -216,10 +216,8 @@ class Exchange(Struct, eq=False):
             size += len(chunk)
             if is_last and grown is None and size <= limit and (size <= SMALL_BYTES or size <= counted):
                 return chunk
-            if (
-                grown is None
-            ):  # it passes on its buffer: joining chunks would copy all of it, and free them, in one step
-                grown = BytesIO()
+            if grown is None:
+                grown = BytesIO()  # passes on its buffer: joining chunks copies all of it, and frees them, in one step
             if size > limit:
                 raise BodyTooLarge(size, limit)
             if size > counted:
