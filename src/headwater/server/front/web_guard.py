@@ -146,7 +146,7 @@ class WebGuard:
         found = (origin_of(text.encode()) for text in http.origins)
         self._origins = frozenset(origin for origin in found if origin is not None)
         self.ordinary: Answering = varied if http.origins else unchanged
-        """What is added to the response of a request that no other site's page sent."""
+        """The changes to the response to a request that no other site's page sent."""
         self.has_users: Callable[[], bool] | None = None
         """Whether a login is needed. None while the server starts and answers health checks only."""
 
