@@ -323,7 +323,7 @@ def test_a_batch_of_which_only_a_part_was_appended_is_imported_whole(
         ("log.jsonocel", json.dumps(OCEL).encode(), 3),
         ("lines.json", json.dumps(CLOUDEVENT).encode() + b"\n", 1),
         ("batch.json", json.dumps([CLOUDEVENT]).encode(), 1),
-        ("table.csv.gz", gzip.compress(b"\xef\xbb\xbftype;x\nA;1\nB;\"2\n3\"\n"), 2),
+        ("table.csv.gz", gzip.compress(b"\xef\xbb\xbftype;x\nA;1\nB;\"2\n3\"\n", mtime=0), 2),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip
