@@ -23,6 +23,7 @@ from headwater.core.loop.memory import MemoryAccount
 from headwater.core.settings import LogSettings
 from headwater.core.store import LogStore
 from headwater.core.watch.bus import Bus
+from headwater.server.process.event_loop import EventLoop
 from headwater.server.process.sockets import listen
 from headwater.storage.memory import MemoryStore
 
@@ -40,7 +41,7 @@ class Served:
         bus: Bus | None = None,
         memory: MemoryAccount | None = None,
         reception: Callable[[Container, Attach], AmqpReception] = AmqpReception,
-        loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
+        loop: Callable[[], asyncio.AbstractEventLoop] = EventLoop,
     ) -> None:
         self.memory = memory or MemoryAccount(2**30)
         self.bus = bus or Bus()

@@ -176,6 +176,21 @@ def test_each_failure_is_counted(client: Client, log: LocalLog) -> None:
     assert delivery_counts(receiver.take(1)) == [4]
 
 
+def test_events_come_again_after_pauses_that_are_over_at_once(
+    client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server's event loop makes no timer of a pause shorter than about half a millisecond."""
+    monkeypatch.setattr(position, "PAUSE_S", 0.0001)
+    monkeypatch.setattr(position, "PAUSE_S_MAX", 0.0001)
+    receiver.link.grant(3)
+    for delivery in receiver.take(3):
+        delivery.settle(Released())
+    for _ in range(60):
+        receiver.link.grant(1)
+        (delivery,) = receiver.take(1)
+        delivery.settle(Released())
+
+
 @pytest.mark.parametrize("state", [Released(), Modified(delivery_failed=True)], ids=str)
 def test_an_event_that_is_given_back_a_third_time_pauses_and_holds_up_no_other(
     client: Client, receiver: Receiver, monkeypatch: pytest.MonkeyPatch, state: object

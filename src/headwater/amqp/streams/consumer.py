@@ -99,6 +99,8 @@ class ConsumerLink(LinkEnd):
         self._covered = 0
         """Memory reserved for the contents of the position."""
         self._pause: TimerHandle | None = None
+        self._pause_ends = 0.0
+        """When it ends: uvloop's handle of a timer does not always say."""
         """The timer for the next event that is delayed after several returns."""
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
@@ -222,6 +224,8 @@ class ConsumerLink(LinkEnd):
             if sent < room and self._turns.cpu() < until:
                 has_more = not self.position.is_full and self._send_next(room - sent)
             self._cover()
+            if has_returned and (at := self.position.next_at) is not None:
+                self._go_on_at(at)
         except (EventLogError, LinkFault) as error:
             refusal = refusal_of(error)
             self.expel(refusal.condition, refusal.description)
@@ -234,8 +238,6 @@ class ConsumerLink(LinkEnd):
             return
         if self.deliveries > deliveries:
             self.message_at = wall_clock_ms()
-        if has_returned and (at := self.position.next_at) is not None:
-            self._go_on_at(at)
         if has_more:
             self._take_turn_soon()
         else:
@@ -266,10 +268,14 @@ class ConsumerLink(LinkEnd):
     def _go_on_at(self, at: float) -> None:
         """Take a turn at that time or earlier."""
         if self._pause is not None:
-            if not self._pause.cancelled() and self._node.now() < self._pause.when() <= at:
+            if self._pause_ends <= at:
                 return
             self._pause.cancel()
-        self._pause = self._node.loop.call_at(at, self._take_turn_soon)
+        self._pause, self._pause_ends = self._node.loop.call_at(at, self._pause_over), at
+
+    def _pause_over(self) -> None:
+        self._pause = None  # it may end a little early, and is then repeated
+        self._take_turn_soon()
 
     @property
     def _has_outcomes(self) -> bool:
