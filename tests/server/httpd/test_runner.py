@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -253,3 +254,57 @@ def test_every_answer_says_the_time_to_the_second(loops: asyncio.Runner, monkeyp
             connection.written = b""
 
     in_callback(loops, scenario)
+
+
+def test_a_request_cancelled_before_its_first_step_leaves_no_task(loops: asyncio.Runner) -> None:
+    async def run() -> None:
+        asked = Asked()
+        runner, connection = asked.ask(nothing)  # within a task, so it begins in the next turn
+        assert asked.state.cancel() == 1
+        assert await asked.state.emptied(10)
+        assert runner.task.cancelled() and not connection.written
+
+    with loops:
+        loops.run(run())
+
+
+def test_a_task_that_keeps_a_cancellation_is_not_used_again(loops: asyncio.Runner) -> None:
+    async def work() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0)
+
+    async def run() -> None:
+        asked = Asked()
+        runner, connection = asked.ask(work)
+        while not runner.task.done():
+            await asyncio.sleep(0)
+        assert connection.written.startswith(b"HTTP/1.1 204 ") and not asked.state.idle and not asked.state.tasks
+
+    with loops:
+        loops.run(run())
+
+
+def test_a_call_that_something_else_makes_meanwhile_goes_to_the_loop(loops: asyncio.Runner) -> None:
+    """For example a finaliser."""
+    called: list[str] = []
+
+    def scenario(asked: Asked) -> None:
+        asked.ask(nothing)
+        runner = asked.state.idle[0]
+        assert runner._next is not None
+        set_result = runner._next.set_result
+
+        class Next:
+            def set_result(self, result: None) -> None:
+                set_result(result)
+                asked.loop.call_soon(called.append, "another")
+
+        runner._next = Next()
+        _, connection = asked.ask(nothing)
+        assert connection.written.startswith(b"HTTP/1.1 204 ") and not called
+
+    in_callback(loops, scenario)
+    assert called == ["another"]

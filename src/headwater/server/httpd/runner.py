@@ -2,7 +2,7 @@
 
 An ordinary task begins in the next turn of the event loop. Most requests never wait, and that turn is a third of the
 cost of a small request. To create a task costs almost as much again, so a task that is done with a request waits for
-another one.
+another one. A task is not a request: its name and its callbacks stay.
 """
 
 from __future__ import annotations
@@ -55,15 +55,24 @@ class Runner:
                 self._next.set_result(None)
         finally:
             del loop.call_soon
-        self._state.tasks.add(self.task)
+        if self._next is None:
+            self._state.keep(self.task)
+        else:
+            self._state.tasks.add(self.task)
         try:
             self._context.run(*self._step)
         except RuntimeError:  # another task is running
             loop.call_soon(*self._step, context=self._context)
 
-    def _take(self, *step: Any, context: Context) -> None:
-        """Receive the only call that a task makes to its loop when it is created, or when it need not wait longer."""
-        self._step = step
+    def _take(self, *step: Any, context: Context | None = None) -> None:
+        """Receive the only call that a task makes to its loop when it is created, or when it need not wait longer.
+
+        A finaliser that runs meanwhile may make another one.
+        """
+        if context is self._context:
+            self._step = step
+        else:
+            type(self._loop).call_soon(self._loop, *step, context=context)
 
     async def _serve(self) -> None:
         state, idle, task = self._state, self._state.idle, self.task
@@ -83,7 +92,8 @@ class Runner:
                 state.tasks.discard(task)
                 self._cycle = cycle = None
                 act_as("")
-                if state.is_ending or len(idle) >= IDLE_MAX or len(self._context) > self._variables:
+                is_unlike_new = len(self._context) > self._variables or task.cancelling()
+                if is_unlike_new or state.is_ending or len(idle) >= IDLE_MAX:
                     return
                 self._next = self._loop.create_future()
                 idle.append(self)
@@ -91,4 +101,3 @@ class Runner:
         finally:
             with suppress(ValueError):
                 idle.remove(self)
-            state.done(task)
