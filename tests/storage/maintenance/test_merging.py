@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from math import log2
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from headwater.core import Query
 from headwater.storage.disk import system
-from headwater.storage.index import merge, postings
+from headwater.storage.index import index, merge, postings
 from headwater.storage.maintenance import tasks
 from headwater.storage.segments import segment_log
 
@@ -131,4 +132,29 @@ def test_bytes_written_for_a_log_of_equal_segments_are_bounded(data: Path) -> No
         newest = log.frames.segments[-1].first
         assert len([file for file in log.index.files if file.last < newest]) <= 4
         assert 0 < written[True] <= 2 * written[False]
+        assert numbers(log.read(Query.where(tags=["all:1"]))) == list(range(1, log.head() + 1))
+
+
+@pytest.mark.usefixtures("small_segments", "in_line")
+def test_parts_of_a_segment_that_is_full_and_not_indexed_as_a_whole_are_merged_with_no_other(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sealing uses only parts that begin within the segment. Its file and one that overlaps it are never merged."""
+    monkeypatch.setattr(index, "PART_EVENTS_MAX", 20)
+    merge_postings = tasks.merge_postings
+    with engine(data) as one:
+        log = one.create("orders")
+
+        def merging(*arguments: object) -> None:
+            segments = len(log.frames.segments)
+            while len(log.frames.segments) == segments:  # appends go on after the round has sealed
+                fill(log, 1, data=b"d" * 60, tags=lambda number: (f"n:{number}", "all:1"))
+            merge_postings(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(tasks, "merge_postings", merging)
+        for _ in range(12):
+            fill(log, 15, data=b"d" * 60, tags=lambda number: (f"n:{number}", "all:1"))
+            one.maintain()
+            files = sorted((file.first, file.last) for file in log.index.files)
+            assert all(last < first for (_, last), (first, _) in pairwise(files)), files
         assert numbers(log.read(Query.where(tags=["all:1"]))) == list(range(1, log.head() + 1))

@@ -121,12 +121,13 @@ def move_ids(log: StoredLog, run: RunJob) -> None:
 def merge_postings(log: StoredLog, run: RunJob) -> None:
     """Keep the number of postings files small, because a look-up searches each of them.
 
-    Parts of the newest segment are merged only with each other: sealing uses no file that begins before its segment.
+    Parts of a segment that is not indexed as a whole are merged only with each other: sealing uses no file that begins
+    before its segment.
     Files that are partly trimmed wait, because they will be dropped.
     """
-    newest = log.frames.segments[-1].first if log.frames.segments else 0
-    sealed = [file for file in log.index.files if file.last < newest]
-    parts = [file for file in log.index.files if file.first >= newest]
+    unsealed = next((segment.first for segment in log.frames.segments if not segment.is_indexed), 0)
+    sealed = [file for file in log.index.files if file.last < unsealed]
+    parts = [file for file in log.index.files if file.first >= unsealed]
     for part, there in ((HISTORY, sealed), (INDEX, sealed), (INDEX, parts)):
         files = [file for file in there if file.path.parent.name == part]
         chosen = _small_to_merge([file for file in files if file.first >= log.first_retained and there is sealed])
