@@ -57,7 +57,8 @@ class KnownHeads:
         start, length, rest = data[: len(data) - len(body)].partition(_LENGTH)
         found = _NUMBERS.match(rest)
         if found is not None and int(found[1]) == len(body):
-            known = _KnownHead(start + length, found.lastindex or 0, rest[found.end() :], answer.status, answer.fields)
+            after, copied = rest[found.end() :], answer.fields.copy()
+            known = _KnownHead(start + length, found.lastindex or 0, after, answer.status, copied)
             self.all = (known, *self.all[: KNOWN_MAX - 1])
 
 

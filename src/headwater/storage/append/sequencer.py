@@ -189,8 +189,10 @@ class Sequencer:
         with self.admission:
             if self._is_closed:
                 raise self._frame_log.unavailable or Closed(self.name)
-            if (refusal := self._stepped_down or self._frame_log.unavailable) is not None:
-                raise refusal.with_traceback(None)  # it is kept, and each raise would add frames to its traceback
+            if self._stepped_down is not None:
+                raise NotPrimary(self.name)
+            if (refusal := self._frame_log.unavailable) is not None:
+                raise refusal.with_traceback(None)  # it may be kept, and each raise adds frames to its traceback
             if not self._waiting.take(size):
                 self._statistics.refused += 1
                 raise self._no_room(request.columns, size)
