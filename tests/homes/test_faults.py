@@ -102,7 +102,10 @@ def test_a_primary_whose_disk_is_full_gives_its_place_to_a_replica_if_there_is_o
     eventually(lambda: answers(first, "this server cannot be the primary: the disk is full"))
     append = {"events": [{"type": "E"}]}
 
-    eventually(lambda: answer(first, "/logs/orders/append", method="POST", body=append)[0] == 200)
+    def appended() -> tuple[int, object]:
+        return answer(first, "/logs/orders/append", method="POST", body=append)
+
+    eventually(lambda: appended()[0] == 200, appended)
 
 
 def test_where_no_server_has_room_one_is_the_primary_until_another_has(start: Start, url: str, tmp_path: Path) -> None:
