@@ -251,5 +251,5 @@ def test_a_standby_that_is_not_connected_is_named_by_status_check_and_a_server(s
     away = f"the home does not answer: .*; {said}"
     eventually(lambda: re.search(away, log.read_text()), log.read_text)
     eventually(lambda: f"database postgres waits for a standby: {said}" in log.read_text(), log.read_text)
-    eventually(lambda: said in str(member.unready()), member.unready)
+    eventually(lambda: member.says(said))
     assert "on a slower network" not in log.read_text()
