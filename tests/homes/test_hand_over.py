@@ -22,7 +22,7 @@ from ..waiting import eventually
 from .postgres.test_upgrade import make_first
 from .test_driver import TIMES, WAIT_S, Home, ending, wait_until
 from .test_evidence import appended
-from .test_servers import LEASE_MS, Join, Member, command, database, join, servers, status, url
+from .test_servers import LEASE_MS, Join, Member, command, database, join, metrics_of, servers, status, url
 
 __all__ = ["database", "join", "url"]
 
@@ -34,6 +34,11 @@ def name_of(member: Member) -> str:
 def hand_over(primary: Path, url: str, to: str, expected: int = 0) -> str:
     return command("home", "hand-over", to, "--data", str(primary), "--home", url, "--home-lease-ms", LEASE_MS,
                    expected=expected)  # fmt: skip
+
+
+def is_told(member: Member) -> bool:
+    """Whether the primary of this term tells it what was stored: a new term ends the sessions of others."""
+    return "headwater_replica_is_told 1.0" in metrics_of(member)
 
 
 def is_fit(url: str, member: Member) -> bool:
@@ -57,6 +62,7 @@ def test_the_named_server_takes_over_and_the_others_leave_it_the_lease(join: Joi
         assert to.append(number) == number + 1
         primary = to
         eventually(lambda to=to: all(is_fit(url, each) for each in (first, *others) if each is not to))
+        eventually(lambda to=to: all(is_told(each) for each in (first, *others) if each is not to))
     assert hand_over(tmp_path / "a", url, name_of(first)).startswith(f"{name_of(first)} is the primary since ")
 
 
