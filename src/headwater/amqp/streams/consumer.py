@@ -99,9 +99,9 @@ class ConsumerLink(LinkEnd):
         self._covered = 0
         """Memory reserved for the contents of the position."""
         self._pause: TimerHandle | None = None
-        self._pause_ends = 0.0
-        """When it ends: uvloop's handle of a timer does not always say."""
         """The timer for the next event that is delayed after several returns."""
+        self._pause_ends = 0.0
+        """When it is due: uvloop's handle of a timer does not always say."""
         self._on_drained: Callable[[], None] | None = None
         node.consumers.add(self)
 

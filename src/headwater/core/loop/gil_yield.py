@@ -17,7 +17,7 @@ from collections.abc import Callable
 PAUSE_S = 0.00002
 """How long the loop sleeps. The operating system adds about 0.05 ms, and a thread wakes up in that time."""
 BUSY_S = 0.002
-"""How often a busy loop sleeps. This costs about 3 % of its time and bounds how long a thread waits."""
+"""How often a busy loop sleeps while other threads run. This costs about 3 % of its time, and bounds their waits."""
 OTHERS_S = 0.000003
 """Processor time of other threads that is less than it takes to wake up, and more than the error of the clocks."""
 IDLE_S = 0.02
