@@ -9,6 +9,7 @@ import urllib.parse
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Route
 
 from headwater.client import connect
 from headwater.core import Event
@@ -228,6 +229,26 @@ def test_what_is_drawn_anew_keeps_the_focus_and_waits_for_a_click_to_end(seen: S
     assert page.evaluate(REDRAWN) == ["flights", True]
     page.mouse.up()
     page.wait_for_url("**/logs/flights")
+
+
+def test_a_form_that_comes_late_does_not_replace_the_one_chosen_since(seen: Seen) -> None:
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if "cloudevents" in route.request.headers["accept"]:
+            held.append(route)
+        else:
+            route.continue_()
+
+    seen.page.route("**/read", hold)
+    page = seen.open("/logs/flights/3")
+    page.get_by_role("tab", name="Data").click()
+    chosen = page.locator("[role=tabpanel] pre.data").inner_text()
+    seen.until(lambda: held, lambda: "the first form was never asked for")
+    with page.expect_response("**/read"):
+        held[0].continue_()
+    page.wait_for_timeout(200)
+    assert page.locator("[role=tabpanel] pre.data").inner_text() == chosen
 
 
 @pytest.mark.parametrize(("opened", "closed"), [("[", "]"), ('{"a":', "}")])

@@ -231,18 +231,23 @@ export async function forms(log, found, ending, { numbered = false } = {}) {
   return shown;
 }
 
-/** Tabs over the forms of an event, and what stands beside them; `chosen` is kept by `pick`. */
+/** Tabs over the forms of an event, and what stands beside them; `chosen` is kept by `pick`. A form that comes after
+   another was chosen is not shown. */
 export function formTabs(all, chosen, pick, failed, beside = null) {
   const body = h("div", { role: "tabpanel" }),
     bar = h("div", { role: "tablist", "aria-label": "Forms" });
+  let last;
   const open = async (name) => {
+    const form = (last = h("div"));
     for (const each of bar.children)
       each.setAttribute("aria-selected", String(each.getAttribute("data-name") === name));
     try {
-      await all[name](body);
+      await all[name](form);
     } catch (problem) {
-      if (problem.name !== "AbortError") put(body, failed(problem));
+      if (problem.name === "AbortError") return;
+      put(form, failed(problem));
     }
+    if (form === last) put(body, form);
   };
   put(
     bar,
