@@ -24,6 +24,7 @@ from headwater.core.loop.async_log import AsyncLog
 from headwater.http.errors import headers_of
 from headwater.storage import Engine, StoredLog
 from headwater.storage import log as log_module
+from headwater.storage.index import backlog as backlog_module
 from headwater.storage.index.backlog import EXPECTED_EVENT_BYTES, PAUSE_S_MAX, Backlog, LogBacklog
 from headwater.storage.maintenance.worker import IndexWorker
 from tests.waiting import eventually
@@ -53,6 +54,7 @@ def append(log: StoredLog, count: int, *, is_bulk: bool) -> None:
 def store(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """An engine whose appends from threads do not wait for the index."""
     monkeypatch.setattr(local, "INDEX_WAIT_S", 0.0)
+    monkeypatch.setattr(backlog_module, "ROOM_S_MAX", 0.0)
     with engine(data, unindexed_bytes_max=CEILING) as opened:
         yield opened
 
@@ -337,11 +339,54 @@ def test_bulk_loads_slow_down_from_half_of_the_ceiling_on(unindexed: int, pause_
 def test_a_pause_ends_when_the_index_has_made_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headwater.storage.index.backlog.PAUSE_S_MAX", 60.0)
     share = share_with(900)
-    pausing = threading.Thread(target=share.pause)
+    pausing = threading.Thread(target=share.pause, args=(0,))
     pausing.start()
     while pausing.is_alive():
         share.count(share.unindexed - 1)
         pausing.join(0.01)
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bulk loads wait for room, not for a time."""
+    monkeypatch.setattr(backlog_module, "PAUSE_S_MAX", 0.0)
+    monkeypatch.setattr(backlog_module, "ROOM_S_MAX", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_bulk_load_waits_until_there_is_room_for_its_events() -> None:
+    share = share_with(1000)
+    waiting = threading.Thread(target=share.pause, args=(2,))
+    waiting.start()
+    for unindexed in (950, 900, 1000 - 2 * EXPECTED_EVENT_BYTES + 1):
+        share.count(unindexed)
+        waiting.join(0.02)
+        assert waiting.is_alive(), f"it was admitted at {unindexed}"
+    share.count(1000 - 2 * EXPECTED_EVENT_BYTES)
+    waiting.join(10)
+    assert not waiting.is_alive()
+    share.reserve(2, is_bulk=True)
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("end", [lambda share: share.backlog.interrupt(), lambda share: share.failed(OSError("full"))])
+def test_a_wait_for_room_ends_with_the_server_and_with_a_failed_index(end: Callable[[LogBacklog], None]) -> None:
+    share = share_with(1000)
+    waiting = threading.Thread(target=share.pause, args=(1,))
+    waiting.start()
+    while waiting.is_alive():
+        end(share)
+        waiting.join(0.01)
+    with pytest.raises(Overloaded):
+        share.reserve(1, is_bulk=True)
+
+
+def test_a_wait_for_room_ends_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backlog_module, "ROOM_S_MAX", 0.01)
+    share = share_with(1000)
+    share.pause(1)
+    with pytest.raises(Overloaded):
+        share.reserve(1, is_bulk=True)
 
 
 def test_what_is_on_its_way_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ VALUES_AT_ONCE = 8192
 LISTS_AT_ONCE = 64
 
 Ints = npt.NDArray[np.int64]
+_Number = TypeVar("_Number", bound=np.integer[Any])
 
 
 class Coded(NamedTuple):
@@ -182,6 +183,14 @@ def numbers_of(column: pa.Array) -> npt.NDArray[Any]:
     if buffer is None:  # there are none
         return np.empty(0, kind)
     return np.frombuffer(buffer, kind, len(column), kind.itemsize * column.offset)
+
+
+def distinct(numbers: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    """The distinct numbers, ascending. `np.unique` hashes integers first, which takes up to 40 times as long."""
+    ordered = np.sort(numbers)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def array_of(numbers: npt.NDArray[Any]) -> pa.Array:

@@ -7,8 +7,8 @@ a crash reads their events again. So a ceiling limits their bytes, for all logs 
     ----------------------  ----------------------------------------  --------------------------------------------
     below half              passes                                    pass
     half to the ceiling     pauses before each append                 pass
-    ceiling to 1.25 times   Overloaded                                pass
-    from 1.25 times on      Overloaded                                Overloaded
+    ceiling to 1.25 times   waits for room, then Overloaded           pass
+    from 1.25 times on      waits for room, then Overloaded           Overloaded
 
 A caller that gets Overloaded waits or passes the error on; the index wakes the waiters. Frames that a log reads at a
 start or fetches from its home, and marks without events, are never refused. A log whose indexing fails repeatedly does
@@ -18,6 +18,7 @@ not count towards the limit of other logs; its own appends get StorageUnavailabl
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 
@@ -29,6 +30,9 @@ FAILURES_MAX = 3
 """After this many failures in a row, appends no longer wait."""
 PAUSE_S_MAX = 0.25
 """The pause of a bulk load before an append, just below the ceiling."""
+ROOM_S_MAX = 1.0
+"""How long a bulk load waits for room. A refused caller waits at least as long before it repeats the call, and a worker
+indexes more than the ceiling in this time."""
 EVENT_BYTES = 32
 TAG_BYTES = 32
 """The memory of an event, and of each of its tags without the tag's text."""
@@ -63,13 +67,15 @@ class Backlog:
         self._urgent = threading.Condition(self._lock)
         """Notified when indexing becomes urgent."""
         self._eased = threading.Condition(self._lock)
-        """Notified when the index has made progress."""
+        """Notified when the index has made progress, or fails."""
         self._shares: set[LogBacklog] = set()
         self._stuck: set[LogBacklog] = set()
         """The shares of logs whose indexing fails repeatedly."""
         self._bytes = self._unindexed = 0
         self._is_awaited = False
         """Whether an append was refused since the last wake."""
+        self.interrupts = 0
+        """How often waits were ended."""
 
     @property
     def bytes(self) -> int:
@@ -105,6 +111,7 @@ class Backlog:
     def interrupt(self) -> None:
         """End the current waits."""
         with self._lock:
+            self.interrupts += 1
             self._urgent.notify_all()
             self._eased.notify_all()
 
@@ -183,8 +190,8 @@ class LogBacklog:
         backlog, wanted = self.backlog, events * EXPECTED_EVENT_BYTES
         with backlog._lock:
             if backlog._bytes * 2 >= backlog.bytes_max:
-                counted, allowed = self._counted(), backlog.bytes_max if is_bulk else backlog.bytes_max * 5 // 4
-                if counted * 2 >= backlog.bytes_max and counted + wanted > allowed:
+                allowed = backlog.bytes_max if is_bulk else backlog.bytes_max * 5 // 4
+                if counted := self._excess(events, allowed):
                     if self._problem is not None:
                         reason = f"the events of log {self._name} cannot be indexed"
                         raise StorageUnavailable(self._problem, reason=reason)
@@ -222,16 +229,25 @@ class LogBacklog:
         half = self.backlog.bytes_max / 2
         return PAUSE_S_MAX * min(max(self._counted() / half - 1, 0), 1)
 
-    def pause(self) -> None:
-        """Pause for that time, or until the backlog shrinks."""
-        if (seconds := self.pause_s()) > 0:
-            with self.backlog._lock:
-                self.backlog._eased.wait(seconds)
+    def pause(self, events: int) -> None:
+        """Before a bulk load appends that many events: pause, then wait until they are admitted.
+
+        A pause ends when the backlog shrinks, and the wait after ROOM_S_MAX, at `interrupt`, or if indexing fails.
+        """
+        backlog, deadline = self.backlog, time.monotonic() + ROOM_S_MAX
+        with backlog._lock:
+            interrupts = backlog.interrupts
+            if (seconds := self.pause_s()) > 0:
+                backlog._eased.wait(seconds)
+            while self._excess(events, backlog.bytes_max) and not self.is_failing and interrupts == backlog.interrupts:
+                if not backlog._eased.wait(deadline - time.monotonic()):
+                    return
 
     def failed(self, error: EventLogError | OSError) -> None:
         """Record a failed attempt to index the log."""
         with self.backlog._lock:
             self._failures += 1
+            self.backlog._eased.notify_all()
             if self._failures < FAILURES_MAX:
                 return
             self._problem = (
@@ -261,9 +277,16 @@ class LogBacklog:
             self.backlog._add(-self._unindexed)
             self.backlog._bytes -= self._reserved
             self._unindexed = self._reserved = 0
+            self.backlog._eased.notify_all()
             wakes = self.backlog._wakes()
         for wake in wakes:
             wake()
+
+    def _excess(self, events: int, allowed: int) -> int:
+        """The bytes that already count, if that many more events would exceed those allowed; 0 if they are admitted."""
+        counted = self._counted()
+        is_over = counted * 2 >= self.backlog.bytes_max and counted + events * EXPECTED_EVENT_BYTES > allowed
+        return counted if is_over else 0
 
     def _counted(self) -> int:
         """The bytes that count for an append to this log: all except the bytes of other logs whose indexing fails."""

@@ -24,7 +24,7 @@ import xxhash
 
 from ...core.event import tag_key
 from ...core.query import QueryItem
-from ...formats.arrow.columns import Coded, parts_of
+from ...formats.arrow.columns import Coded, distinct, parts_of
 from ..disk.checked_file import LEAD_BYTES, check_lead, check_rest, lead_of
 from ..disk.system import write_whole
 from ..frames.frame import ARROW_MIN, Frame
@@ -214,7 +214,7 @@ class ActivePostings(Postings):
                     found += numbers
             if self._has_partitions:
                 assigned = np.asarray(partitions)
-                for partition in np.unique(assigned).tolist():
+                for partition in distinct(assigned).tolist():
                     self._partitions[str(partition)] += (np.flatnonzero(assigned == partition) + first).tolist()
             for key, numbers in self._asked_keys.items():
                 numbers += _numbers_of_key(key, tags, first)
@@ -365,7 +365,7 @@ def _numbers_of_key(key: str, tags: Coded, first: int) -> list[int]:
     terms, codes, rows = tags
     assert rows is not None
     wanted = np.fromiter((tag_key(term) == key for part in parts_of(terms) for term in part), bool, len(terms))
-    numbers: list[int] = (np.unique(rows[wanted[codes]]) + first).tolist()
+    numbers: list[int] = (distinct(rows[wanted[codes]]) + first).tolist()
     return numbers
 
 

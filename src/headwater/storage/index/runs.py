@@ -17,7 +17,7 @@ import numpy.typing as npt
 import xxhash
 
 from ...core.event import tag_key
-from ...formats.arrow.columns import Coded, array_of, buffer_of, numbers_of, offsets_of, parts_of, values_of
+from ...formats.arrow.columns import Coded, array_of, buffer_of, distinct, numbers_of, offsets_of, parts_of, values_of
 from ...formats.arrow.lazy import pa
 from .merge import Pieces, grouped
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Postings
@@ -186,7 +186,7 @@ class SortedRun(Postings):
         known: dict[str, int] = {}
         tags = chain.from_iterable(parts_of(self._tags))
         key_of = np.fromiter((known.setdefault(tag_key(tag), len(known)) for tag in tags), np.int64, len(self._tags))
-        pairs = np.unique(np.repeat(key_of, counts) << 32 | self._rows.astype(np.int64))
+        pairs = distinct(np.repeat(key_of, counts) << 32 | self._rows.astype(np.int64))
         rows = (pairs & 0xFFFFFFFF).astype(np.uint32)
         return list(known), rows, np.bincount(pairs >> 32, minlength=len(known))
 
@@ -202,7 +202,7 @@ class SortedRun(Postings):
     def _merged(self, slots: Sequence[int]) -> Sequence[int]:
         ends = self._ends
         parts = [self._rows[ends[slot] : ends[slot + 1]] for slot in slots]
-        return memoryview(np.unique(np.concatenate(parts))) if parts else ()  # type: ignore[arg-type]
+        return memoryview(distinct(np.concatenate(parts))) if parts else ()  # type: ignore[arg-type]
 
     def _slots(self) -> dict[str, list[int]]:
         """The positions of the tags of each key."""

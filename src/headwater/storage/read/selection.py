@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...core.query import Query, QueryItem
-from ...formats.arrow.columns import array_of, numbers_of
+from ...formats.arrow.columns import array_of, distinct, numbers_of
 from ..frames.columns import Bits, Ints
 from ..index.builder import postings_ranges
 from ..index.postings import KEY, PARTITION, TYPE, FilePostings, Numbers, Postings, postings_name, tag_terms
@@ -88,7 +88,7 @@ def matching_numbers(postings: Postings, low: int, high: int, query: Query, part
     """The matching numbers from `low` to `high`, ascending."""
     items = query.items if query.items is not None else (QueryItem(),)
     found = [_numbers_of(postings, low, high, item, partition) for item in items]
-    return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
+    return found[0] if len(found) == 1 else distinct(np.concatenate(found))
 
 
 def matches_max(postings: Postings, low: int, high: int, query: Query) -> int:

@@ -376,7 +376,7 @@ def _append(
         if not new.count and not mark.is_last:
             return  # the next mark covers these rows too
         try:
-            _pause(log)
+            _pause(log, new.count)
             result = log.append_columns(new, condition, partition=manifest.partition, mark=mark, is_bulk=True)
         except DuplicateEventId:
             if manifest.on_duplicate == "fail" or attempt == APPEND_NEW_ATTEMPTS - 1:
@@ -387,10 +387,10 @@ def _append(
         return
 
 
-def _pause(log: LocalLog) -> None:
+def _pause(log: LocalLog, events: int) -> None:
     """Slow down if the index falls behind: see `index.backlog`. A log in memory has none."""
     if isinstance(backlog := getattr(log, "backlog", None), LogBacklog):
-        backlog.pause()
+        backlog.pause(events)
 
 
 def _append_segment(
@@ -409,7 +409,7 @@ def _append_segment(
 
     mark = Mark(manifest.writer, manifest.batch, rows, rows == total)
     try:
-        _pause(log)
+        _pause(log, segment.count)
         log.append_columns(segment, partition=manifest.partition, mark=mark, is_bulk=True)
     except NotAdopted as refusal:
         logger.info("%s", refusal)
