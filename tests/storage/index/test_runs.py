@@ -16,6 +16,7 @@ from headwater.formats.arrow.events import columns_of
 from headwater.storage.frames.frame import ARROW_MIN
 from headwater.storage.index import index as index_module
 from headwater.storage.index import runs as runs_module
+from headwater.storage.index.backlog import ID_BYTES, weight
 from headwater.storage.index.index import Index
 from headwater.storage.index.matches import PostingsPiece, matching
 from headwater.storage.index.postings import (
@@ -232,3 +233,19 @@ def test_a_run_takes_less_memory_than_a_table() -> None:
 def size_of(entry: tuple[str, int | Sequence[int]]) -> int:
     """What a tag and its numbers take at least, without the table."""
     return entry[0].__sizeof__() + entry[1].__sizeof__()
+
+
+def test_the_backlog_counts_a_run_by_its_arrays() -> None:
+    both = Both()
+    columns = [some(ARROW_MIN, seed) for seed in range(3)]
+    for each in columns:
+        both.append(each, arrow(each))
+    (runs,) = both.index.actives
+    assert isinstance(runs, RunPostings)
+    whole = runs.weight
+    assert whole == both.index.backlog.unindexed == 3 * ARROW_MIN * ID_BYTES + sum(run.nbytes for run in runs.runs)
+    assert whole < sum(weight(each.tags) for each in columns) / 2
+    both.rollback(ARROW_MIN)
+    assert runs.weight == both.index.backlog.unindexed == ARROW_MIN * ID_BYTES + runs.runs[0].nbytes
+    both.rollback(0)
+    assert both.index.backlog.unindexed == 0

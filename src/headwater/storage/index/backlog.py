@@ -35,7 +35,9 @@ ROOM_S_MAX = 1.0
 indexes more than the ceiling in this time."""
 EVENT_BYTES = 32
 TAG_BYTES = 32
-"""The memory of an event, and of each of its tags without the tag's text."""
+"""The memory of an event, and of each of its tags without the tag's text, in a table (`postings`)."""
+ID_BYTES = 24
+"""The memory of an event's id. A run (`runs`) knows the rest of its memory."""
 _STEPS = 16 * 1024
 """A log's account grows in steps of this fraction of the ceiling, so that not every event takes the process lock."""
 _EVENTS_AT_ONCE = 1024

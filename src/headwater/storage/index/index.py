@@ -91,7 +91,6 @@ class Index:
             active = self._coded_for(first) if columns.count >= ARROW_MIN else None
             if is_run := isinstance(active, RunPostings):
                 active.apply_run(run.at(first))
-                active.weight += _weight_of(columns.type_terms, columns.tag_terms)
         if is_run:
             self._tell()
         else:
@@ -108,7 +107,8 @@ class Index:
         with self._lock:
             active = self._coded_for(first)
             active.apply_coded(first, types, tags, partitions)
-            active.weight += _weight_of(types, tags)
+            if isinstance(active, ActivePostings):
+                active.weight += coded_weight(len(types.codes), len(tags.codes), tags.terms.nbytes)
         self._tell()
 
     def _tell(self) -> None:
@@ -143,7 +143,9 @@ class Index:
             kept = tuple(active for active in self.actives if active.first <= above + 1)
             for active in kept:
                 if active.last > above:
-                    active.weight = active.weight * (above + 1 - active.first) // (active.last + 1 - active.first)
+                    if isinstance(active, ActivePostings):
+                        share = above + 1 - active.first
+                        active.weight = active.weight * share // (active.last + 1 - active.first)
                     active.rollback(above)
             self.actives = kept or (self._new_active(above + 1),)
         self.ids.rollback(above)
@@ -204,7 +206,3 @@ def _disjoint(runs: Sequence[Postings], low: int = 0, high: int = SEQUENCE_NUMBE
             found.append(PostingsPiece(run, start, end))
             low = end + 1
     return found
-
-
-def _weight_of(types: Coded, tags: Coded) -> int:
-    return coded_weight(len(types.codes), len(tags.codes), tags.terms.nbytes)

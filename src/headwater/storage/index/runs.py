@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain, pairwise
 
 import numpy as np
@@ -19,6 +19,7 @@ import xxhash
 from ...core.event import tag_key
 from ...formats.arrow.columns import Coded, array_of, buffer_of, distinct, numbers_of, offsets_of, parts_of, values_of
 from ...formats.arrow.lazy import pa
+from .backlog import ID_BYTES
 from .merge import Pieces, grouped
 from .postings import ASKED_KEYS_MAX, KEY, PARTITION, TAG, TYPE, Columns, Postings
 
@@ -68,7 +69,7 @@ class SortedRun(Postings):
         grouped, ends = _grouped(slots[codes], rows, len(by))
         return SortedRun(first, last, few, tags.take(array_of(by)), np.ascontiguousarray(hashes[by]), grouped, ends)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """The bytes of its arrays."""
         few = sum([rows.nbytes for rows in self._few.values()])
@@ -219,8 +220,6 @@ class RunPostings:
 
     def __init__(self, first: int, *, has_partitions: bool) -> None:
         self.first = first
-        self.weight = 0
-        """The bytes of its events, added by `Index`: see `backlog`."""
         self._has_partitions = has_partitions
         self.runs: tuple[SortedRun, ...] = ()
         """The postings, ascending and adjacent."""
@@ -231,6 +230,11 @@ class RunPostings:
     def last(self) -> int:
         """The range is `first` to `last`."""
         return self.runs[-1].last if self.runs else self.first - 1
+
+    @property
+    def weight(self) -> int:
+        """The bytes of its events: see `backlog`."""
+        return ID_BYTES * (self.last - self.first + 1) + sum([run.nbytes for run in self.runs])
 
     def apply_coded(self, first: int, types: Coded, tags: Coded, partitions: Sequence[int]) -> None:
         """Add events numbered from `first` on."""
