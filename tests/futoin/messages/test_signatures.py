@@ -39,6 +39,13 @@ def test_keys_of_arrays_are_ordered_as_text() -> None:
     assert base({"a": list(range(11))}).startswith(b"a:0:0;1:1;10:10;2:2;")
 
 
+def test_members_are_ordered_by_their_code_units() -> None:
+    assert base({"b": 1, "a": 2, "B": 3}) == b"B:3;a:2;b:1;"
+    names = ["b", "a", "\uffff", "\U00010000", "\u00e9"]
+    ordered = ["a", "b", "\u00e9", "\U00010000", "\uffff"]  # a surrogate comes before U+FFFF
+    assert base(dict.fromkeys(names, 1)) == b"".join(f"{name}:1;".encode() for name in ordered)
+
+
 def test_nulls_are_left_out_and_empty_subtrees_are_not() -> None:
     assert base({"a": None, "b": {}, "c": [], "d": False, "e": b"\x00"}) == b"b:;c:;d:false;e:\x00;"
 
