@@ -31,8 +31,7 @@ FAILURES_MAX = 3
 PAUSE_S_MAX = 0.25
 """The pause of a bulk load before an append, just below the ceiling."""
 ROOM_S_MAX = 1.0
-"""How long a bulk load waits for room. A refused caller waits at least as long before it repeats the call, and a worker
-indexes more than the ceiling in this time."""
+"""How long a bulk load waits for room. A refused caller waits at least as long before it repeats the call."""
 EVENT_BYTES = 32
 TAG_BYTES = 32
 """The memory of an event, and of each of its tags without the tag's text, in a table (`postings`)."""
